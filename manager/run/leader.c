@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/log.h"
@@ -13,7 +14,12 @@
 #include "net/timer.h"
 #include "shard/controller.h"
 
-enum { RETRY_MS = 5000, MS = 1000 };
+enum {
+    RETRY_MS = 5000,
+    MS = 1000,
+    MIB = 1024 * 1024,
+    POLICIES_PART = 4, /* of --shards-memory, beside it, may policies take */
+};
 
 /* What is missing when the API server refuses the Lease, and when it cannot be asked. */
 #define NEEDED "the manager's namespace, and its Role: see k8s/base/role.yaml"
@@ -80,6 +86,45 @@ static void on_labelled(void *data)
     controller_look_again(((const struct leader *)data)->controller);
 }
 
+/* ---- which traffic policies there are ---- */
+
+static bool has_resource(const struct leader *l, const char *plural)
+{
+    size_t count = 0;
+    const struct discovery_resource *all = discovery_all(l->o.discovery, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(all[i].group, POLICY_GROUP) == 0 &&
+            strcmp(all[i].version, POLICY_VERSION) == 0 && strcmp(all[i].plural, plural) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is not known of a group says nothing, unless another of its resources is. */
+static enum policy_served served(const struct leader *l, enum traffic_kind kind)
+{
+    if (!discovery_ready(l->o.discovery)) {
+        return POLICY_NOT_ASKED;
+    }
+    if (has_resource(l, policy_kind_plural(kind))) {
+        return POLICY_SERVED;
+    }
+    bool answered =
+        discovery_error(l->o.discovery) == NULL || has_resource(l, SHARD_CACHE_RESOURCE);
+    return answered ? POLICY_ABSENT : POLICY_UNKNOWN;
+}
+
+static void serve_policies(struct leader *l)
+{
+    for (size_t kind = 0; l->controller != NULL && kind < POLICY_KINDS; kind++) {
+        enum policy_served s = served(l, (enum traffic_kind)kind);
+        if (s != POLICY_NOT_ASKED) {
+            controller_serve(l->controller, (enum traffic_kind)kind, s);
+        }
+    }
+}
+
 static int begin_controller(struct leader *l, struct err *e)
 {
     const struct manager_flags *s = l->o.settings;
@@ -102,9 +147,12 @@ static int begin_controller(struct leader *l, struct err *e)
         .left_out = l->o.left_out,
         .bypass_wait_ms = s->bypass_wait_s * MS,
         .watch_namespace = s->watch_namespace,
+        .policies = true,
+        .policy_memory = s->shards_memory_mib * MIB / POLICIES_PART,
         .probes = {.interval_ms = s->probe_interval_s * MS, .any_address = s->probe_any_address},
     };
     l->controller = controller_new(l->loop, &o, e);
+    serve_policies(l);
     return l->controller == NULL ? e->code : 0;
 }
 
@@ -263,6 +311,12 @@ void leader_discovered(struct leader *l)
     if (l->labeller != NULL) {
         labeller_discovered(l->labeller);
     }
+    serve_policies(l);
+}
+
+void leader_discovery_complete(struct leader *l)
+{
+    serve_policies(l);
 }
 
 void leader_left_out(struct leader *l)
@@ -314,6 +368,7 @@ void leader_status(const struct leader *l, cJSON *root)
         }
     }
     labeller_status(l->labeller, root);
+    controller_status(l->controller, root);
 }
 
 static void on_released(void *data)

@@ -51,8 +51,9 @@ bool leader_may_write(void *data);
 /* Whether somebody leads, or led until a moment ago, or the API server cannot be asked. false: it
  * refuses the Lease for longer than four times --lease-duration, and `why` says how. */
 bool leader_ready(const struct leader *l, char *why, size_t size);
-/* To be called in discovery's on_change. */
+/* To be called in discovery's on_change, and in its on_complete. */
 void leader_discovered(struct leader *l);
+void leader_discovery_complete(struct leader *l);
 /* Another namespace is left out, or one less. */
 void leader_left_out(struct leader *l);
 

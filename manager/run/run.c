@@ -141,7 +141,11 @@ static void on_discovered(void *data)
 /* Also when nothing has changed: then what the last leader added may be too much. */
 static void on_discovery_complete(void *data)
 {
-    follow_resources(data);
+    struct run *r = data;
+    if (r->leader != NULL) {
+        leader_discovery_complete(r->leader);
+    }
+    follow_resources(r);
 }
 
 static void on_discovery_state(void *data, const char *error)

@@ -72,6 +72,7 @@ static void free_shard(struct shard *s)
     handover_deinit(&s->past);
     rules_unref(s->sent);
     rules_unref(s->own);
+    shard_traffic_deinit(&s->traffic);
     free(s->base);
     free(s->uid);
     free(s);
@@ -229,6 +230,11 @@ void controller_look(struct controller *c, const char *key)
     enqueue(c, key, GATHER_MS);
 }
 
+void controller_look_now(struct controller *c, const char *key)
+{
+    enqueue(c, key, 0);
+}
+
 static uint64_t gather_ms(const struct shard_cache_config *config)
 {
     return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);
@@ -309,6 +315,9 @@ static void on_ready(void *data, const char *ns)
     const struct shard_cache_config *o = NULL;
     while (ns != NULL && (o = shard_cache_next_config_in(w, ns, o)) != NULL) {
         on_shard(c, o->key, SHARD_CACHE_CONFIG);
+    }
+    if (ns != NULL) {
+        controller_look_policies(c, ns);
     }
 }
 
@@ -407,6 +416,7 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
     if (fresh) {
         status_leases_tell(c->leases, p->key); /* it may have told before it was known */
     }
+    prober_attend(c->prober, p->key, controller_attends(c, p));
     expect_generation(c, p);
 }
 
@@ -421,6 +431,7 @@ static void on_pod(void *data, const struct pod *p, bool gone)
     if (gone || p->proxy_port == 0 || p->let_go) {
         controller_wake(c, p->key);
     }
+    controller_pod_changed(c, p);
 }
 
 static void on_probe(void *data, const char *key)
@@ -437,6 +448,15 @@ static void on_probe(void *data, const char *key)
         enqueue(c, p->shard, gather_ms(shard_cache_find_config(c->options.cache, p->shard)));
     }
     controller_wake(c, key);
+}
+
+static void on_traffic(void *data, const char *key)
+{
+    struct controller *c = data;
+    const struct pod *p = shard_cache_find_pod(c->options.cache, key);
+    if (p != NULL) {
+        controller_pod_says(c, p);
+    }
 }
 
 static void on_told(void *data, const char *pod, struct slice document)
@@ -524,6 +544,7 @@ static int start_parts(struct controller *c, struct err *e)
         .name = "shards", .parallel = o->parallel, .clock = o->clock};
     struct prober_options probes = o->probes;
     probes.on_change = on_probe;
+    probes.on_traffic = on_traffic;
     probes.data = c;
     c->queue = work_queue_new(c->loop, &queue, on_work, c, e);
     c->prober = c->queue == NULL ? NULL : prober_new(c->loop, &probes, e);
@@ -531,7 +552,8 @@ static int start_parts(struct controller *c, struct err *e)
     c->coverer = c->nudger == NULL || !o->coverage ? NULL : coverer_new(c, e);
     c->gains = gain_cache_new();
     bool made = c->nudger != NULL && c->gains != NULL && (!o->coverage || c->coverer != NULL);
-    return made ? follow_leases(c, e) : -ENOMEM;
+    int rc = made ? controller_follow_policies(c, e) : -ENOMEM;
+    return rc == 0 ? follow_leases(c, e) : rc;
 }
 
 /* What there is already is told to nobody: it is asked for. */
@@ -579,6 +601,8 @@ void controller_free(struct controller *c)
         return;
     }
     shard_cache_listen(c->options.cache, NULL, NULL);
+    policy_reporter_free(c->reporter);
+    policy_cache_free(c->policies);
     nudger_free(c->nudger);
     status_leases_free(c->leases);
     prober_free(c->prober);

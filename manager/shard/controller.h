@@ -29,6 +29,7 @@
 #include "shard/left_out.h"
 #include "shard/prober.h"
 #include "shard/shard_cache.h"
+#include "traffic/policy_cache.h"
 
 struct controller;
 
@@ -45,6 +46,8 @@ enum controller_write {
     CONTROLLER_NUDGE, /* the annotation of a pod */
     CONTROLLER_STATUS,
     CONTROLLER_CLEANUP, /* the ConfigMap of a config that is gone */
+    CONTROLLER_TRAFFIC, /* the traffic document alone */
+    CONTROLLER_POLICY_STATUS,
     CONTROLLER_WRITES,
 };
 
@@ -91,6 +94,8 @@ struct controller_options {
     unsigned nudges;                 /* pods that are told at a time; 0: 16 */
     uint64_t orphan_ms; /* how long a config and its pods are gone before its ConfigMap is deleted;
                            0: 1,000 */
+    bool policies;      /* CircuitBreakers and FaultInjections are followed: controller_serve */
+    size_t policy_memory;          /* bytes that they may take; 0: any */
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
@@ -100,6 +105,13 @@ MUST_CHECK struct controller *controller_new(struct net_loop *l, const struct co
 
 /* What options.labelled or left_out tell is other than before: shards look again, soon. */
 void controller_look_again(struct controller *c);
+
+/* Whether the API server has that kind of traffic policies. The first ConfigMap of a shard waits
+ * for that, for some seconds. */
+void controller_serve(struct controller *c, enum traffic_kind kind, enum policy_served served);
+
+/* Adds what there is to say of traffic policies. `c` NULL: nothing. */
+void controller_status(const struct controller *c, cJSON *root);
 
 /* Appends metrics, cmesh_manager_... and those of its queues. `c` NULL: this process does not lead.
  * 0, -ENOBUFS or -ENOMEM. */

@@ -2,8 +2,9 @@
 /*
  * controller_internal.h - what the steps of the controller share.
  *
- *     queue -> shard_publish -> shard_report -> shard_done      while there is a config
- *           -> shard_clean_up -> shard_done                     when it is gone
+ *     queue -> shard_publish -> shard_report -> shard_publish_traffic -> shard_report_status
+ *                 -> shard_done                               while there is a config
+ *           -> shard_clean_up -> shard_done                   when it is gone
  *
  * Each step goes on to the next one, at once or when its request was answered. At most one request
  * of a shard is under way. Between two steps the cache may have changed: each looks anew.
@@ -21,13 +22,16 @@
 #include "shard/gain_cache.h"
 #include "shard/handover.h"
 #include "shard/labelling.h"
+#include "shard/shard_traffic.h"
 #include "shard/status.h"
 #include "shard/status_leases.h"
+#include "traffic/policy_cache.h"
 
 /* What the answer to a write told is believed for so long, until the cache shows it: ms. */
 #define CONTROLLER_BELIEF_MS 10000
 
 struct nudger;
+struct policy_reporter;
 
 /* What users should see, once. */
 struct shard_news {
@@ -93,6 +97,8 @@ struct shard {
 
     enum exclusive_state exclusive;
 
+    struct shard_traffic traffic;
+
     uint64_t noticed_at; /* a change of the config that is not looked at yet; 0: none */
     uint64_t changed_at; /* the change whose rules are not enforced yet; 0: none */
     bool placed;         /* they are in the ConfigMap */
@@ -113,6 +119,8 @@ struct controller {
     struct status_leases *leases;
     struct coverer *coverer; /* NULL: not asked for */
     struct gain_cache *gains;
+    struct policy_cache *policies;    /* NULL: nobody follows them; and with it: */
+    struct policy_reporter *reporter; /* NULL */
     struct table shards;
     struct list waiting; /* struct shard */
 };
@@ -121,6 +129,8 @@ struct controller {
 
 void shard_publish(struct shard *s);
 void shard_report(struct shard *s);
+void shard_publish_traffic(struct shard *s);
+void shard_report_status(struct shard *s);
 void shard_clean_up(struct shard *s);
 /* Whether it takes a foreign finalizer off the config now: then that is the last step. */
 bool shard_unbind(struct shard *s, const struct shard_cache_config *config);
@@ -206,6 +216,37 @@ void shard_learn_own(struct shard *s, const struct shard_cache_config *config,
 /* It says something else than what a manager wrote last, which is known. */
 bool shard_is_overwritten(const struct shard *s, const struct rules_map *map);
 
+/* What the API server has now, which the cache shows before long. */
+void shard_store_map(struct shard *s, struct rules_map *map);
+/* Before a request that tells it: remembers what the cache shows. 0 or -ENOMEM. */
+MUST_CHECK int shard_note_base(struct shard *s);
+
+/* ---- traffic policies ---- */
+
+void shard_traffic_deinit(struct shard_traffic *t);
+/* For how long, in ms, the first ConfigMap waits for the policies to be known; 0: it does not. */
+uint64_t shard_waits_for_policies(const struct shard *s);
+/* The traffic document, as it is to be now, goes with rules that are written: into what
+ * rules_map_make has made. 0 or -ENOMEM. */
+MUST_CHECK int shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
+                                 const struct rules_map *map, cJSON *body);
+/* What was written stands there. */
+void shard_traffic_written(struct shard *s, const struct rules_map *map);
+/* Whether the pod is to be told of the generation of the traffic document: 0: there is none. */
+bool shard_traffic_due(struct shard *s, const struct pod *p, uint64_t *generation);
+/* It is overwritten: an Event names who did it. */
+void shard_tell_traffic_changed(struct shard *s, const struct shard_cache_config *config,
+                                const struct rules_map *map);
+/* Follows them, if that is asked for. 0 or -ENOMEM. */
+MUST_CHECK int controller_follow_policies(struct controller *c, struct err *e);
+/* Whether a policy is for the pod. */
+bool controller_attends(const struct controller *c, const struct pod *p);
+/* The pod is other than before, or gone; and: it says something else of policies. */
+void controller_pod_changed(struct controller *c, const struct pod *p);
+void controller_pod_says(struct controller *c, const struct pod *p);
+/* The status of the policies in the namespace of this key is made anew soon. */
+void controller_look_policies(struct controller *c, const char *key);
+
 /* ---- waiting for another shard's pods ---- */
 
 /* Whether rules `to` must not be published yet, and the shard comes again when that may be
@@ -223,8 +264,9 @@ void shard_tell_late(struct shard *s, const struct shard_cache_config *config, u
 /* Something about this shard or pod, "namespace/name", has changed: who waits in that namespace
  * looks again. */
 void controller_wake(struct controller *c, const char *key);
-/* The shard is looked at again soon. */
+/* The shard is looked at again soon, or at once. */
 void controller_look(struct controller *c, const char *key);
+void controller_look_now(struct controller *c, const char *key);
 
 /* ---- waiting for pods that read later rules ---- */
 
@@ -248,9 +290,22 @@ void shard_look_labelling(struct shard *s, const struct shard_cache_config *conf
 /* ---- telling pods ---- */
 
 MUST_CHECK struct nudger *nudger_new(struct controller *c, struct err *e);
-/* Tells the pod the generation of its shard, unless it knows. */
+/* Tells the pod the generations of its shard, unless it knows. */
 void nudger_add(struct nudger *n, const struct pod *p);
 const struct work_queue *nudger_queue(const struct nudger *n);
 void nudger_free(struct nudger *n);
+
+/* ---- the status of policies ---- */
+
+/* controller->policies must be there. */
+MUST_CHECK struct policy_reporter *policy_reporter_new(struct controller *c, struct err *e);
+/* A policy, "namespace/plural/name", or all in the namespace of a key. */
+void policy_reporter_look(struct policy_reporter *r, const char *key, uint64_t ms);
+void policy_reporter_look_in(struct policy_reporter *r, const char *key, uint64_t ms);
+/* Nothing is remembered of it any more. */
+void policy_reporter_forget(struct policy_reporter *r, const char *key);
+const struct work_queue *policy_reporter_queue(const struct policy_reporter *r);
+MUST_CHECK int policy_reporter_metrics(const struct policy_reporter *r, struct buf *out);
+void policy_reporter_free(struct policy_reporter *r);
 
 #endif

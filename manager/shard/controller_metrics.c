@@ -27,10 +27,9 @@ static void write_latency(struct buf *out, const char *name, const char *help,
 static void write_writes(struct buf *out, const struct controller_counts *n)
 {
     static const char *const what[CONTROLLER_WRITES] = {
-        [CONTROLLER_CONFIGMAP] = "configmap",
-        [CONTROLLER_NUDGE] = "nudge",
-        [CONTROLLER_STATUS] = "status",
-        [CONTROLLER_CLEANUP] = "cleanup",
+        [CONTROLLER_CONFIGMAP] = "configmap", [CONTROLLER_NUDGE] = "nudge",
+        [CONTROLLER_STATUS] = "status",       [CONTROLLER_CLEANUP] = "cleanup",
+        [CONTROLLER_TRAFFIC] = "traffic",     [CONTROLLER_POLICY_STATUS] = "policy_status",
     };
     static const char *const results[CONTROLLER_RESULTS] = {
         [CONTROLLER_WRITTEN] = "written",
@@ -154,11 +153,18 @@ int controller_metrics(const struct controller *c, const struct controller_count
     if (c == NULL) {
         return buf_error(out);
     }
-    const struct work_queue *queues[] = {c->queue, nudger_queue(c->nudger)};
+    const struct work_queue *queues[3] = {c->queue, nudger_queue(c->nudger)};
+    size_t count = 2;
     write_states(out, c);
     write_probes(out, c);
     if (coverer_metrics(c->coverer, out) != 0) {
         return buf_error(out);
     }
-    return work_queue_metrics(out, queues, ARRAY_LEN(queues));
+    if (c->reporter != NULL) {
+        queues[count++] = policy_reporter_queue(c->reporter);
+        if (policy_reporter_metrics(c->reporter, out) != 0) {
+            return buf_error(out);
+        }
+    }
+    return work_queue_metrics(out, queues, count);
 }

@@ -124,3 +124,22 @@ void shard_tell_tampered(struct shard *s, const struct shard_cache_config *confi
                  "soon as it can be.",
                  map->name, map->changed_by);
 }
+
+void shard_tell_traffic_changed(struct shard *s, const struct shard_cache_config *config,
+                                const struct rules_map *map)
+{
+    const struct shard_traffic *t = &s->traffic;
+    const struct rules_map_traffic *is = &map->traffic;
+    bool other = t->sent_hash != 0 && is->text_hash != t->sent_hash && is->present;
+    bool unknown = is->present && !is->intact;
+    if (map->changed_by[0] == '\0' || (!other && !unknown) || is_told_of(s, map)) {
+        return;
+    }
+    struct event_object object = about(s, config, map);
+    log_warn("somebody changed the traffic policies of a shard", log_str("shard", s->key),
+             log_str("configmap", map->name), log_str("changed by", map->changed_by));
+    event_record(s->controller->options.events, &object, EVENT_WARNING, "TrafficChanged",
+                 "The traffic policies in ConfigMap %s were changed by %s, which is no manager of "
+                 "them: they are put right.",
+                 map->name, map->changed_by);
+}

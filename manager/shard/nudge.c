@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells pods of a new generation by an annotation: the kubelet looks at the volumes of a pod that
- * changes, and so brings the ConfigMap at once instead of within a minute.
+ * Tells pods of a new generation of rules or traffic policies by an annotation: the kubelet looks
+ * at the volumes of a pod that changes, and so brings the ConfigMap at once instead of within a
+ * minute.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -30,8 +31,10 @@ struct nudge {
     struct list link;
     struct nudger *nudger;
     struct object_request *request;
-    uint64_t generation;
-    char *key; /* of the pod */
+    uint64_t generation; /* of the rules; 0: it is not told */
+    bool tells_traffic;
+    uint64_t traffic; /* of the traffic document; 0: there is none */
+    char *key;        /* of the pod */
 };
 
 static void free_nudge(struct nudge *n)
@@ -48,6 +51,18 @@ static void finish_nudge(struct nudge *n, enum work_result result, unsigned retr
     free_nudge(n);
 }
 
+static void note_told(const struct nudge *n, const char *uid)
+{
+    struct controller *c = n->nudger->controller;
+    if (n->generation != 0) {
+        shard_cache_pod_told(c->options.cache, n->key, uid, n->generation);
+        prober_expect(c->prober, n->key, n->generation);
+    }
+    if (n->tells_traffic) {
+        shard_cache_pod_told_traffic(c->options.cache, n->key, uid, n->traffic);
+    }
+}
+
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct nudge *n = data;
@@ -55,8 +70,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     n->request = NULL;
     controller_count(c, CONTROLLER_NUDGE, error);
     if (object != NULL) {
-        shard_cache_pod_told(c->options.cache, n->key, field_meta(object, "uid"), n->generation);
-        prober_expect(c->prober, n->key, n->generation);
+        note_told(n, field_meta(object, "uid"));
         finish_nudge(n, WORK_DONE, 0);
         return;
     }
@@ -71,43 +85,55 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 
 /* Refused for another pod of that name, and when it has changed: a leader of before might tell an
  * older generation. */
-static cJSON *make_patch(const struct controller *c, const struct pod *p, uint64_t generation)
+static cJSON *make_patch(const struct nudge *n, const struct pod *p)
 {
+    const char *prefix = n->nudger->controller->options.prefix;
     struct edit ed = {.rc = 0};
     char key[INJECT_KEY_SIZE];
     char number[NUMBER_SIZE];
     cJSON *patch = cJSON_CreateObject();
     cJSON *meta = edit_object(&ed, patch, "metadata");
-    (void)snprintf(number, sizeof number, "%" PRIu64, generation);
+    cJSON *annotations = edit_object(&ed, meta, "annotations");
     edit_string(&ed, meta, "uid", p->uid);
     edit_string(&ed, meta, "resourceVersion", p->version);
-    edit_string(&ed, edit_object(&ed, meta, "annotations"),
-                inject_options_key(c->options.prefix, POD_GENERATION, key), number);
+    if (n->generation != 0) {
+        (void)snprintf(number, sizeof number, "%" PRIu64, n->generation);
+        edit_string(&ed, annotations, inject_options_key(prefix, POD_GENERATION, key), number);
+    }
+    if (n->tells_traffic) {
+        (void)snprintf(number, sizeof number, "%" PRIu64, n->traffic);
+        edit_string(&ed, annotations, inject_options_key(prefix, POD_TRAFFIC, key), number);
+    }
     return edit_result(&ed, patch);
 }
 
-/* The generation to tell; 0: none. */
-static uint64_t due(const struct controller *c, const struct pod *p)
+static bool is_due(const struct nudge *n)
 {
-    const struct shard_cache_config *config = p == NULL ? NULL : controller_shard_of_pod(c, p);
-    struct table_node *node = config == NULL ? NULL : table_find(&c->shards, config->key);
-    const struct rules_map *map =
-        node == NULL ? NULL : shard_map(LIST_ITEM(node, struct shard, node));
-    if (map == NULL || !rules_map_ours(map)) {
-        return 0;
-    }
-    return generation_was_told(p->generation, map->generation) ? 0 : map->generation;
+    return n->generation != 0 || n->tells_traffic;
 }
 
-static struct nudge *new_nudge(struct nudger *r, const char *key, uint64_t generation)
+/* What is to be told. */
+static void look(const struct controller *c, const struct pod *p, struct nudge *out)
+{
+    const struct shard_cache_config *config = p == NULL ? NULL : controller_shard_of_pod(c, p);
+    struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
+    const struct rules_map *map = s == NULL ? NULL : shard_map(s);
+    if (map == NULL || !rules_map_ours(map)) {
+        return;
+    }
+    out->generation = generation_was_told(p->generation, map->generation) ? 0 : map->generation;
+    out->tells_traffic = shard_traffic_due(s, p, &out->traffic);
+}
+
+static struct nudge *new_nudge(struct nudger *r, const char *key, const struct nudge *what)
 {
     struct nudge *n = calloc(1, sizeof *n);
     if (n == NULL) {
         return NULL;
     }
+    *n = *what;
     list_init(&n->link);
     n->nudger = r;
-    n->generation = generation;
     n->key = strdup(key);
     if (n->key == NULL) {
         free_nudge(n);
@@ -121,7 +147,7 @@ static int send_nudge(struct nudge *n, const struct pod *p)
 {
     const struct controller *c = n->nudger->controller;
     struct err e = ERR_INIT;
-    cJSON *body = make_patch(c, p, n->generation);
+    cJSON *body = make_patch(n, p);
     char *path = controller_path("/api/v1", p->ns, "pods");
     struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
@@ -143,12 +169,13 @@ static void on_work(void *data, const char *key)
 {
     struct nudger *r = data;
     const struct pod *p = shard_cache_find_pod(r->controller->options.cache, key);
-    uint64_t generation = due(r->controller, p);
-    if (generation == 0) {
+    struct nudge what = {.generation = 0};
+    look(r->controller, p, &what);
+    if (!is_due(&what)) {
         work_queue_done(r->queue, key, WORK_DONE, 0);
         return;
     }
-    struct nudge *n = new_nudge(r, key, generation);
+    struct nudge *n = new_nudge(r, key, &what);
     if (n == NULL) {
         work_queue_done(r->queue, key, WORK_RETRY, 0);
     } else if (send_nudge(n, p) != 0) {

@@ -104,6 +104,7 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     const char *generation = field_text(field_get(meta, "annotations"), keys->generation);
     p->generation = generation_of(generation);
     p->told = generation[0] != '\0';
+    p->traffic = generation_of(field_text(field_get(meta, "annotations"), keys->traffic));
     find_ports(p, field_get(spec, "initContainers")); /* native sidecars */
     find_ports(p, field_get(spec, "containers"));
     read_ready(p, status);
@@ -187,7 +188,8 @@ bool pod_same(const struct pod *a, const struct pod *b)
     return strcmp(a->key, b->key) == 0 && strcmp(a->uid, b->uid) == 0 &&
            strcmp(a->ip, b->ip) == 0 && strcmp(a->account, b->account) == 0 &&
            strcmp(a->injected, b->injected) == 0 && a->generation == b->generation &&
-           a->proxy_port == b->proxy_port && a->sync_port == b->sync_port && a->ready == b->ready &&
+           a->traffic == b->traffic && a->proxy_port == b->proxy_port &&
+           a->sync_port == b->sync_port && a->ready == b->ready &&
            a->ready_since == b->ready_since && a->allow_bypass == b->allow_bypass &&
            a->ending == b->ending && a->over == b->over && a->let_go == b->let_go &&
            same_labels(a, b);

@@ -16,6 +16,9 @@
 
 /* Annotation, below the prefix: the generation of the rules that the pod was told of last. */
 #define POD_GENERATION "rules-generation"
+/* Annotation, below the prefix: the generation of the traffic document that it was told of last; 0:
+ * that there is none. */
+#define POD_TRAFFIC "traffic-generation"
 /* Annotation, below the prefix: "true" on a pod that other shards are not to wait for any more, by
  * somebody who knows that it works on nothing. */
 #define POD_LET_GO "let-go"
@@ -40,6 +43,7 @@ struct pod {
                                        (inject/inject_bounds.h) */
     size_t label_count;
     uint64_t generation; /* of its annotation; 0: none, or no number of a generation */
+    uint64_t traffic;    /* the same of the traffic document's */
     uint16_t proxy_port; /* localproxy's admin server; 0: there is no such sidecar */
     uint16_t sync_port;  /* rulesync's */
     bool ready;          /* its condition Ready */
@@ -54,6 +58,7 @@ struct pod {
 /* The keys of the annotations that are read: whole, with the prefix. */
 struct pod_keys {
     const char *generation;
+    const char *traffic;
     const char *injected;
     const char *allow_bypass;
     const char *let_go;

@@ -220,8 +220,7 @@ static void not_ours(struct shard *s, const struct rules_map *map)
     set_trouble(s, "NameTaken", true, e.msg);
 }
 
-/* What the API server has now, which the cache shows before long. */
-static void store_current_map(struct shard *s, struct rules_map *map)
+void shard_store_map(struct shard *s, struct rules_map *map)
 {
     const struct rules_map *seen = shard_cache_find_map(s->controller->options.cache, s->key);
     if (s->base == NULL || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
@@ -234,8 +233,7 @@ static void store_current_map(struct shard *s, struct rules_map *map)
     controller_look_later(s);
 }
 
-/* Remembers what the cache shows at the moment of the request. */
-static int note_base(struct shard *s)
+int shard_note_base(struct shard *s)
 {
     const struct rules_map *seen = shard_cache_find_map(s->controller->options.cache, s->key);
     rules_map_free(s->written);
@@ -334,8 +332,9 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         rules_map_share(map, s->sent);
     }
     keep_rules(s, map);
+    shard_traffic_written(s, map);
     on_success(s, map);
-    store_current_map(s, map);
+    shard_store_map(s, map);
     shard_report(s);
 }
 
@@ -376,7 +375,7 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
         shard_report(s);
         return;
     }
-    store_current_map(s, map);
+    shard_store_map(s, map);
     if (s->written == NULL) {
         shard_done(s, WORK_RETRY, 0); /* the cache has it by now */
     } else {
@@ -391,7 +390,7 @@ void shard_read_map(struct shard *s)
     char *path = ns == NULL ? NULL : controller_path("/api/v1", ns, "configmaps");
     char *name = rules_map_name(shard);
     struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = path, .name = name};
-    if (path == NULL || name == NULL || note_base(s) != 0) {
+    if (path == NULL || name == NULL || shard_note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
         shard_write(s, &q, on_looked);
@@ -413,7 +412,7 @@ static void send_map(struct shard *s, const struct rules_map *map, const char *n
         .body = body,
         .field_manager = RULES_MAP_MANAGER,
     };
-    if (path == NULL || (map != NULL && name == NULL) || note_base(s) != 0) {
+    if (path == NULL || (map != NULL && name == NULL) || shard_note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
         shard_write(s, &q, on_written);
@@ -448,6 +447,7 @@ static int try_to_write(struct shard *s, const struct shard_cache_config *config
     const char *uid = config != NULL ? config->uid : s->uid == NULL ? map->config_uid : s->uid;
     int rc = rules_map_make(map, rules, s->controller->options.prefix, uid, &body, &version, e);
     rc = rc == 0 ? check_readers(s, map, version, e) : rc;
+    rc = rc == 0 ? shard_traffic_add(s, config, map, body) : rc;
     if (rc == 0) {
         if (map != NULL) {
             shard_tell_tampered(s, config, map);
@@ -652,6 +652,9 @@ void shard_publish(struct shard *s)
         shard_wait_end(s);
         shard_report(s);
     } else if (must_ask_first(s, map)) {
+        shard_done(s, WORK_DONE, 0);
+    } else if (map == NULL && shard_waits_for_policies(s) > 0) {
+        controller_look_after(s, shard_waits_for_policies(s));
         shard_done(s, WORK_DONE, 0);
     } else if (shard_waits_for_labels(s, config, map, &labels)) {
         set_trouble(s, shard_unlabelled, false, labels.text);

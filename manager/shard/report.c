@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The second step of a shard: its status, and Events on what has changed in it.
+ * The last step of a shard: its status, and Events on what has changed in it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -229,9 +229,12 @@ static void record_events(struct shard *s, const struct shard_cache_config *conf
 static void finish_report(struct shard *s)
 {
     bool retry = s->trouble_reason != NULL && s->retry;
+    bool refused =
+        s->traffic.trouble_reason != NULL && strcmp(s->traffic.trouble_reason, "Refused") == 0;
+    unsigned after = retry ? s->retry_after : refused ? s->traffic.retry_after : 0;
     cJSON_Delete(s->status);
     s->status = NULL;
-    shard_done(s, retry ? WORK_RETRY : WORK_DONE, s->retry_after);
+    shard_done(s, retry || refused ? WORK_RETRY : WORK_DONE, after);
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
@@ -333,13 +336,20 @@ static void note_enforced(struct shard *s)
 void shard_report(struct shard *s)
 {
     const struct shard_cache_config *config = shard_config(s);
+    if (config == NULL) {
+        finish_report(s);
+    } else if (!shard_unbind(s, config)) {
+        shard_publish_traffic(s);
+    }
+}
+
+void shard_report_status(struct shard *s)
+{
+    const struct shard_cache_config *config = shard_config(s);
     bool changed = false;
     bool early = false;
     if (config == NULL) {
         finish_report(s);
-        return;
-    }
-    if (shard_unbind(s, config)) {
         return;
     }
     cJSON_Delete(s->status);

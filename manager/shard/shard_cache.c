@@ -71,15 +71,17 @@ static int copy_and_follow(struct shard_cache *w, const struct shard_cache_optio
     w->prefix = strdup(o->prefix);
     w->namespace = o->namespace == NULL ? NULL : strdup(o->namespace);
     w->generation_key = annotation(o->prefix, POD_GENERATION);
+    w->traffic_key = annotation(o->prefix, POD_TRAFFIC);
     w->injected_key = annotation(o->prefix, SIDECAR_INJECTED);
     w->allow_bypass_key = annotation(o->prefix, SIDECAR_ALLOW_BYPASS);
     w->let_go_key = annotation(o->prefix, POD_LET_GO);
     if (w->prefix == NULL || (w->namespace == NULL && o->namespace != NULL) ||
         w->generation_key == NULL || w->injected_key == NULL || w->allow_bypass_key == NULL ||
-        w->let_go_key == NULL) {
+        w->let_go_key == NULL || w->traffic_key == NULL) {
         return err_memory(e);
     }
     w->keys = (struct pod_keys){.generation = w->generation_key,
+                                .traffic = w->traffic_key,
                                 .injected = w->injected_key,
                                 .allow_bypass = w->allow_bypass_key,
                                 .let_go = w->let_go_key};
@@ -143,6 +145,7 @@ void shard_cache_free(struct shard_cache *w)
     table_deinit(&w->namespaces);
     shard_cache_budget_end(w);
     free(w->generation_key);
+    free(w->traffic_key);
     free(w->injected_key);
     free(w->allow_bypass_key);
     free(w->let_go_key);

@@ -168,6 +168,9 @@ size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
  * again before the cache shows it. */
 void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *uid,
                           uint64_t generation);
+/* The same of a generation of the traffic document. */
+void shard_cache_pod_told_traffic(struct shard_cache *w, const char *key, const char *uid,
+                                  uint64_t generation);
 
 /* Appends metrics, cmesh_manager_... 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int shard_cache_metrics(const struct shard_cache *w, struct buf *out);

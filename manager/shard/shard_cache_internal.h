@@ -135,6 +135,7 @@ struct shard_cache {
     char *namespace;
     char *prefix;
     char *generation_key;
+    char *traffic_key;
     char *injected_key;
     char *allow_bypass_key;
     char *let_go_key;

@@ -143,6 +143,15 @@ void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *ui
     }
 }
 
+void shard_cache_pod_told_traffic(struct shard_cache *w, const char *key, const char *uid,
+                                  uint64_t generation)
+{
+    struct pod_entry *p = find_pod(w, key);
+    if (p != NULL && strcmp(p->pod->uid, uid) == 0) {
+        p->pod->traffic = generation;
+    }
+}
+
 int shard_cache_keep_pod(struct shard_cache *w, struct namespace *s, enum reflector_change change,
                          const cJSON *object)
 {

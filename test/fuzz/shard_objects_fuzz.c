@@ -17,6 +17,7 @@
 #define PREFIX "p"
 
 static const struct pod_keys keys = {.generation = "p/rules-generation",
+                                     .traffic = "p/traffic-generation",
                                      .injected = "p/sharding-config-injected",
                                      .allow_bypass = "p/allow-bypass",
                                      .let_go = "p/let-go"};

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "shard/probe_answer.h"
+#include "traffic/pod_traffic.h"
 #include "json/json.h"
 
 #define PREFIX "ctrlmesh.kusionstack.io"
@@ -69,11 +70,25 @@ void prober_expect(struct prober *p, const char *key, uint64_t generation)
     probe_entry(p->fixture, key)->expected++;
 }
 
+void prober_attend(struct prober *p, const char *key, bool attended)
+{
+    struct fixture_probe_entry *e = probe_entry(p->fixture, key);
+    e->attended = e->watched && attended;
+}
+
+void prober_expect_traffic(struct prober *p, const char *key, const char *checksum)
+{
+    struct fixture_probe_entry *e = probe_entry(p->fixture, key);
+    (void)snprintf(e->traffic, sizeof e->traffic, "%s", checksum);
+}
+
 void prober_told(struct prober *p, const char *key, struct slice document)
 {
     struct fixture_probe_entry *e = probe_entry(p->fixture, key);
+    struct pod_traffic *before = e->result.traffic;
     e->told++;
     if (e->watched && probe_answer_told(document, key, e->uid, &e->result, NULL) == 0) {
+        pod_traffic_unref(before);
         e->result.state = PROBE_ANSWERED;
         e->result.asked = true;
         p->fixture->probes.on_change(p->fixture->probes.data, e->key);
@@ -95,6 +110,7 @@ void prober_free(struct prober *p)
 {
     if (p != NULL) {
         p->fixture->probes.on_change = NULL;
+        p->fixture->probes.on_traffic = NULL;
         free(p);
     }
 }
@@ -109,7 +125,8 @@ void fixture_probe(struct fixture *s, const char *pod, const char *shard, uint64
                                .asked = true,
                                .enforcing = true,
                                .generation = generation,
-                               .since_ms = 1000};
+                               .since_ms = 1000,
+                               .traffic = r->traffic};
     (void)snprintf(r->checksum, sizeof r->checksum, "%s", checksum);
     (void)snprintf(r->shard, sizeof r->shard, "n/%s", shard);
     if (s->probes.on_change != NULL) {
@@ -154,6 +171,7 @@ void fixture_tells(struct fixture *s, const char *pod, const char *shard)
 void fixture_forget_probes(struct fixture *s)
 {
     for (size_t i = 0; i < FIXTURE_PROBES; i++) {
+        pod_traffic_unref(s->entries[i].result.traffic);
         s->entries[i].result = (struct probe_result){.state = PROBE_WAITING, .asked = true};
     }
 }
@@ -194,6 +212,7 @@ bool fixture_close(struct fixture *s)
     controller_free(s->controller);
     shard_cache_free(s->cache);
     event_recorder_free(s->events);
+    fixture_forget_probes(s);
     free(s->parsed.text);
     store_close(&s->store);
     return loop_free(s->store.api.loop) == 0;
@@ -239,6 +258,8 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .coverage = s->coverage,
         .cover_steps = s->cover_steps,
         .ops = s->ops,
+        .policies = s->policies,
+        .policy_memory = s->policy_memory,
         .clock = s->clock,
     };
     return controller_new(s->store.api.loop, &o, &e);
@@ -286,6 +307,30 @@ void fixture_plain_pod(struct fixture *s, const char *name, const char *label)
                    "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"}},\"spec\":{"
                    "\"containers\":[{\"name\":\"operator\"}]},\"status\":{\"podIP\":\"10.0.0.1\"}}",
                    name, label);
+}
+
+void fixture_serve(struct fixture *s, enum policy_served served)
+{
+    controller_serve(s->controller, TRAFFIC_BREAKER, served);
+    controller_serve(s->controller, TRAFFIC_FAULT_INJECTION, served);
+}
+
+void fixture_says(struct fixture *s, const char *pod, const char *traffic)
+{
+    char key[128];
+    struct err e = ERR_INIT;
+    (void)snprintf(key, sizeof key, "n/%s", pod);
+    struct probe_result *r = &probe_entry(s, key)->result;
+    cJSON *root = traffic == NULL ? NULL : json_parse(traffic, strlen(traffic), &e);
+    assert_int_equal(e.code, 0);
+    pod_traffic_unref(r->traffic);
+    r->traffic = root == NULL ? NULL : pod_traffic_read(root);
+    r->state = PROBE_ANSWERED;
+    r->asked = true;
+    cJSON_Delete(root);
+    if (s->probes.on_traffic != NULL) {
+        s->probes.on_traffic(s->probes.data, key);
+    }
 }
 
 void fixture_let_go(struct fixture *s, const char *pod, const char *shard)

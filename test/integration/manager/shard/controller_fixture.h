@@ -22,6 +22,8 @@ struct fixture_probe_entry {
     char uid[64];
     unsigned expected; /* calls of prober_expect */
     unsigned told;     /* of prober_told */
+    bool attended;
+    char traffic[80]; /* the checksum that is expected */
     struct probe_result result;
 };
 
@@ -42,6 +44,8 @@ struct fixture {
     size_t cover_steps; /* and compared in so many steps; 0: the usual */
     size_t memory;      /* of shard_cache_options */
     uint64_t orphan_ms; /* 0: no test waits so long */
+    bool policies;      /* are followed, when fixture_serve says so */
+    size_t policy_memory;
     struct {
         char *text;
         uint64_t generation;
@@ -91,6 +95,10 @@ void fixture_enforces(struct fixture *s, const char *pod, const char *shard);
 void fixture_probe(struct fixture *s, const char *pod, const char *shard, uint64_t generation,
                    const char *checksum);
 void fixture_forget_probes(struct fixture *s);
+/* The pod's localproxy answers {"traffic": ...} with this; NULL: it is too old. */
+void fixture_says(struct fixture *s, const char *pod, const char *traffic);
+/* The API server has both kinds of policies, or not. */
+void fixture_serve(struct fixture *s, enum policy_served served);
 /* The pod says by its Lease that it enforces what stands in the ConfigMap. */
 void fixture_tells(struct fixture *s, const char *pod, const char *shard);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Allocations of the controller and its cache fail, one in each run: nothing crashes, nothing
- * leaks, and in the end the rules are published and told all the same.
+ * leaks, and in the end the rules, and traffic policies, are published and told all the same.
  */
 #include <stdio.h>
 
@@ -74,17 +74,48 @@ static const struct reflector_ops ops = {.set_deadline = hurried_deadline,
 
 /* ---- one run ---- */
 
+static const char *published(struct fixture *s)
+{
+    const cJSON *o = store_get(&s->store, "circuitbreakers", "n", "guard");
+    return store_text(o, "status/conditions/1/status");
+}
+
+static bool has_policies(struct fixture *s)
+{
+    return strstr(fixture_text(s, "configmaps", "cmesh-rules-a", "data/traffic.json"),
+                  "\"guard\"") != NULL &&
+           strcmp(fixture_text(s, "pods", "a-0",
+                               "metadata/annotations/ctrlmesh.kusionstack.io~traffic-generation"),
+                  "1") == 0 &&
+           strcmp(published(s), "True") == 0;
+}
+
 static bool is_done(struct fixture *s)
 {
-    return strcmp(fixture_condition(s, "a", "Published", "status"), "True") == 0 &&
+    return (!s->policies || has_policies(s)) &&
+           strcmp(fixture_condition(s, "a", "Published", "status"), "True") == 0 &&
            strcmp(fixture_text(s, "pods", "a-0",
                                "metadata/annotations/ctrlmesh.kusionstack.io~rules-generation"),
                   "1") == 0;
 }
 
+static void put_breaker(struct fixture *s)
+{
+    store_put_text(&s->store, "circuitbreakers", "n",
+                   "{\"metadata\":{\"name\":\"guard\",\"finalizers\":[\"" POLICY_FINALIZER
+                   "\"]},\"spec\":{\"selector\":{\"matchLabels\":{\"shard\":\"a\"}},"
+                   "\"rateLimitings\":[{\"name\":\"all\",\"triggerPolicy\":\"ForceOpened\","
+                   "\"resourceRules\":[{\"apiGroups\":[\"\"],\"resources\":[\"pods\"],"
+                   "\"verbs\":[\"delete\"],\"namespaces\":[\"*\"]}]}]}}");
+}
+
 static bool begin(struct fixture *s)
 {
-    return fixture_begin(s, &ops) && (s->controller != NULL || fixture_try_to_lead(s));
+    bool begun = fixture_begin(s, &ops) && (s->controller != NULL || fixture_try_to_lead(s));
+    if (begun) {
+        fixture_serve(s, POLICY_SERVED);
+    }
+    return begun;
 }
 
 static long runs;
@@ -93,19 +124,22 @@ static bool publish_and_tell(void *data)
 {
     static struct fixture s;
     long left = sweep_left;
-    (void)data;
+    const bool *policies = data;
     if (runs++ % STRIDE != 0) {
         sweep_failed = true; /* passed over */
         return false;
     }
     sweep_left = -1;
-    s = (struct fixture){.clock = &hurried};
+    s = (struct fixture){.clock = &hurried, .policies = *policies};
     assert_true(fixture_open(&s));
     the_loop = s.store.api.loop;
     list_init(&due);
     net_task_init(&passing, pass);
     fixture_pod(&s, "a-0", "a", "a");
     fixture_config(&s, "a", "pods", "app=a");
+    if (s.policies) {
+        put_breaker(&s);
+    }
     sweep_left = left;
     assert_true(begin(&s) || (sweep_failed && begin(&s)));
     int turns = 0;
@@ -124,14 +158,24 @@ static bool publish_and_tell(void *data)
 
 static void test_out_of_memory(void **state)
 {
+    bool policies = false;
     (void)state;
-    assert_true(sweep_allocations(publish_and_tell, NULL) > 50 * (long)STRIDE);
+    assert_true(sweep_allocations(publish_and_tell, &policies) > 50 * (long)STRIDE);
+}
+
+static void test_out_of_memory_with_policies(void **state)
+{
+    bool policies = true;
+    (void)state;
+    runs = 0;
+    assert_true(sweep_allocations(publish_and_tell, &policies) > 100 * (long)STRIDE);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_out_of_memory_with_policies),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ struct yard {
 };
 
 static const struct pod_keys keys = {
-    .generation = "g", .injected = "i", .allow_bypass = "b", .let_go = "l"};
+    .generation = "g", .traffic = "t", .injected = "i", .allow_bypass = "b", .let_go = "l"};
 
 static struct pod *make_pod(const char *labels)
 {

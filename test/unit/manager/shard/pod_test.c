@@ -19,6 +19,7 @@
 #include "json/json.h"
 
 static const struct pod_keys keys = {.generation = "p/rules-generation",
+                                     .traffic = "p/traffic-generation",
                                      .injected = "p/sharding-config-injected",
                                      .allow_bypass = "p/allow-bypass",
                                      .let_go = "p/let-go"};

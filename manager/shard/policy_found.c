@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/policy_found.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "traffic/pod_traffic.h"
+
+static const char pending[] = "Pending";
+
+static void add_shard(const struct controller *c, const struct policy_object *o,
+                      const struct shard_cache_config *config, struct policy_shard *out)
+{
+    const struct shard *s = controller_find_shard(c, config->key);
+    const struct shard_traffic *t = s == NULL ? NULL : &s->traffic;
+    bool current =
+        t != NULL && t->compiled && t->revision == policy_cache_revision(c->policies, o->ns);
+    *out = (struct policy_shard){.name = config->name, .reason = pending, .why = ""};
+    if (t != NULL && t->trouble_reason != NULL) {
+        out->reason = t->trouble_reason;
+        out->why = t->trouble.msg;
+    }
+    for (size_t i = 0; current && t->placed && i < t->count; i++) {
+        if (strcmp(policy_uid(t->policies[i].policy), o->uid) == 0) {
+            out->placed = true;
+            out->outcome = t->policies[i].outcome;
+        }
+    }
+}
+
+static int by_shard_name(const void *left, const void *right)
+{
+    const struct policy_shard *a = left;
+    const struct policy_shard *b = right;
+    return strcmp(a->name, b->name);
+}
+
+static int collect_shards(const struct controller *c, const struct policy_object *o,
+                          struct policy_found *out)
+{
+    const struct shard_cache *w = c->options.cache;
+    const struct shard_cache_config *config = NULL;
+    size_t count = 0;
+    while ((config = shard_cache_next_config_in(w, o->ns, config)) != NULL) {
+        count++;
+    }
+    out->shards = calloc(count + 1, sizeof *out->shards);
+    if (out->shards == NULL) {
+        return -ENOMEM;
+    }
+    while ((config = shard_cache_next_config_in(w, o->ns, config)) != NULL) {
+        if (config->pods != NULL && traffic_concerns(config->pods, o->policy)) {
+            struct policy_shard *one = &out->shards[out->shard_count++];
+            add_shard(c, o, config, one);
+            out->pending = out->pending || (!one->placed && strcmp(one->reason, pending) == 0);
+        }
+    }
+    qsort(out->shards, out->shard_count, sizeof *out->shards, by_shard_name);
+    return 0;
+}
+
+/* By what the pod says of the document of its shard. */
+static enum policy_pod_state state_of(const struct controller *c, const struct pod *p,
+                                      const struct probe_result *r, const char **text)
+{
+    const struct shard_cache_config *config = controller_shard_of_pod(c, p);
+    const struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
+    *text = "";
+    if (config == NULL) {
+        return POLICY_POD_NO_SHARD;
+    }
+    if (r == NULL || r->state != PROBE_ANSWERED) {
+        *text = r == NULL ? "" : r->message;
+        return r != NULL && r->state == PROBE_SILENT ? POLICY_POD_SILENT : POLICY_POD_WAITING;
+    }
+    if (r->traffic == NULL) {
+        return POLICY_POD_OLD;
+    }
+    if (s != NULL && s->traffic.placed && pod_traffic_enforces(r->traffic, s->traffic.checksum)) {
+        *text = r->traffic->error;
+        return POLICY_POD_ENFORCES;
+    }
+    *text = r->traffic->error[0] != '\0' ? r->traffic->error : r->message;
+    return r->traffic->error[0] != '\0' ? POLICY_POD_REFUSING : POLICY_POD_WAITING;
+}
+
+/* One that has not started, or is going and does not answer any more, does not count. */
+static bool counts(const struct pod *p, const struct policy *policy, const struct probe_result *r)
+{
+    const struct selector *pods = policy_selector(policy);
+    bool ends = p->ending && (r == NULL || r->state != PROBE_ANSWERED);
+    return p->proxy_port != 0 && !p->over && p->ip[0] != '\0' && !ends && pods != NULL &&
+           pod_selected(p, pods);
+}
+
+static int by_pod_name(const void *left, const void *right)
+{
+    const struct policy_pod *a = left;
+    const struct policy_pod *b = right;
+    return strcmp(a->name, b->name);
+}
+
+static void add_pod(const struct controller *c, const struct pod *p, struct policy_found *out)
+{
+    const struct probe_result *r = prober_result(c->prober, p->key);
+    struct policy_pod *one = &out->pods[out->pod_count++];
+    one->name = p->name;
+    one->ip = p->ip;
+    one->state = state_of(c, p, r, &one->text);
+    one->answers = r != NULL && r->state == PROBE_ANSWERED;
+    one->traffic = one->answers ? r->traffic : NULL;
+    out->early = out->early || (r != NULL && !r->asked);
+}
+
+static int collect_pods(const struct controller *c, const struct policy_object *o,
+                        struct policy_found *out)
+{
+    const struct shard_cache *w = c->options.cache;
+    const struct pod *p = NULL;
+    size_t count = 0;
+    while ((p = shard_cache_next_pod_in(w, o->ns, p)) != NULL) {
+        count += counts(p, o->policy, prober_result(c->prober, p->key));
+    }
+    out->pods = calloc(count + 1, sizeof *out->pods);
+    if (out->pods == NULL) {
+        return -ENOMEM;
+    }
+    while ((p = shard_cache_next_pod_in(w, o->ns, p)) != NULL) {
+        if (counts(p, o->policy, prober_result(c->prober, p->key))) {
+            add_pod(c, p, out);
+        }
+    }
+    qsort(out->pods, out->pod_count, sizeof *out->pods, by_pod_name);
+    return 0;
+}
+
+int policy_found_look(const struct controller *c, const struct policy_object *o,
+                      struct policy_found *out)
+{
+    int rc = collect_shards(c, o, out);
+    return rc == 0 ? collect_pods(c, o, out) : rc;
+}
+
+void policy_found_deinit(struct policy_found *f)
+{
+    free(f->shards);
+    free(f->pods);
+}

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What people see of a CircuitBreaker or FaultInjection: its status, and Events on breakers that
+ * open and recover. A queue of its own: shards do not wait for it.
+ *
+ *     queue -> a foreign finalizer is taken off -> done
+ *           -> the status is made, Events are recorded -> it is written if it is other than before
+ *              -> done
+ *
+ * A status is written once a second at most. Events compare with what was made last, or after the
+ * start with what the object says: what is open since before is not told again.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/prometheus.h"
+#include "shard/controller_internal.h"
+#include "shard/policy_found.h"
+#include "traffic/policy_status.h"
+#include "json/edit.h"
+#include "json/field.h"
+#include "json/json.h"
+
+enum {
+    PARALLEL = 4,
+    EACH_MS = 1000,    /* between two writes of one status */
+    PENDING_MS = 2000, /* for so long nothing is said while it is being published */
+    MICROSECONDS = 1000000,
+    EVENTS_MAX = 10, /* about one policy at a time; the rest are counted */
+    STATUS_MAX = 1024 * 1024,
+    KEY_SIZE = 640,
+};
+
+struct policy_reporter {
+    struct controller *controller;
+    struct work_queue *queue;
+    struct table states;
+};
+
+/* What is remembered of a policy. */
+struct state {
+    struct table_node node;
+    struct policy_reporter *reporter;
+    struct object_request *request; /* that is under way */
+    char *uid;                      /* of which the rest tells */
+    char *last;                     /* the status that was made last, as JSON; NULL: none was */
+    char *base;                     /* the version on which the status was written last; NULL */
+    uint64_t written_at;
+    bool written; /* ever */
+    bool unbound; /* the foreign finalizer was taken off */
+    bool reported;
+    uint64_t pending_at; /* since when it is being published; 0: it is not */
+    enum policy_enforced enforced;
+    size_t open;
+    char key[];
+};
+
+/* ---- what is remembered ---- */
+
+static struct state *find_state(const struct policy_reporter *r, const char *key)
+{
+    struct table_node *n = table_find(&r->states, key);
+    return n == NULL ? NULL : LIST_ITEM(n, struct state, node);
+}
+
+static void free_state(struct state *s)
+{
+    table_remove(&s->reporter->states, &s->node);
+    object_request_cancel(s->request);
+    free(s->uid);
+    free(s->last);
+    free(s->base);
+    free(s);
+}
+
+static struct state *provide_state(struct policy_reporter *r, const char *key)
+{
+    struct state *s = find_state(r, key);
+    if (s != NULL) {
+        return s;
+    }
+    s = calloc(1, sizeof *s + strlen(key) + 1);
+    if (s == NULL) {
+        return NULL;
+    }
+    memcpy(s->key, key, strlen(key) + 1);
+    s->reporter = r;
+    if (table_insert(&r->states, &s->node, s->key) != 0) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+/* Another object of that name: what was known is of no use. 0 or -ENOMEM. */
+static int reset_if_replaced(struct state *s, const struct policy_object *o)
+{
+    if (s->uid != NULL && strcmp(s->uid, o->uid) == 0) {
+        return 0;
+    }
+    char *uid = strdup(o->uid);
+    if (uid == NULL) {
+        return -ENOMEM;
+    }
+    free(s->uid);
+    free(s->last);
+    free(s->base);
+    s->uid = uid;
+    s->last = NULL;
+    s->base = NULL;
+    s->written = false;
+    s->unbound = false;
+    s->reported = false;
+    return 0;
+}
+
+/* `s` may be gone afterwards. */
+static void done(struct state *s, enum work_result result, unsigned retry_after)
+{
+    const struct policy_reporter *r = s->reporter;
+    bool gone = policy_cache_find(r->controller->policies, s->key) == NULL;
+    work_queue_done(r->queue, s->key, gone ? WORK_DONE : result, retry_after);
+    if (gone) {
+        free_state(s);
+    }
+}
+
+static void look_after(struct state *s, uint64_t ms)
+{
+    int rc = work_queue_add_after(s->reporter->queue, s->key, ms);
+    (void)rc; /* its key is in the queue */
+}
+
+/* False: it could not be sent, and is done. */
+static bool send_request(struct state *s, const struct object_request_options *q,
+                         object_request_cb cb)
+{
+    struct controller *c = s->reporter->controller;
+    struct err e = ERR_INIT;
+    bool may = q->path != NULL && q->body != NULL && c->options.may_write(c->options.data);
+    s->request = may ? object_request_start(c->loop, c->options.client, q, cb, s, &e) : NULL;
+    if (s->request == NULL) {
+        done(s, WORK_RETRY, 0);
+    }
+    return s->request != NULL;
+}
+
+/* ---- a foreign finalizer ---- */
+
+static cJSON *without_finalizer(const struct policy_object *o, const cJSON *rest)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    cJSON *meta = edit_object(&ed, patch, "metadata");
+    const cJSON *item = NULL;
+    edit_string(&ed, meta, "uid", o->uid);
+    edit_string(&ed, meta, "resourceVersion", o->version);
+    cJSON *list = edit_array(&ed, meta, "finalizers");
+    cJSON_ArrayForEach(item, field_get(field_get(rest, "metadata"), "finalizers"))
+    {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, POLICY_FINALIZER) != 0) {
+            edit_append_string(&ed, list, item->valuestring);
+        }
+    }
+    return edit_result(&ed, patch);
+}
+
+static void on_taken(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct state *s = data;
+    s->request = NULL;
+    if (object != NULL) {
+        log_info("took off another controller mesh's finalizer", log_str("policy", s->key),
+                 log_str("finalizer", POLICY_FINALIZER));
+        s->unbound = true;
+    } else if (error->code != 409 && error->code != 404) {
+        log_warn("cannot take off another controller mesh's finalizer", log_str("policy", s->key),
+                 log_str("error", error->msg));
+    }
+    done(s, object != NULL ? WORK_DONE : WORK_RETRY, object != NULL ? 0 : error->retry_after);
+}
+
+static char *collection_path(const struct policy_object *o)
+{
+    return controller_path(POLICY_CACHE_GROUP_PATH, o->ns,
+                           policy_kind_plural(policy_kind(o->policy)));
+}
+
+/* Once; if somebody puts it back, that mesh still runs, and has the say until the object is being
+ * deleted. */
+static bool unbind(struct state *s, const struct policy_object *o, const cJSON *rest)
+{
+    if (!policy_has_finalizer(o->policy) || (s->unbound && !policy_deleting(o->policy))) {
+        return false;
+    }
+    char *path = collection_path(o);
+    cJSON *body = without_finalizer(o, rest);
+    const struct object_request_options q = {
+        .verb = OBJECT_REQUEST_MERGE_PATCH,
+        .path = path,
+        .name = o->name,
+        .body = body,
+        .field_manager = RULES_MAP_MANAGER,
+        .metadata_only = true,
+    };
+    bool sent = send_request(s, &q, on_taken);
+    (void)sent;
+    cJSON_Delete(body);
+    free(path);
+    return true;
+}
+
+/* ---- Events ---- */
+
+struct telling {
+    struct event_recorder *events;
+    struct event_object about;
+    unsigned opened;
+    unsigned recovered;
+};
+
+static void on_news(void *data, const struct policy_news *n)
+{
+    struct telling *t = data;
+    unsigned count = n->opened ? ++t->opened : ++t->recovered;
+    if (count > EVENTS_MAX) {
+        return;
+    }
+    if (n->opened) {
+        event_record(t->events, &t->about, EVENT_WARNING, "BreakerOpened",
+                     "Rule %s opened in pod %s%s%s: %s", n->rule, n->pod,
+                     n->since[0] == '\0' ? "" : " at ", n->since,
+                     n->message[0] == '\0' ? "requests are refused" : n->message);
+    } else {
+        event_record(t->events, &t->about, EVENT_NORMAL, "BreakerRecovered",
+                     "Rule %s closed in pod %s%s%s.", n->rule, n->pod,
+                     n->since[0] == '\0' ? "" : " at ", n->since);
+    }
+}
+
+static void tell_rest(struct telling *t)
+{
+    if (t->opened > EVENTS_MAX) {
+        event_record(t->events, &t->about, EVENT_WARNING, "BreakerOpened",
+                     "%u more breakers opened: see the status.", t->opened - EVENTS_MAX);
+    }
+    if (t->recovered > EVENTS_MAX) {
+        event_record(t->events, &t->about, EVENT_NORMAL, "BreakerRecovered",
+                     "%u more breakers closed.", t->recovered - EVENTS_MAX);
+    }
+}
+
+static void record_events(struct state *s, const struct policy_object *o, const cJSON *old,
+                          const cJSON *status)
+{
+    struct err e = ERR_INIT;
+    struct telling t = {
+        .events = s->reporter->controller->options.events,
+        .about = {.api_version = POLICY_API_VERSION,
+                  .kind = policy_kind_name(policy_kind(o->policy)),
+                  .namespace = o->ns,
+                  .name = o->name,
+                  .uid = o->uid,
+                  .version = o->version},
+    };
+    cJSON *last = s->last == NULL ? NULL : json_parse(s->last, strlen(s->last), &e);
+    if (s->last == NULL || last != NULL) {
+        policy_status_compare(s->last == NULL ? old : last, status, on_news, &t);
+    }
+    tell_rest(&t);
+    cJSON_Delete(last);
+}
+
+/* 0 or -ENOMEM. */
+static int remember(struct state *s, const cJSON *status)
+{
+    struct buf text = BUF_INIT(STATUS_MAX);
+    int rc = json_canonical(status, &text);
+    char *copy = rc == 0 ? strdup(buf_cstr(&text)) : NULL;
+    buf_reset(&text);
+    if (copy == NULL) {
+        return -ENOMEM;
+    }
+    free(s->last);
+    s->last = copy;
+    return 0;
+}
+
+/* ---- the status ---- */
+
+/* Refused when the object has changed since. Takes what the old status has and the new one has not
+ * away. */
+static cJSON *make_patch(const struct policy_object *o, const cJSON *old, const cJSON *status)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    cJSON *meta = edit_object(&ed, patch, "metadata");
+    cJSON *copy = cJSON_Duplicate(status, true);
+    const cJSON *item = NULL;
+    edit_string(&ed, meta, "uid", o->uid);
+    edit_string(&ed, meta, "resourceVersion", o->version);
+    edit_set(&ed, patch, "status", copy);
+    cJSON_ArrayForEach(item, old)
+    {
+        if (ed.rc == 0 && !cJSON_HasObjectItem(status, item->string)) {
+            edit_set(&ed, copy, item->string, cJSON_CreateNull());
+        }
+    }
+    return edit_result(&ed, patch);
+}
+
+static void on_written(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct state *s = data;
+    s->request = NULL;
+    controller_count(s->reporter->controller, CONTROLLER_POLICY_STATUS, error);
+    if (object != NULL) {
+        done(s, WORK_DONE, 0);
+        return;
+    }
+    free(s->base);
+    s->base = NULL;
+    if (error->code != 409 && error->code != 404) {
+        log_warn("cannot write the status of a traffic policy", log_str("policy", s->key),
+                 log_str("error", error->msg));
+    }
+    done(s, WORK_RETRY, error->retry_after);
+}
+
+static void write_status(struct state *s, const struct policy_object *o, const cJSON *old,
+                         const cJSON *status)
+{
+    char *path = collection_path(o);
+    cJSON *body = make_patch(o, old, status);
+    free(s->base);
+    s->base = strdup(o->version);
+    const struct object_request_options q = {
+        .verb = OBJECT_REQUEST_MERGE_PATCH,
+        .path = path,
+        .name = o->name,
+        .subresource = "status",
+        .body = body,
+        .field_manager = RULES_MAP_MANAGER,
+        .metadata_only = true,
+    };
+    if (send_request(s, &q, on_written)) {
+        s->written = true;
+        s->written_at = controller_now(s->reporter->controller);
+        look_after(s, CONTROLLER_BELIEF_MS + 1); /* if the cache should not show it */
+    }
+    cJSON_Delete(body);
+    free(path);
+}
+
+/* For how long, in ms, nothing may be written: so soon after the last time, or because the cache
+ * does not show yet what was written then. */
+static uint64_t pause_of(const struct state *s, const struct policy_object *o)
+{
+    uint64_t passed = controller_now(s->reporter->controller) - s->written_at;
+    bool unseen = s->base != NULL && strcmp(s->base, o->version) == 0;
+    uint64_t pause = !s->written ? 0 : unseen ? CONTROLLER_BELIEF_MS : EACH_MS;
+    return passed < pause ? pause - passed : 0;
+}
+
+static void report(struct state *s, const struct policy_object *o, const cJSON *old,
+                   const struct policy_found *found)
+{
+    const struct controller *c = s->reporter->controller;
+    const struct policy_facts facts = {
+        .policy = o->policy,
+        .old = old,
+        .errors = o->errors,
+        .warnings = o->warnings,
+        .shards = found->shards,
+        .shard_count = found->shard_count,
+        .pods = found->pods,
+        .pod_count = found->pod_count,
+        .now = net_clock_wall(c->clock) / MICROSECONDS,
+    };
+    struct policy_status_result result;
+    cJSON *status = policy_status_make(&facts, &result);
+    if (status == NULL) {
+        done(s, WORK_RETRY, 0);
+        return;
+    }
+    s->reported = true;
+    s->enforced = result.enforced;
+    s->open = result.open;
+    record_events(s, o, old, status);
+    uint64_t pause = pause_of(s, o);
+    if (remember(s, status) != 0) {
+        done(s, WORK_RETRY, 0);
+    } else if (!result.changed) {
+        done(s, WORK_DONE, 0);
+    } else if (pause > 0) {
+        look_after(s, pause);
+        done(s, WORK_DONE, 0);
+    } else {
+        write_status(s, o, old, status);
+    }
+    cJSON_Delete(status);
+}
+
+/* ---- the step ---- */
+
+/* What the last leader wrote stands until each shard was looked at and each pod was asked once. */
+static bool is_too_early(const struct state *s, const cJSON *old, const struct policy_found *found)
+{
+    return (found->early || found->pending) && !s->reported && old != NULL;
+}
+
+/* So that a status does not become worse, and better again, each time that a policy of the
+ * namespace changes. For how long, in ms. */
+static uint64_t patience(struct state *s, const struct policy_found *found)
+{
+    uint64_t now = controller_now(s->reporter->controller);
+    if (!found->pending) {
+        s->pending_at = 0;
+        return 0;
+    }
+    s->pending_at = s->pending_at != 0 ? s->pending_at : now;
+    uint64_t passed = now - s->pending_at;
+    return passed < PENDING_MS ? PENDING_MS - passed : 0;
+}
+
+static void handle(struct state *s, const struct policy_object *o, const cJSON *rest)
+{
+    const struct controller *c = s->reporter->controller;
+    const cJSON *old = field_map(rest, "status");
+    struct policy_found found = {.shards = NULL};
+    if (unbind(s, o, rest)) {
+        return;
+    }
+    if (policy_deleting(o->policy)) {
+        done(s, WORK_DONE, 0);
+    } else if (policy_found_look(c, o, &found) != 0) {
+        done(s, WORK_RETRY, 0);
+    } else if (is_too_early(s, old, &found)) {
+        done(s, WORK_DONE, 0); /* the first answers bring it again */
+    } else if (patience(s, &found) > 0) {
+        look_after(s, patience(s, &found));
+        done(s, WORK_DONE, 0); /* or sooner, when it stands there */
+    } else {
+        report(s, o, old, &found);
+    }
+    policy_found_deinit(&found);
+}
+
+static void on_work(void *data, const char *key)
+{
+    struct policy_reporter *r = data;
+    const struct controller *c = r->controller;
+    const struct policy_object *o = policy_cache_find(c->policies, key);
+    struct err e = ERR_INIT;
+    if (o == NULL) {
+        policy_reporter_forget(r, key);
+    }
+    if (o == NULL || !shard_cache_ready(c->options.cache, o->ns)) {
+        work_queue_done(r->queue, key, WORK_DONE, 0); /* on_ready brings it again */
+        return;
+    }
+    struct state *s = provide_state(r, key);
+    cJSON *rest = json_parse(o->rest, strlen(o->rest), &e);
+    if (s == NULL || rest == NULL || reset_if_replaced(s, o) != 0) {
+        work_queue_done(r->queue, key, WORK_RETRY, 0);
+    } else {
+        handle(s, o, rest);
+    }
+    cJSON_Delete(rest);
+}
+
+/* ---- what it is told ---- */
+
+void policy_reporter_look(struct policy_reporter *r, const char *key, uint64_t ms)
+{
+    int rc = ms == 0 ? work_queue_add(r->queue, key) : work_queue_add_after(r->queue, key, ms);
+    if (rc != 0) {
+        log_error("out of memory; this policy is processed again with its next change",
+                  log_str("policy", key));
+    }
+}
+
+void policy_reporter_look_in(struct policy_reporter *r, const char *key, uint64_t ms)
+{
+    char ns[KEY_SIZE];
+    const struct policy_object *o = NULL;
+    (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(key, "/"), key);
+    while ((o = policy_cache_next_in(r->controller->policies, ns, o)) != NULL) {
+        policy_reporter_look(r, o->key, ms);
+    }
+}
+
+/* A request of its that is under way ends by itself: its key is being handled. */
+void policy_reporter_forget(struct policy_reporter *r, const char *key)
+{
+    struct state *s = find_state(r, key);
+    if (s != NULL && s->request == NULL) {
+        free_state(s);
+    }
+}
+
+const struct work_queue *policy_reporter_queue(const struct policy_reporter *r)
+{
+    return r->queue;
+}
+
+int policy_reporter_metrics(const struct policy_reporter *r, struct buf *out)
+{
+    static const char name[] = "cmesh_manager_policies";
+    uint64_t numbers[POLICY_KINDS][POLICY_ENFORCED_STATES] = {{0}};
+    uint64_t open = 0;
+    for (struct table_node *n = NULL; (n = table_next(&r->states, n)) != NULL;) {
+        const struct state *s = LIST_ITEM(n, struct state, node);
+        const struct policy_object *o = policy_cache_find(r->controller->policies, s->key);
+        if (o != NULL && s->reported) {
+            numbers[policy_kind(o->policy)][s->enforced]++;
+            open += s->open;
+        }
+    }
+    prometheus_head(out, name, "gauge", "Traffic policies by kind and enforcement state.");
+    for (size_t i = 0; i < (size_t)POLICY_KINDS * POLICY_ENFORCED_STATES; i++) {
+        size_t kind = i / POLICY_ENFORCED_STATES;
+        size_t state = i % POLICY_ENFORCED_STATES;
+        buf_printf(out, "%s{kind=\"%s\",state=\"%s\"} %" PRIu64 "\n", name,
+                   policy_kind_name((enum traffic_kind)kind),
+                   policy_enforced_text((enum policy_enforced)state), numbers[kind][state]);
+    }
+    const struct prometheus_metric gauge = {
+        "cmesh_manager_open_breakers", "gauge",
+        "Rules of CircuitBreakers that are open, each in each pod.", open};
+    return prometheus_write(out, &gauge, 1);
+}
+
+/* ---- life ---- */
+
+struct policy_reporter *policy_reporter_new(struct controller *c, struct err *e)
+{
+    struct policy_reporter *r = calloc(1, sizeof *r);
+    const struct work_queue_options o = {
+        .name = "policies", .parallel = PARALLEL, .clock = c->options.clock};
+    if (r == NULL) {
+        (void)err_memory(e);
+        return NULL;
+    }
+    r->controller = c;
+    r->queue = work_queue_new(c->loop, &o, on_work, r, e);
+    if (r->queue == NULL) {
+        free(r);
+        return NULL;
+    }
+    return r;
+}
+
+void policy_reporter_free(struct policy_reporter *r)
+{
+    if (r == NULL) {
+        return;
+    }
+    for (struct table_node *n = NULL; (n = table_next(&r->states, NULL)) != NULL;) {
+        free_state(LIST_ITEM(n, struct state, node));
+    }
+    table_deinit(&r->states);
+    work_queue_free(r->queue);
+    free(r);
+}

@@ -1,0 +1,570 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The step of a shard between its rules and its status: the policies that may be for its pods are
+ * compiled, and the document is put into its ConfigMap, beside the rules and whatever these wait
+ * for. When rules are written at that moment, it goes with them.
+ *
+ *     nothing is known of the policies, or there is no ConfigMap   as it is
+ *     what stands there is right                                   pods are told
+ *     a policy is invalid, and what was published of it is needed  the ConfigMap is read, then:
+ *     else                                                         the key alone is written
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/keyed_hash.h"
+#include "base/log.h"
+#include "shard/controller_internal.h"
+#include "shard/generation.h"
+#include "traffic/pod_traffic.h"
+#include "json/field.h"
+
+/* ---- what there is to compile ---- */
+
+void shard_traffic_deinit(struct shard_traffic *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        policy_unref(t->policies[i].policy);
+    }
+    free(t->policies);
+    t->policies = NULL;
+    t->count = 0;
+}
+
+/* Of the config and its spec. */
+static uint64_t config_hash(const struct shard_cache_config *config)
+{
+    char number[32];
+    const cJSON *n = field_get(field_get(config->object, "metadata"), "generation");
+    (void)snprintf(number, sizeof number, "/%.0f", cJSON_IsNumber(n) ? n->valuedouble : 0);
+    return keyed_hash(keyed_hash(0, slice_str(config->uid)), slice_str(number));
+}
+
+/* Whether all that may be for its pods is known. */
+static bool is_known(const struct shard *s, const struct shard_cache_config *config)
+{
+    const struct policy_cache *p = s->controller->policies;
+    return p != NULL && config != NULL && config->pods != NULL && policy_cache_knows(p, config->ns);
+}
+
+static bool is_fresh(const struct shard *s, const struct shard_cache_config *config,
+                     const struct rules_map *map, size_t room)
+{
+    const struct shard_traffic *t = &s->traffic;
+    bool fits = room == t->room || (!t->squeezed && t->size <= room);
+    bool kept = !t->kept || (map != NULL && map->traffic.text_hash == t->kept_hash);
+    return t->compiled && fits && kept && t->config == config_hash(config) &&
+           t->revision == policy_cache_revision(s->controller->policies, config->ns);
+}
+
+/* In t->policies, with no outcome yet. 0 or -ENOMEM. */
+static int collect(struct shard *s, const struct shard_cache_config *config)
+{
+    const struct policy_cache *cache = s->controller->policies;
+    const struct policy_object *o = NULL;
+    size_t count = 0;
+    while ((o = policy_cache_next_in(cache, config->ns, o)) != NULL) {
+        count += traffic_concerns(config->pods, o->policy);
+    }
+    struct shard_policy *list = calloc(count + 1, sizeof *list);
+    if (list == NULL) {
+        return -ENOMEM;
+    }
+    shard_traffic_deinit(&s->traffic);
+    s->traffic.policies = list;
+    while ((o = policy_cache_next_in(cache, config->ns, o)) != NULL) {
+        if (traffic_concerns(config->pods, o->policy)) {
+            list[s->traffic.count++].policy = policy_ref(o->policy);
+        }
+    }
+    return 0;
+}
+
+/* Appends the document of that generation; nothing if there is to be none. */
+static int compile(struct shard *s, const struct shard_cache_config *config, uint64_t generation,
+                   const struct traffic *published, size_t room, struct buf *out, struct err *e)
+{
+    struct shard_traffic *t = &s->traffic;
+    const struct policy **list = calloc(t->count + 1, sizeof *list);
+    enum traffic_outcome *outcomes = calloc(t->count + 1, sizeof *outcomes);
+    struct traffic_compile_result r = {.outcomes = outcomes};
+    struct traffic_source source = {.ns = config->ns,
+                                    .shard = config->name,
+                                    .generation = generation,
+                                    .list = list,
+                                    .count = t->count,
+                                    .published = published,
+                                    .room = room};
+    int rc = list == NULL || outcomes == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < t->count; i++) {
+        list[i] = t->policies[i].policy;
+    }
+    rc = rc == 0 ? traffic_compile(&source, out, &r, e) : rc;
+    for (size_t i = 0; rc == 0 && i < t->count; i++) {
+        t->policies[i].outcome = outcomes[i];
+        t->squeezed = t->squeezed || outcomes[i] == TRAFFIC_TOO_LARGE;
+        t->kept = t->kept || outcomes[i] == TRAFFIC_KEPT;
+    }
+    if (rc == 0) {
+        (void)snprintf(t->checksum, sizeof t->checksum, "%s", r.checksum);
+    }
+    free(list);
+    free(outcomes);
+    return rc;
+}
+
+/* Whether a policy is invalid, so that it matters what was published. */
+static bool has_invalid(const struct shard *s, const struct shard_cache_config *config)
+{
+    const struct policy_cache *cache = s->controller->policies;
+    const struct policy_object *o = NULL;
+    while ((o = policy_cache_next_in(cache, config->ns, o)) != NULL) {
+        if (!policy_valid(o->policy)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What was read of the ConfigMap for the sake of what it holds. */
+struct reading {
+    bool done;
+    struct traffic *published; /* NULL: nothing that can be read */
+};
+
+/* Digits of any generation: how much longer a text may become by it. */
+enum { DIGITS = 20 };
+
+static int refresh(struct shard *s, const struct shard_cache_config *config,
+                   const struct rules_map *map, const struct reading *read, size_t room)
+{
+    struct shard_traffic *t = &s->traffic;
+    struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
+    struct err e = ERR_INIT;
+    int rc = collect(s, config);
+    t->compiled = false;
+    t->placed = false; /* until it is written, or was found to stand there */
+    t->squeezed = false;
+    t->kept = false;
+    if (rc == 0) {
+        rc = compile(s, config, 1, read->published, room, &text, &e);
+    }
+    t->size = text.len + DIGITS;
+    buf_reset(&text);
+    if (rc == -EINVAL) {
+        log_error("cannot make a traffic document", log_str("shard", s->key),
+                  log_str("error", e.msg));
+    }
+    if (rc == 0) {
+        t->compiled = true;
+        t->revision = policy_cache_revision(s->controller->policies, config->ns);
+        t->config = config_hash(config);
+        t->room = room;
+        t->kept_hash = map == NULL ? 0 : map->traffic.text_hash;
+    }
+    return rc;
+}
+
+/* ---- which generation ---- */
+
+static int ask_pods(struct generation *g, const struct shard *s)
+{
+    struct controller *c = s->controller;
+    size_t count = 0;
+    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    for (size_t i = 0; pods != NULL && i < count; i++) {
+        const struct probe_result *r = prober_result(c->prober, pods[i]->key);
+        generation_heard(g, pods[i]->traffic);
+        if (r != NULL && r->traffic != NULL && pod_traffic_is_of(r->traffic, s->key)) {
+            generation_known(g, r->traffic->generation, r->traffic->checksum, s->traffic.checksum);
+        }
+    }
+    bool done = pods != NULL;
+    free(pods);
+    return done ? 0 : -ENOMEM;
+}
+
+/* 0: out of memory. */
+static uint64_t choose_generation(struct shard *s, const struct rules_map *map)
+{
+    struct shard_traffic *t = &s->traffic;
+    struct generation g = {.own = t->generation};
+    generation_known(&g, t->generation, t->generation_checksum, t->checksum);
+    if (map != NULL) {
+        t->heard = map->traffic.generation > t->heard ? map->traffic.generation : t->heard;
+        generation_known(&g, map->traffic.generation, map->traffic.checksum, t->checksum);
+    }
+    generation_seen(&g, t->heard);
+    return ask_pods(&g, s) != 0 ? 0 : generation_next(&g);
+}
+
+static bool is_right(struct shard *s, const struct rules_map *map)
+{
+    const struct shard_traffic *t = &s->traffic;
+    if (t->checksum[0] == '\0' || map == NULL) {
+        return t->checksum[0] == '\0' && (map == NULL || !map->traffic.present);
+    }
+    return map->traffic.intact && strcmp(map->traffic.checksum, t->checksum) == 0 &&
+           map->traffic.generation == choose_generation(s, map);
+}
+
+/* ---- what is to be done ---- */
+
+enum need {
+    NEED_NOTHING,
+    NEED_WRITE,
+    NEED_READ, /* of what is published, before */
+    NEED_MEMORY,
+};
+
+static enum need judge(struct shard *s, const struct shard_cache_config *config,
+                       const struct rules_map *map, const struct reading *read, size_t room)
+{
+    bool needs = !read->done && map != NULL && map->traffic.present && has_invalid(s, config);
+    if (!is_fresh(s, config, map, room)) {
+        if (needs) {
+            return NEED_READ;
+        }
+        if (refresh(s, config, map, read, room) != 0) {
+            return NEED_MEMORY;
+        }
+    }
+    if (is_right(s, map)) {
+        return NEED_NOTHING;
+    }
+    return needs && s->traffic.kept ? NEED_READ : NEED_WRITE;
+}
+
+/* The text that is to be written; empty: none. 0 or -ENOMEM. */
+static int make_text(struct shard *s, const struct shard_cache_config *config,
+                     const struct rules_map *map, const struct reading *read, struct buf *out)
+{
+    struct shard_traffic *t = &s->traffic;
+    struct err e = ERR_INIT;
+    uint64_t generation = t->checksum[0] == '\0' ? 1 : choose_generation(s, map);
+    int rc = generation == 0 ? -ENOMEM
+                             : compile(s, config, generation, read->published, t->room, out, &e);
+    if (rc == 0 && out->len > 0) {
+        t->sent_hash = keyed_hash(0, buf_slice(out));
+    }
+    return rc;
+}
+
+static const char *text_of(struct buf *text)
+{
+    return text->len == 0 ? NULL : buf_cstr(text);
+}
+
+int shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
+                      const struct rules_map *map, cJSON *body)
+{
+    const struct reading nothing = {.done = false};
+    size_t room = rules_map_room_in(map, body);
+    bool stays = map == NULL || !map->traffic.present || map->traffic.size <= room;
+    if (!is_known(s, config)) {
+        return stays ? 0 : rules_map_add_traffic(body, map, NULL);
+    }
+    struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
+    enum need v = judge(s, config, map, &nothing, room);
+    int rc = v == NEED_MEMORY ? -ENOMEM : 0;
+    if (v == NEED_WRITE) {
+        rc = make_text(s, config, map, &nothing, &text);
+        rc = rc == 0 ? rules_map_add_traffic(body, map, text_of(&text)) : rc;
+    } else if (v == NEED_READ && !stays) {
+        rc = rules_map_add_traffic(body, map, NULL); /* rules have the first claim */
+    }
+    buf_reset(&text);
+    return rc;
+}
+
+/* ---- telling pods ---- */
+
+static bool is_for(const struct shard *s, const struct pod *p)
+{
+    for (size_t i = 0; i < s->traffic.count; i++) {
+        const struct shard_policy *one = &s->traffic.policies[i];
+        const struct selector *pods = policy_selector(one->policy);
+        if (traffic_outcome_in(one->outcome) && pods != NULL && pod_selected(p, pods)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether it follows rules of another document, by what it says. */
+static bool is_behind(const struct shard *s, const struct probe_result *r)
+{
+    const struct pod_traffic *t = r == NULL ? NULL : r->traffic;
+    return t != NULL && (t->count > 0 || t->has_faults) &&
+           !pod_traffic_enforces(t, s->traffic.checksum);
+}
+
+static uint64_t generation_in(const struct rules_map *map)
+{
+    return map == NULL ? 0 : map->traffic.generation;
+}
+
+bool shard_traffic_due(struct shard *s, const struct pod *p, uint64_t *generation)
+{
+    const struct rules_map *map = s->traffic.placed ? shard_map(s) : NULL;
+    if (map == NULL) {
+        return false;
+    }
+    *generation = generation_in(map);
+    return p->traffic != *generation &&
+           (is_for(s, p) || is_behind(s, prober_result(s->controller->prober, p->key)));
+}
+
+static void tell_pods(struct shard *s)
+{
+    struct controller *c = s->controller;
+    size_t count = 0;
+    uint64_t generation = 0;
+    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    for (size_t i = 0; pods != NULL && i < count; i++) {
+        prober_expect_traffic(c->prober, pods[i]->key, s->traffic.checksum);
+        if (shard_traffic_due(s, pods[i], &generation)) {
+            nudger_add(c->nudger, pods[i]);
+        }
+    }
+    free(pods);
+}
+
+/* Those whose status says whether it stands there. */
+static void tell_policies(struct shard *s)
+{
+    struct shard_traffic *t = &s->traffic;
+    char text[256];
+    int len = snprintf(text, sizeof text, "%d %" PRIu64 " %s %s", t->placed, t->revision,
+                       t->checksum, t->trouble_reason == NULL ? "" : t->trouble_reason);
+    uint64_t now = keyed_hash(0, slice_of(text, (size_t)len));
+    if (now != t->told) {
+        t->told = now;
+        controller_look_policies(s->controller, s->key);
+    }
+}
+
+static void note_placed(struct shard *s)
+{
+    s->traffic.placed = true;
+    s->traffic.trouble_reason = NULL;
+    s->traffic.retry_after = 0;
+    tell_pods(s);
+    tell_policies(s);
+}
+
+/* `why` NULL: it is to be told before long, or nobody knows. */
+static void note_missing(struct shard *s, const char *reason, const char *why)
+{
+    s->traffic.placed = false;
+    s->traffic.trouble_reason = reason;
+    if (why != NULL) {
+        (void)err_set(&s->traffic.trouble, -EIO, "%s", why);
+    }
+    tell_policies(s);
+}
+
+void shard_traffic_written(struct shard *s, const struct rules_map *map)
+{
+    struct shard_traffic *t = &s->traffic;
+    if (t->kept && t->sent_hash == map->traffic.text_hash) {
+        t->kept_hash = t->sent_hash; /* which comes to the same */
+    }
+    if (map->traffic.generation != 0 && map->traffic.text_hash == t->sent_hash) {
+        t->generation = map->traffic.generation;
+        (void)snprintf(t->generation_checksum, sizeof t->generation_checksum, "%s",
+                       map->traffic.checksum);
+    }
+}
+
+/* ---- writing ---- */
+
+static void on_failure(struct shard *s, const struct api_error *error)
+{
+    if (error->code == 409 || error->code == 404 || error->code == 0) {
+        shard_done(s, WORK_RETRY, error->retry_after);
+        return;
+    }
+    log_warn("cannot publish traffic policies", log_str("shard", s->key),
+             log_str("error", error->msg));
+    note_missing(s, "Refused", error->msg);
+    s->traffic.retry_after = error->retry_after;
+    shard_report_status(s);
+}
+
+/* What was written is not judged anew at once: somebody may change it on the way. */
+static void finish(struct shard *s)
+{
+    const struct reading nothing = {.done = false};
+    const struct shard_cache_config *config = shard_config(s);
+    const struct rules_map *map = shard_map(s);
+    bool known = map != NULL && is_known(s, config);
+    if (!known || judge(s, config, map, &nothing, rules_map_room(map)) != NEED_NOTHING) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
+    note_placed(s);
+    shard_report_status(s);
+}
+
+static void on_written(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct shard *s = data;
+    struct rules_map *map = NULL;
+    s->request = NULL;
+    controller_count(s->controller, CONTROLLER_TRAFFIC, error);
+    if (object == NULL) {
+        on_failure(s, error);
+        return;
+    }
+    if (rules_map_look(object, s->controller->options.prefix, shard_map(s), true, &map) != 0 ||
+        map == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
+    log_info("published traffic policies", log_str("shard", s->key),
+             log_num("generation", (int64_t)map->traffic.generation),
+             log_str("checksum", map->traffic.checksum));
+    shard_traffic_written(s, map);
+    shard_store_map(s, map);
+    finish(s);
+}
+
+static void send_document(struct shard *s, const struct rules_map *map, const char *text)
+{
+    char *path = controller_path("/api/v1", map->ns, "configmaps");
+    char *name = strdup(map->name);
+    cJSON *body = rules_map_make_traffic(map, text);
+    struct object_request_options q = {
+        .verb = OBJECT_REQUEST_MERGE_PATCH,
+        .path = path,
+        .name = name,
+        .body = body,
+        .field_manager = RULES_MAP_MANAGER,
+    };
+    if (path == NULL || name == NULL || body == NULL || shard_note_base(s) != 0) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        shard_write(s, &q, on_written);
+    }
+    cJSON_Delete(body);
+    free(path);
+    free(name);
+}
+
+static void write_document(struct shard *s, const struct shard_cache_config *config,
+                           const struct rules_map *map, const struct reading *read)
+{
+    struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
+    if (make_text(s, config, map, read, &text) != 0) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        shard_tell_traffic_changed(s, config, map);
+        send_document(s, map, text_of(&text));
+    }
+    buf_reset(&text);
+}
+
+/* ---- reading what is published ---- */
+
+static void go_on(struct shard *s, const struct reading *read);
+
+static void on_read(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct shard *s = data;
+    const struct rules_map *map = shard_map(s);
+    s->request = NULL;
+    if (object == NULL || map == NULL || shard_config(s) == NULL ||
+        strcmp(field_meta(object, "resourceVersion"), map->version) != 0) {
+        shard_done(s, WORK_RETRY, error == NULL ? 0 : error->retry_after);
+        return;
+    }
+    const char *text = field_text(field_get(object, "data"), RULES_MAP_TRAFFIC);
+    struct err e = ERR_INIT;
+    struct reading read = {.done = true, .published = traffic_parse(text, strlen(text), &e)};
+    if (e.code == -ENOMEM) {
+        shard_done(s, WORK_RETRY, 0);
+        return;
+    }
+    go_on(s, &read);
+    traffic_unref(read.published);
+}
+
+static void read_document(struct shard *s, const struct rules_map *map)
+{
+    char *path = controller_path("/api/v1", map->ns, "configmaps");
+    char *name = strdup(map->name);
+    struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = path, .name = name};
+    if (path == NULL || name == NULL) {
+        shard_done(s, WORK_RETRY, 0);
+    } else {
+        shard_write(s, &q, on_read);
+    }
+    free(path);
+    free(name);
+}
+
+/* ---- the step ---- */
+
+/* Why there is no place for it; NULL: there is one. */
+static const char *obstacle(const struct shard *s, const struct shard_cache_config *config,
+                            const struct rules_map *map, const char **why)
+{
+    if (map == NULL || map->unread) {
+        *why = "the ShardingConfig has no rules yet, without which its pods do not start";
+        return "NoRules";
+    }
+    if (!shard_owns_map(s, config, map)) {
+        *why = "its ConfigMap is not managed by this manager";
+        return "NameTaken";
+    }
+    return NULL;
+}
+
+static void go_on(struct shard *s, const struct reading *read)
+{
+    const struct shard_cache_config *config = shard_config(s);
+    const struct rules_map *map = shard_map(s);
+    enum need v = judge(s, config, map, read, rules_map_room(map));
+    if (v == NEED_NOTHING) {
+        note_placed(s);
+        shard_report_status(s);
+    } else if (v == NEED_WRITE) {
+        write_document(s, config, map, read);
+    } else if (v == NEED_READ) {
+        read_document(s, map);
+    } else {
+        shard_done(s, WORK_RETRY, 0);
+    }
+}
+
+void shard_publish_traffic(struct shard *s)
+{
+    const struct reading nothing = {.done = false};
+    const struct shard_cache_config *config = shard_config(s);
+    const struct rules_map *map = shard_map(s);
+    const char *why = NULL;
+    if (!is_known(s, config)) {
+        if (s->controller->policies != NULL) {
+            note_missing(s, "Pending", "the policies of the namespace are not known");
+        }
+        shard_report_status(s);
+        return;
+    }
+    const char *reason = obstacle(s, config, map, &why);
+    if (reason != NULL) {
+        note_missing(s, reason, why);
+        shard_report_status(s);
+        return;
+    }
+    go_on(s, &nothing);
+}
+
+uint64_t shard_waits_for_policies(const struct shard *s)
+{
+    const struct policy_cache *p = s->controller->policies;
+    return p == NULL ? 0 : policy_cache_waits_ms(p);
+}
