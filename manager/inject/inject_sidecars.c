@@ -22,13 +22,20 @@
 #define CONTROL RUN_DIR "/control.sock"
 #define SEEN RUN_DIR "/state" /* what clients have seen */
 #define TOKEN RUN_DIR "/token"
+#define BREAKERS RUN_DIR "/breakers.json" /* which of them are open */
+#define POD_VOLUME "cmesh-pod"
+#define POD_DIR INJECT_ETC_DIR "/pod"
+#define LABELS_FILE "labels"
 
 enum { PROBE_SECONDS = 5, GRACE_SECONDS = 30, DELAY_SECONDS_MAX = 86400 };
 
 static const char *const containers[] = {SIDECAR_KUBECONFIG, SIDECAR_RULES, SIDECAR_PROXY,
                                          SIDECAR_RULESYNC, SIDECAR_NAT_INIT};
-static const char *const volumes[] = {RULES_VOLUME, STATE_VOLUME, RUN_VOLUME,
-                                      INJECT_KUBECONFIG_VOLUME, INJECT_ACCOUNT_VOLUME};
+static const char *const volumes[] = {
+    RULES_VOLUME,         STATE_VOLUME, RUN_VOLUME, POD_VOLUME, INJECT_KUBECONFIG_VOLUME,
+    INJECT_ACCOUNT_VOLUME};
+/* Those that pods of earlier releases do not have. */
+static const char *const later_volumes[] = {POD_VOLUME, INJECT_ACCOUNT_VOLUME};
 
 /* ---- pieces ---- */
 
@@ -257,6 +264,8 @@ static void add_proxy_args(struct edit *ed, const struct inject_plan *plan, cons
 static void add_later_settings(struct edit *ed, const struct inject_plan *plan, cJSON *c)
 {
     add_variable(ed, c, "CMESH_STATUS_LEASE", "true");
+    add_variable(ed, c, "CMESH_POD_LABELS", POD_DIR "/" LABELS_FILE);
+    add_variable(ed, c, "CMESH_BREAKER_STATE", BREAKERS);
     if (plan->watch_bypass) {
         add_variable(ed, c, "CMESH_WATCH_BYPASS", "true");
     }
@@ -288,6 +297,7 @@ static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, c
     add_probe(ed, c, "livenessProbe", "/healthz", SIDECAR_ADMIN_PORT, 2 * PROBE_SECONDS, 3);
     inject_sidecars_mount(ed, c, STATE_VOLUME, STATE_DIR, true);
     inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
+    inject_sidecars_mount(ed, c, POD_VOLUME, POD_DIR, true);
     return c;
 }
 
@@ -382,6 +392,18 @@ static void add_empty_dir(struct edit *ed, cJSON *list, const char *name, const 
     edit_string(ed, source, "sizeLimit", size);
 }
 
+/* The pod's labels, by which traffic policies select it: the kubelet writes them anew when they
+ * change, so that nobody has to ask the API server for them. */
+static void add_labels_volume(struct edit *ed, cJSON *list)
+{
+    cJSON *volume = edit_append_object(ed, list);
+    edit_string(ed, volume, "name", POD_VOLUME);
+    cJSON *items = edit_array(ed, edit_object(ed, volume, "downwardAPI"), "items");
+    cJSON *item = edit_append_object(ed, items);
+    edit_string(ed, item, "path", LABELS_FILE);
+    edit_string(ed, edit_object(ed, item, "fieldRef"), "fieldPath", "metadata.labels");
+}
+
 static void add_volumes(struct edit *ed, const struct inject_plan *plan, cJSON *spec)
 {
     cJSON *list = edit_array(ed, spec, "volumes");
@@ -394,6 +416,7 @@ static void add_volumes(struct edit *ed, const struct inject_plan *plan, cJSON *
     edit_bool(ed, source, "optional", true);
     add_empty_dir(ed, list, STATE_VOLUME, "32Mi");
     add_empty_dir(ed, list, RUN_VOLUME, "1Mi");
+    add_labels_volume(ed, list);
     add_empty_dir(ed, list, INJECT_KUBECONFIG_VOLUME, "1Mi");
     if (!plan->options->keep_account) {
         add_empty_dir(ed, list, INJECT_ACCOUNT_VOLUME, "1Mi");
@@ -446,7 +469,16 @@ const char *inject_sidecars_taken(const cJSON *spec)
     return NULL;
 }
 
-/* Releases before the service account's folder did not have it. */
+static bool is_later(const char *volume)
+{
+    for (size_t i = 0; i < ARRAY_LEN(later_volumes); i++) {
+        if (strcmp(later_volumes[i], volume) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *inject_sidecars_missing(const cJSON *spec, bool nat)
 {
     for (size_t i = 0; i < ARRAY_LEN(containers); i++) {
@@ -456,8 +488,7 @@ const char *inject_sidecars_missing(const cJSON *spec, bool nat)
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(volumes); i++) {
-        bool needed = strcmp(volumes[i], INJECT_ACCOUNT_VOLUME) != 0;
-        if (needed && !has_volume(spec, volumes[i])) {
+        if (!is_later(volumes[i]) && !has_volume(spec, volumes[i])) {
             return volumes[i];
         }
     }

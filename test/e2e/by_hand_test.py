@@ -131,7 +131,8 @@ def places_of(spec, container):
     for path, mount in mounts_of(container).items():
         source = json.dumps(sources[mount["name"]], sort_keys=True)
         source = re.sub(r"cmesh-rules-[\w-]+", "cmesh-rules-SHARD", source)
-        if "emptyDir" in source or "configMap" in source and "projected" not in source:
+        kinds = sources[mount["name"]].keys()
+        if kinds & {"emptyDir", "configMap", "downwardAPI"}:
             found[path] = (source, mount.get("readOnly", False))
     return found
 

@@ -76,7 +76,10 @@ class PlayedPod:
             self.places.append((path, self.path(os.path.basename(os.path.dirname(path)))))
         for path in ("etc/kubeconfig", "lib", "run"):
             os.makedirs(self.path(path))
-        self.spec = dict(injected("ordinary"))["operator.ordinary.json"]["spec"]
+        pod = dict(injected("ordinary"))["operator.ordinary.json"]
+        self.spec = pod["spec"]
+        self.labels = shard.Volume(self.path("etc/pod"))
+        self.put_labels(pod["metadata"]["labels"])
         containers = self.spec["initContainers"] + self.spec["containers"]
         self.containers = {container["name"]: container for container in containers}
         self.mount = shard.Mount(self.path("etc/rules"))
@@ -84,6 +87,11 @@ class PlayedPod:
 
     def path(self, name):
         return os.path.join(self.folder, name)
+
+    def put_labels(self, labels):
+        """As the kubelet writes the pod's labels, also when they have changed."""
+        lines = (f"{key}={json.dumps(value)}" for key, value in sorted(labels.items()))
+        self.labels.put({"labels": "\n".join(lines)})
 
     def publish(self, rules):
         self.mount.publish({**rules, "shard": self.shard})

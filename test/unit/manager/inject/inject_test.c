@@ -287,11 +287,11 @@ static void what_pods_get(void **state)
          "",
          "containers: [{name: op, command: [/op], env: [{name: A, value: a}, {name: LD_PRELOAD, "
          "value: /l.so}]}]",
-         {"spec.containers.cmesh-localproxy.env.7.value=2",
-          "spec.containers.cmesh-localproxy.env.8.value=a",
-          "spec.containers.cmesh-localproxy.env.9.name=CMESH_LOG_LEVEL",
-          "spec.containers.cmesh-localproxy.env.10.name=HTTPS_PROXY",
-          "!spec.containers.cmesh-localproxy.env.11"}},
+         {"spec.containers.cmesh-localproxy.env.9.value=2",
+          "spec.containers.cmesh-localproxy.env.10.value=a",
+          "spec.containers.cmesh-localproxy.env.11.name=CMESH_LOG_LEVEL",
+          "spec.containers.cmesh-localproxy.env.12.name=HTTPS_PROXY",
+          "!spec.containers.cmesh-localproxy.env.13"}},
         {"m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"A\",\"value\":\"1\"}]},{"
          "\"name\":\"op\",\"env\":[{\"key\":\"N\",\"value\":\"2\"},{\"key\":\"A\","
          "\"value\":\"3\"},{\"key\":\"N\",\"value\":\"4\"}]}]'",
@@ -394,6 +394,18 @@ static void what_pods_get(void **state)
           "spec.initContainers.cmesh-kubeconfig.args.1=--token-file=/run/cmesh/token",
           "spec.initContainers.cmesh-kubeconfig.volumeMounts.cmesh-run.mountPath=/run/cmesh",
           "!spec.containers.op.volumeMounts.cmesh-run"}},
+        /* Which traffic policies are for the pod its labels say, at any time. */
+        {"",
+         "",
+         "containers: [" OPERATOR "]",
+         {"spec.volumes.cmesh-pod.downwardAPI.items.0.path=labels",
+          "spec.volumes.cmesh-pod.downwardAPI.items.0.fieldRef.fieldPath=metadata.labels",
+          "spec.containers.cmesh-localproxy.volumeMounts.cmesh-pod.mountPath=/etc/cmesh/pod",
+          "spec.containers.cmesh-localproxy.volumeMounts.cmesh-pod.readOnly=true",
+          "spec.containers.cmesh-localproxy.env.CMESH_POD_LABELS.value=/etc/cmesh/pod/labels",
+          "spec.containers.cmesh-localproxy.env.CMESH_BREAKER_STATE.value=/run/cmesh/breakers.json",
+          "!spec.containers.cmesh-rulesync.volumeMounts.cmesh-pod",
+          "!spec.containers.op.volumeMounts.cmesh-pod"}},
         /* Fields that are null. */
         {"",
          "m.io/disable-fake-kubeconfig-arg: 'false'",
@@ -519,6 +531,8 @@ static void what_is_refused(void **state)
          "spec: \"cmesh-localproxy\" is the name of something that is injected"},
         {"", "containers: [" OPERATOR "], volumes: [{name: cmesh-run}]",
          "spec: \"cmesh-run\" is the name of something that is injected"},
+        {"", "containers: [" OPERATOR "], volumes: [{name: cmesh-pod}]",
+         "spec: \"cmesh-pod\" is the name of something that is injected"},
         {"m.io/sharding-config-injected: sharding-demo", "containers: [" OPERATOR "]",
          "metadata.annotations[m.io/sharding-config-injected]: Invalid value: \"sharding-demo\": "
          "the "
@@ -648,6 +662,39 @@ static void what_is_refused(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         expect_refused(&s, pod_of(cases[i].annotations, "", cases[i].spec), cases[i].want);
     }
+}
+
+static void take_away(cJSON *list, const char *name)
+{
+    int i = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (strcmp(cJSON_GetObjectItem(item, "name")->valuestring, name) == 0) {
+            break;
+        }
+        i++;
+    }
+    assert_true(i < cJSON_GetArraySize(list));
+    cJSON_DeleteItemFromArray(list, i);
+}
+
+/* It has no labels to read, and is a whole pod. */
+static void pods_of_the_previous_release_are_left_as_they_are(void **state)
+{
+    (void)state;
+    struct inject_settings s = settings_of(false);
+    cJSON *pod = read_pod("operator");
+    cJSON *made = inject(&s, pod, NULL);
+    cJSON *spec = cJSON_GetObjectItem(made, "spec");
+    cJSON *proxy = cJSON_GetArrayItem(cJSON_GetObjectItem(spec, "containers"), 0);
+    take_away(cJSON_GetObjectItem(spec, "volumes"), "cmesh-pod");
+    take_away(cJSON_GetObjectItem(proxy, "volumeMounts"), "cmesh-pod");
+    take_away(cJSON_GetObjectItem(proxy, "env"), "CMESH_POD_LABELS");
+    take_away(cJSON_GetObjectItem(proxy, "env"), "CMESH_BREAKER_STATE");
+    assert_null(inject(&s, made, NULL));
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
 }
 
 /* A copy of an injected pod. */
@@ -1014,6 +1061,7 @@ int main(void)
         cmocka_unit_test(what_is_noted),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(changed_copies),
+        cmocka_unit_test(pods_of_the_previous_release_are_left_as_they_are),
         cmocka_unit_test(nothing_is_injected_without_an_image),
         cmocka_unit_test(settings_are_used),
         cmocka_unit_test(localproxy_of_0_1_0_knows_its_flags),
