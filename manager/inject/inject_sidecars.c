@@ -415,7 +415,7 @@ static void add_volumes(struct edit *ed, const struct inject_plan *plan, cJSON *
     edit_string(ed, source, "name", name);
     edit_bool(ed, source, "optional", true);
     add_empty_dir(ed, list, STATE_VOLUME, "32Mi");
-    add_empty_dir(ed, list, RUN_VOLUME, "1Mi");
+    add_empty_dir(ed, list, RUN_VOLUME, "4Mi");
     add_labels_volume(ed, list);
     add_empty_dir(ed, list, INJECT_KUBECONFIG_VOLUME, "1Mi");
     if (!plan->options->keep_account) {
