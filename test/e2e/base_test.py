@@ -228,7 +228,8 @@ class BaseTest(InstallationCase):
         return self.cluster.json(path, "POST", review)["status"]["allowed"]
 
     def check_rights_of_users(self):
-        """Those who may view, edit or administer the namespace may do so with ShardingConfigs."""
+        """Those who may view, edit or administer the namespace may do so with ShardingConfigs;
+        traffic policies are written by administrators alone."""
         bindings = f"{RBAC}/namespaces/{DEMO}/rolebindings"
         for role in ("view", "edit", "admin"):
             subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": role}
@@ -243,10 +244,18 @@ class BaseTest(InstallationCase):
                 self.assertEqual(
                     role != "view", self.may(role, verb, "shardingconfigs"), (role, verb)
                 )
-            self.assertTrue(self.may(role, "watch", "shardingconfigs"))
-            self.assertTrue(self.may(role, "get", "shardingconfigs/status"))
-            self.assertFalse(self.may(role, "patch", "shardingconfigs/status"))
-            self.assertFalse(self.may(role, "list", "shardingconfigs", namespace="default"))
+            harness.wait_for(
+                lambda user=role: (user == "admin") == self.may(user, "create", "circuitbreakers"),
+                "administrators may create CircuitBreakers, and others may not",
+            )
+            for verb in ("create", "update", "patch", "delete", "deletecollection"):
+                for kind in ("circuitbreakers", "faultinjections"):
+                    self.assertEqual(role == "admin", self.may(role, verb, kind), (role, verb))
+            for kind in ("shardingconfigs", "circuitbreakers", "faultinjections"):
+                self.assertTrue(self.may(role, "watch", kind))
+                self.assertTrue(self.may(role, "get", kind + "/status"))
+                self.assertFalse(self.may(role, "patch", kind + "/status"))
+                self.assertFalse(self.may(role, "list", kind, namespace="default"))
         self.assertFalse(self.may("nobody", "list", "shardingconfigs"))
 
     def test_install_upgrade_and_uninstall_with_every_kubectl(self):

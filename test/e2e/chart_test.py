@@ -18,7 +18,14 @@ from installation import K8S, InstallationCase
 CHART = os.path.join(K8S, "chart")
 HELM_LABELS = {"helm.sh/chart", "app.kubernetes.io/managed-by", "app.kubernetes.io/instance"}
 SETTINGS = "cmesh-manager-settings"
-WEBHOOKS = ("pods", "namespaces", "resources", "shardingconfigs", "deletions")
+WEBHOOKS = (
+    "pods",
+    "namespaces",
+    "resources",
+    "shardingconfigs",
+    "trafficpolicies",
+    "deletions",
+)
 
 DIGEST = "sha256:" + 4 * "0123456789abcdef"
 
@@ -79,6 +86,7 @@ EVERYTHING = {
         "namespaces": {"failurePolicy": "Fail", "timeoutSeconds": 29},
         "resources": {"failurePolicy": "Fail", "timeoutSeconds": 28},
         "shardingconfigs": {"failurePolicy": "Ignore", "timeoutSeconds": 27},
+        "trafficpolicies": {"failurePolicy": "Ignore", "timeoutSeconds": 25},
         "deletions": {"failurePolicy": "Fail", "timeoutSeconds": 26},
     },
     "podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"},
@@ -282,7 +290,7 @@ class Rendering:
                     for kind in ("Mutating", "Validating")
                     for w in find(things, kind + "WebhookConfiguration", "cmesh")["webhooks"]
                 }
-                usual = {"pods": "Fail", "shardingconfigs": "Fail"}
+                usual = dict.fromkeys(("pods", "shardingconfigs", "trafficpolicies"), "Fail")
                 wanted = {
                     f"{n}.webhook.cmesh.kusionstack.io": usual.get(n, "Ignore") for n in WEBHOOKS
                 }
