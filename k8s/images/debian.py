@@ -96,6 +96,29 @@ def authorities():
     return "".join(bundle)
 
 
+ZONES = "/usr/share/zoneinfo/"
+
+
+def add_zones(tree):
+    """Adds the time zones of the package tzdata, each once and with the names that lead to it: without
+    leap seconds, which nobody counts, and without this machine's own."""
+    try:
+        listed = output("dpkg-query", "-L", "tzdata").splitlines()
+    except subprocess.CalledProcessError:
+        raise ValueError("no time zones: apt-get install tzdata") from None
+    for path in sorted(listed):
+        name = path.removeprefix(ZONES)
+        if name == path or name.startswith(("posix/", "right/")) or name == "localtime":
+            continue
+        if os.path.islink(path):
+            tree.link(path, os.readlink(path))
+        elif os.path.isfile(path):
+            with open(path, "rb") as f:
+                content = f.read()
+            if content.startswith(b"TZif"):
+                tree.file(path, content)
+
+
 def common_licences(texts):
     """The files that these copyright texts refer to."""
     found = set()

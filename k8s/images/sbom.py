@@ -51,9 +51,14 @@ def debian_package(package, release):
     }
 
 
+def file_identifier(path):
+    """One of its own: Etc/GMT+1 and Etc/GMT-1 are two files."""
+    return identifier("file-" + re.sub(r"[^A-Za-z0-9./-]", lambda m: f".{ord(m[0]):02X}", path))
+
+
 def file_item(path, content):
     return {
-        "SPDXID": identifier("file-" + path),
+        "SPDXID": file_identifier(path),
         "fileName": "./" + path,
         "checksums": [
             {"algorithm": "SHA1", "checksumValue": hashlib.sha1(content).hexdigest()},

@@ -110,6 +110,8 @@ class BuildTest(harness.TestCase):
                 self.assertFalse(member.mode & 0o6000, member.name)
                 if member.name != "tmp" and not member.issym():
                     self.assertFalse(member.mode & 0o022, member.name)
+                if name == "manager" and re.match(r"usr/share/zoneinfo(/|$)", member.name):
+                    continue
                 self.assertRegex(
                     member.name,
                     r"^(usr(/local(/bin(/.*)?)?|/sbin(/nft)?|/lib.*|/share(/doc.*|/common-licenses.*)?)?"
@@ -202,7 +204,7 @@ class BuildTest(harness.TestCase):
         """Found by content: each library is, byte for byte, that of an installed package."""
         packages = {"base-files", "ca-certificates"}
         for member, data in image.members():
-            ours = not re.match(r"usr/(lib\d*/.*\.so|sbin/)", member.name)
+            ours = not re.match(r"usr/(lib\d*/.*\.so|sbin/|share/zoneinfo/)", member.name)
             if ours or not member.isfile():
                 continue
             with open("/" + member.name, "rb") as f:
@@ -222,6 +224,25 @@ class BuildTest(harness.TestCase):
         path = self.path("bundle.crt", bundle)
         command = ["openssl", "crl2pkcs7", "-nocrl", "-certfile", path, "-outform", "DER"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def test_zones(self):
+        """The manager's image has every time zone by all of its names, and nothing besides."""
+        zones = {}
+        for member, data in self.images["manager"].members():
+            if member.name.startswith("usr/share/zoneinfo/") and not member.isdir():
+                zones[member.name.removeprefix("usr/share/zoneinfo/")] = (member, data)
+        for name, (member, data) in zones.items():
+            if member.issym():
+                self.assertIn(os.path.normpath(os.path.join(os.path.dirname(name), member.linkname)), zones)
+            else:
+                self.assertEqual(b"TZif", data[:4], name)
+        self.assertLess({"Europe/Berlin", "Asia/Shanghai", "America/New_York", "Etc/UTC", "UTC"}, set(zones))
+        with open("/usr/share/zoneinfo/tzdata.zi", encoding="ascii") as f:
+            named = set(re.findall(r"^(?:Z|L \S+) (\S+)", f.read(), re.M))
+        self.assertEqual(set(), {name for name in named if "/" in name} - set(zones))
+        for name in ("localproxy", "nat"):
+            there = [member.name for member, _ in self.images[name].members()]
+            self.assertNotIn("usr/share/zoneinfo", there)
 
     @unittest.skipIf(SANITIZED, "sanitizers need /proc")
     @unittest.skipIf(os.geteuid() != 0, "chroot needs root")
