@@ -4,11 +4,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "kube/name.h"
+#include "webhook/policy_review.h"
 
-/* Bytes: a few limits may have many resources. */
-enum { CONFIG_INLINE_MAX = 4096 };
+/* Bytes: a few limits may have many resources. Policies are read in a thread, however small: the
+ * files of time zones are read with them. */
+enum { CONFIG_INLINE_MAX = 4096, POLICY_INLINE_MAX = 1 };
 
 /* A refusal is an answer that is known; what is not known yet must not look like one. */
 static int take_snapshot(const struct webhook_context *context, const char *ns,
@@ -128,6 +131,38 @@ static void forget_draft(void *state)
     validate_draft_free(state);
 }
 
+/* ---- traffic policies ---- */
+
+static int review_policy(const void *data, const struct admission_request *r,
+                         struct webhook_decision *d, struct err *e)
+{
+    const struct policy_options options = {.now = time(NULL)};
+    struct policy *p;
+    (void)data;
+    int rc = policy_review(r, &options, &d->warnings, &p, e);
+    d->state = p;
+    return rc;
+}
+
+/* What the shards are only adds a warning: that they are not known yet keeps nobody waiting. */
+static int review_shards(void *data, const struct admission_request *r, struct webhook_decision *d,
+                         struct err *e)
+{
+    const struct webhook_context *context = data;
+    struct validate_context w;
+    struct err unknown = ERR_INIT;
+    (void)e;
+    if (d->state != NULL && look(context, r, d, &w, &unknown) == 0) {
+        policy_review_shards(d->state, r->namespace, &w.shards, &d->warnings);
+    }
+    return 0;
+}
+
+static void forget_policy(void *state)
+{
+    policy_unref(state);
+}
+
 const struct webhook_route webhook_routes[] = {
     {.path = WEBHOOK_PATH_PODS,
      .name = "pods",
@@ -148,5 +183,11 @@ const struct webhook_route webhook_routes[] = {
      .decide = decide_config,
      .forget = forget_draft,
      .inline_max = CONFIG_INLINE_MAX},
+    {.path = WEBHOOK_PATH_POLICIES,
+     .name = "trafficpolicies",
+     .prepare = review_policy,
+     .decide = review_shards,
+     .forget = forget_policy,
+     .inline_max = POLICY_INLINE_MAX},
     {.path = NULL},
 };

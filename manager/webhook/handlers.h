@@ -28,7 +28,7 @@ struct webhook_context {
     void *data;
 };
 
-/* The four routes, for webhook_server_options; `data` there is a const struct webhook_context. */
+/* The routes, for webhook_server_options; `data` there is a const struct webhook_context. */
 extern const struct webhook_route webhook_routes[];
 
 #endif

@@ -21,6 +21,7 @@
 #define WEBHOOK_PATH_NAMESPACES "/mutate/namespaces"
 #define WEBHOOK_PATH_RESOURCES "/mutate/resources"
 #define WEBHOOK_PATH_CONFIGS "/validate/shardingconfigs"
+#define WEBHOOK_PATH_POLICIES "/validate/trafficpolicies"
 
 /* What was decided; empty before the first step. */
 struct webhook_decision {

@@ -21,6 +21,15 @@
     "\"version\":\"v1\","                                                                          \
     "\"resource\":\"" resource "\"},\"object\":"
 
+#define POLICY_HEAD(resource)                                                                      \
+    "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/"                             \
+    "v1\",\"request\":{\"uid\":\"u\",\"operation\":\"CREATE\",\"namespace\":\"n\",\"name\":\"x\"," \
+    "\"resource\":{\"group\":\"ctrlmesh.kusionstack.io\",\"version\":\"v1alpha1\",\"resource\":"   \
+    "\"" resource "\"},\"object\":"
+#define POLICY(kind)                                                                               \
+    "{\"apiVersion\":\"ctrlmesh.kusionstack.io/v1alpha1\",\"kind\":\"" kind                        \
+    "\",\"metadata\":{\"name\":\"x\",\"namespace\":\"n\"},\"spec\":"
+
 static const struct {
     size_t route;
     const char *before;
@@ -38,6 +47,10 @@ static const struct {
                             "\"name\":\"x\"},\"kind\":\"ShardingConfig\",\"spec\":{\"controller\":{"
                             "\"leaderElectionName\":\"l\"},\"limits\":[],\"selector\":",
      "}}}}"},
+    {4, "", ""},
+    {4, POLICY_HEAD("circuitbreakers"), "}}"},
+    {4, POLICY_HEAD("circuitbreakers") POLICY("CircuitBreaker"), "}}}"},
+    {4, POLICY_HEAD("faultinjections") POLICY("FaultInjection"), "}}}"},
 };
 
 static const char config[] =
