@@ -9,6 +9,7 @@ import subprocess
 import unittest
 
 import harness
+import mesh
 from installation import GROUP, K8S
 
 POLICIES = os.path.join(K8S, "admission-policy")
@@ -27,7 +28,7 @@ class AdmissionPolicyTest(harness.TestCase):
         cls.kubectl = cls.cluster.env["KUBECTL"]
         for args in (
             ("apply", "-k", POLICIES),
-            ("apply", "-f", os.path.join(K8S, "base", "crd.yaml")),
+            ("apply", *mesh.files(mesh.CRDS)),
             ("create", "namespace", "cmesh-system"),
             ("create", "namespace", "demo"),
         ):
@@ -209,6 +210,31 @@ class AdmissionPolicyTest(harness.TestCase):
                 *("--type=merge", "-p", json.dumps(status)),
             )[0],
         )
+
+    def test_traffic_policies(self):
+        limiting = {
+            "name": "deletes",
+            "triggerPolicy": "ForceOpened",
+            "resourceRules": [
+                {"apiGroups": ["*"], "resources": ["*"], "verbs": ["delete"], "namespaces": ["*"]}
+            ],
+        }
+        self.create(
+            {
+                "apiVersion": GROUP + "/v1alpha1",
+                "kind": "CircuitBreaker",
+                "metadata": {"name": "p", "finalizers": ["finalizer.example.com/x"]},
+                "spec": {"selector": {}, "rateLimitings": [limiting]},
+            }
+        )
+        other = {"spec": {"rateLimitings": []}}
+        self.denied("labels and annotations alone", "circuitbreakers", "p", other)
+        annotation = {"circuitbreaker.ctrlmesh.kusionstack.io/recover": "*=1"}
+        self.denied("one annotation of pods alone", "circuitbreakers", "p",
+                    {"metadata": {"annotations": annotation}})  # fmt: skip
+        label = {"circuitbreaker.ctrlmesh.kusionstack.io/disable": ""}
+        self.denied("control labels alone", "circuitbreakers", "p", {"metadata": {"labels": label}})
+        self.allowed("circuitbreakers", "p", {"metadata": {"finalizers": None}})
 
 
 if __name__ == "__main__":

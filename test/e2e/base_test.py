@@ -172,7 +172,7 @@ class BaseTest(InstallationCase):
     def install_tried(self):
         """What a dry run says is done; a second time to no effect."""
         self.kubectl("apply", "-f", os.path.join(K8S, "base", "namespace.yaml"))
-        self.kubectl("apply", "-f", os.path.join(K8S, "base", "crd.yaml"))
+        self.kubectl("apply", *mesh.files(mesh.CRDS))
         tried = self.apply("--dry-run=server")
         done = self.apply()
         self.assertEqual(

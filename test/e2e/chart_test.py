@@ -227,6 +227,8 @@ class CopyTest(harness.TestCase):
     def test_copies(self):
         for copy, original in (
             ("crds/shardingconfigs.yaml", "base/crd.yaml"),
+            ("crds/circuitbreakers.yaml", "base/crd_circuitbreakers.yaml"),
+            ("crds/faultinjections.yaml", "base/crd_faultinjections.yaml"),
             ("files/alerts.yaml", "dashboards/alerts.yaml"),
         ):
             renew = f"renew it: cp k8s/{original} k8s/chart/{copy}"

@@ -17,7 +17,10 @@ import harness
 import shard
 import wire
 
-CRD = os.path.join(harness.ROOT, "k8s", "base", "crd.yaml")
+BASE = os.path.join(harness.ROOT, "k8s", "base")
+CRD = os.path.join(BASE, "crd.yaml")
+POLICY_KINDS = ("circuitbreakers", "faultinjections")
+CRDS = (CRD, *(os.path.join(BASE, f"crd_{kind}.yaml") for kind in POLICY_KINDS))
 GROUP = "ctrlmesh.kusionstack.io"
 API = f"/apis/{GROUP}/v1alpha1"
 INJECTED = GROUP + "/sharding-config-injected"
@@ -29,19 +32,24 @@ ADDRESSES = itertools.count(1)
 def install(cleanup=unittest.addModuleCleanup):
     """The kinds are known until the clean-up; from setUpModule until the module's end."""
     kubectl = harness.Kubectl(harness.TestCase.make_folder(cleanup), harness.cluster().kubeconfig)
-    cleanup(kubectl.run, "delete", "-f", CRD, "--ignore-not-found")
+    cleanup(kubectl.run, "delete", *files(CRDS), "--ignore-not-found")
     define(harness.cluster(), kubectl)
 
 
+def files(paths):
+    """Arguments of kubectl."""
+    return [word for path in paths for word in ("-f", path)]
+
+
 def define(control_plane, kubectl):
-    """Until the kind is served, and known to who asks for all groups, as kubectl does, or for this
+    """Until the kinds are served, and known to who asks for all groups, as kubectl does, or for this
     one."""
-    kubectl("apply", "-f", CRD)
+    kubectl("apply", *files(CRDS))
 
     def served():
         groups = control_plane.json("/apis")["groups"]
         known = GROUP in (group["name"] for group in groups)
-        paths = (API, f"{API}/shardingconfigs")
+        paths = (API, *(f"{API}/{kind}" for kind in ("shardingconfigs", *POLICY_KINDS)))
         return known and all(control_plane.fetch(path).status == 200 for path in paths)
 
     harness.wait_for(served, "it is served")

@@ -70,6 +70,44 @@ def sharding_config(namespace, name="shard-a", **spec):
     }
 
 
+def given(**fields):
+    """Without those that are None."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def circuit_breaker(namespace, policy="guard", **limiting):
+    resources = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"], "namespaces": ["*"]}
+    usual = {
+        "name": "deletes",
+        "triggerPolicy": "LimiterOnly",
+        "resourceRules": [resources],
+        "bucket": {"burst": 1, "limit": 1, "interval": "10s"},
+    }
+    return {
+        "apiVersion": GROUP + "/v1alpha1",
+        "kind": "CircuitBreaker",
+        "metadata": {"name": policy, "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": {"app": "operator"}},
+            "rateLimitings": [given(**{**usual, **limiting})],
+        },
+    }
+
+
+def fault_injection(namespace, **fault):
+    usual = {
+        "name": "lists",
+        "match": {"resources": [{"verbs": ["list"]}]},
+        "delay": {"fixedDelay": "1s", "percent": "50"},
+    }
+    return {
+        "apiVersion": GROUP + "/v1alpha1",
+        "kind": "FaultInjection",
+        "metadata": {"name": "slow", "namespace": namespace},
+        "spec": {"selector": {}, "httpFault": [given(**{**usual, **fault})]},
+    }
+
+
 class Rules:
     """Every rule once, in whatever version of AdmissionReview."""
 
@@ -328,6 +366,69 @@ class Rules:
         if self.warns:
             self.assertIn("running pods stay in the shard", err)
         self.api.delete(f"{API}/namespaces/{ns}/shardingconfigs/shard-a")
+
+
+    # ---- traffic policies ----
+
+    def test_a_wrong_policy_is_refused_with_the_field(self):
+        ns = self.namespace()
+        rule = "spec.rateLimitings[0]"
+        window = {"type": "SleepingWindow"}
+        normal = {"triggerPolicy": "Normal", "recoverPolicy": window}
+        zone = {"timeZone": "Europe/Nowhere", "daysOfWeek": [1]}
+        for thing, field in (
+            (circuit_breaker(ns, **normal), f"{rule}.recoverPolicy.sleepingWindowSize"),
+            (circuit_breaker(ns, bucket=None), f"{rule}.bucket"),
+            (circuit_breaker(ns, tigger="x"), f"{rule}.tigger"),
+            (fault_injection(ns, delay=None), "spec.httpFault[0]"),
+            (fault_injection(ns, effectiveTime=zone), "spec.httpFault[0].effectiveTime.timeZone"),
+        ):
+            with self.subTest(field=field):
+                self.refused(thing, "denied the request", field)
+
+    def test_a_good_policy_changes_and_goes(self):
+        ns = self.namespace()
+        before = self.manager.requests("trafficpolicies", "allowed")
+        err = self.taken(circuit_breaker(ns, triggerPolicy="Normal"))
+        self.taken(fault_injection(ns, effectiveTime={"timeZone": "Asia/Tokyo", "daysOfWeek": [1]}))
+        if self.warns:
+            self.assertIn("spec.rateLimitings[0].recoverPolicy: is not set", err)
+            self.assertIn(f'no ShardingConfig in namespace "{ns}" has pods', err)
+        self.create(sharding_config(ns))
+        again = circuit_breaker(ns, maxInFlight=3)
+        harness.wait_for(
+            lambda: "no ShardingConfig" not in self.taken(again, dry_run=True),
+            "the manager knows the shard",
+        )
+        self.taken(again)
+        self.assertGreater(self.manager.requests("trafficpolicies", "allowed"), before + 2)
+        self.api.delete(f"{API}/namespaces/{ns}/circuitbreakers/guard")
+        self.api.delete(f"{API}/namespaces/{ns}/faultinjections/slow")
+
+    def test_a_wrong_policy_that_is_there_can_be_switched_off(self):
+        """It came past the webhook; so it is released, too, when it has finalizers."""
+        ns = harness.make_namespace(self.cluster, "cmesh-before", self.addCleanup)
+        thing = circuit_breaker(ns, bucket=None)
+        thing["metadata"]["finalizers"] = ["finalizer.example.com/x"]
+        self.create(thing)
+        self.api.label(f"/api/v1/namespaces/{ns}", {OURS: self.home})
+        other = circuit_breaker(ns, "other", bucket=None)
+        harness.wait_for(lambda: self.is_refused(other), "the webhooks look at the namespace")
+        path = f"{API}/namespaces/{ns}/circuitbreakers/guard"
+        self.api.label(path, {"circuitbreaker.ctrlmesh.kusionstack.io/disable": "yes"})
+        status = {"status": {"observedGeneration": 7}}
+        self.cluster.json(path + "/status", "PATCH", status, "application/merge-patch+json")
+        self.assertEqual(7, self.cluster.json(path)["status"]["observedGeneration"])
+        code, _, err = self.kubectl.run(
+            *("patch", "-n", ns, "circuitbreaker", "guard", "--type=merge"),
+            *("-p", '{"spec": {"rateLimitings": [{"name": "x"}]}}'),
+        )
+        self.assertEqual(1, code, err)
+        self.cluster.fetch(path, "DELETE")
+        self.assertIn("deletionTimestamp", self.cluster.json(path)["metadata"])
+        change = {"metadata": {"finalizers": None}}
+        self.cluster.json(path, "PATCH", change, "application/merge-patch+json")
+        self.assertEqual(404, self.cluster.fetch(path).status)
 
 
 class V1Test(Rules, WebhookCase):
