@@ -120,7 +120,7 @@ class AdmissionPolicyTest(harness.TestCase):
         ):
             self.denied(alone, "configmaps", "c", {"metadata": change})
         note = {"metadata": {"annotations": {f"{GROUP}/rules-generation": "1"}}}
-        self.denied("one annotation of pods alone", "configmaps", "c", note)
+        self.denied("two annotations of pods alone", "configmaps", "c", note)
         for namespace in ("demo", "cmesh-system"):
             self.denied(alone, "secrets", "s", {"data": {"a": "eA=="}}, namespace)
 
@@ -130,11 +130,12 @@ class AdmissionPolicyTest(harness.TestCase):
         metadata = {"name": "p", "labels": {"keep": "it"}, "annotations": annotations}
         self.create({"kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}})
         self.check_labels("pods", "p")
-        for value in ("1", "2", None):
-            note = {"annotations": {f"{GROUP}/rules-generation": value}}
-            self.allowed("pods", "p", {"metadata": note})
+        for name in ("rules-generation", "traffic-generation"):
+            for value in ("1", "2", None):
+                note = {"annotations": {f"{GROUP}/{name}": value}}
+                self.allowed("pods", "p", {"metadata": note})
         for note in ({"a": "b"}, {"keep": None}, {"keep": "no"}):
-            self.denied("one annotation of pods", "pods", "p", {"metadata": {"annotations": note}})
+            self.denied("two annotations of pods", "pods", "p", {"metadata": {"annotations": note}})
         image = {"spec": {"containers": [{**container, "image": "evil"}]}}
         self.denied("labels and annotations alone", "pods", "p", image)
 
@@ -230,7 +231,7 @@ class AdmissionPolicyTest(harness.TestCase):
         other = {"spec": {"rateLimitings": []}}
         self.denied("labels and annotations alone", "circuitbreakers", "p", other)
         annotation = {"circuitbreaker.ctrlmesh.kusionstack.io/recover": "*=1"}
-        self.denied("one annotation of pods alone", "circuitbreakers", "p",
+        self.denied("two annotations of pods alone", "circuitbreakers", "p",
                     {"metadata": {"annotations": annotation}})  # fmt: skip
         label = {"circuitbreaker.ctrlmesh.kusionstack.io/disable": ""}
         self.denied("control labels alone", "circuitbreakers", "p", {"metadata": {"labels": label}})

@@ -327,7 +327,8 @@ class Rendering:
                                "ValidatingAdmissionPolicy", "cmesh-manager-labels")["spec"])
         for key in ("mesh.example.com/ns", "other.example.com/hash", "mesh.example.com/ours"):
             self.assertIn(f"'{key}'", text)
-        self.assertIn("'mesh.example.com/rules-generation'", text)
+        for name in ("rules-generation", "traffic-generation"):
+            self.assertIn(f"'mesh.example.com/{name}'", text)
         self.assertIn("'system:serviceaccount:mesh:cmesh-manager'", text)
 
     def test_every_namespace_is_that_of_the_release(self):
