@@ -25,6 +25,44 @@ SAMPLE = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 SCRAPED = {"instance", "job"}
 
 
+# For all pods of the namespace; no request of the test's meets them.
+POLICIES = {
+    "circuitbreakers": {
+        "kind": "CircuitBreaker",
+        "spec": {
+            "selector": {},
+            "rateLimitings": [
+                {
+                    "name": "deletes",
+                    "triggerPolicy": "ForceOpened",
+                    "resourceRules": [
+                        {
+                            "apiGroups": ["*"],
+                            "resources": ["*"],
+                            "verbs": ["delete"],
+                            "namespaces": ["*"],
+                        }
+                    ],
+                }
+            ],
+        },
+    },
+    "faultinjections": {
+        "kind": "FaultInjection",
+        "spec": {
+            "selector": {},
+            "httpFault": [
+                {
+                    "name": "creates",
+                    "match": {"resources": [{"verbs": ["create"]}]},
+                    "abort": {"httpStatus": 503, "percent": "100"},
+                }
+            ],
+        },
+    },
+}
+
+
 def setUpModule():  # pylint: disable=invalid-name
     mesh.install()
 
@@ -98,31 +136,32 @@ class DashboardsTest(mesh.MeshTestCase):
         self.apply(mesh.config("b", "b", by_namespace, controller={"leaderElectionName": "b"}))
         pod = self.pod("a-0", "a").start()
         self.wait_condition("a", "Enforced", "True", "Enforced")
+        self.add_policies()
         # Only then it tells of namespaces by operator, and of each resource.
         harness.wait_for(lambda: mesh.condition(self.get("b"), "Covered"), "b is looked at")
         harness.wait_for(lambda: manager.status()["labels"].get("checked"), "all is labelled")
         self.assertEqual(200, pod.proxy.fetch("/api/v1/namespaces").status)
-        self.pages = {"manager": self.read(manager.admin)}
-        self.pages["rulesync"] = self.read(f"{pod.address}:5442")
-        pod.stop_sync()  # which would take away what it has not published
-        self.put_traffic(pod.proxy)
-        self.pages["localproxy"] = self.read(pod.proxy.admin)
+        pages = {
+            "manager": manager.admin,
+            "localproxy": pod.proxy.admin,
+            "rulesync": f"{pod.address}:5442",
+        }
+        self.pages = {
+            name: read_metrics(wire.fetch(address, "/metrics").body.decode())
+            for name, address in pages.items()
+        }
         self.metrics = {k: v for page in self.pages.values() for k, v in page.items()}
 
-    @staticmethod
-    def read(address):
-        return read_metrics(wire.fetch(address, "/metrics").body.decode())
-
-    def put_traffic(self, proxy):
-        """One rule of each kind, so that their labels are seen."""
-        pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"], "namespaces": ["*"]}
-        rule = {"name": "r", "resources": [pods]}
-        document = harness.traffic_document(
-            [{"name": "b", "pods": "", "limitings": [{**rule, "trigger": "ForceOpened"}]}],
-            [{"name": "f", "pods": "", "rules": [{**rule, "delay": {"ms": 1, "ppm": 1}}]}],
-        )
-        document["shard"] = {"namespace": self.namespace, "name": "a"}
-        self.assertEqual(200, proxy.control("PUT", document, "/v1/traffic")[0])
+    def add_policies(self):
+        """Only then a proxy tells of its rules."""
+        for plural, thing in POLICIES.items():
+            path = f"{mesh.API}/namespaces/{self.namespace}/{plural}"
+            whole = {"apiVersion": f"{mesh.GROUP}/v1alpha1", "metadata": {"name": "p"}, **thing}
+            self.cluster.json(path, "POST", whole)
+            harness.wait_for(
+                lambda p=path: self.cluster.json(f"{p}/p").get("status", {}).get("enforced") == "1/1",
+                f"{plural} are enforced",
+            )
 
     def check(self, where, expression):
         names = set(NAME.findall(re.sub(r'"[^"]*"', "", expression)))
