@@ -190,6 +190,90 @@ class PlayedPodTest(harness.TestCase):
         self.assertEqual(3, json.loads(answer.body)["rules"]["generation"])
 
 
+    # ---- traffic policies ----
+
+    TRAFFIC = {
+        "apiVersion": "cmesh/v1",
+        "kind": "ShardTraffic",
+        "generation": 1,
+        "spec": {
+            "breakers": [
+                {
+                    "name": "guard",
+                    "uid": "g",
+                    "pods": "control-plane=controller-manager",
+                    "limitings": [
+                        {
+                            "name": "configmaps",
+                            "trigger": "Normal",
+                            "bucket": {"burst": 1, "limit": 1, "intervalMs": 3600000},
+                            "recover": {"type": "Manual"},
+                            "resources": [
+                                {
+                                    "apiGroups": [""],
+                                    "resources": ["configmaps"],
+                                    "verbs": ["*"],
+                                    "namespaces": ["*"],
+                                }
+                            ],
+                        }
+                    ],
+                }
+            ],
+            "faults": [
+                {
+                    "name": "canary",
+                    "uid": "c",
+                    "pods": "canary=yes",
+                    "rules": [
+                        {
+                            "name": "secrets",
+                            "resources": [{"resources": ["secrets"]}],
+                            "abort": {"status": 503, "ppm": 1000000},
+                        }
+                    ],
+                }
+            ],
+        },
+    }
+
+    def ask(self, resource):
+        path = f"/api/v1/namespaces/{self.namespace}/{resource}"
+        address = f"127.0.0.1:{self.pod.ports['5443']}"
+        return wire.fetch(address, path, headers=self.pod.credentials())
+
+    def is_kept(self):
+        with open(self.pod.path("run/breakers.json"), encoding="utf-8") as f:
+            return "configmaps" in f.read()
+
+    def check_open(self):
+        answer = self.ask("configmaps")
+        self.assertEqual(429, answer.status)
+        self.assertIn(b'rule \\"configmaps\\": is open since', answer.body)
+
+    def test_traffic_policies(self):
+        """They are in force from the first request on, a breaker stays open when localproxy's
+        container is started again, and labels that change choose others."""
+        limit = harness.limit(["configmaps"], "mine=yes")
+        self.pod.publish(harness.rules_document(limit, generation=1), self.TRAFFIC)
+        proxy, _ = self.pod.start_all()
+        self.assertEqual(200, self.ask("configmaps").status)
+        answer = self.ask("configmaps")
+        self.assertEqual(429, answer.status)
+        self.assertIn(b"over the limit of 1 in 1h", answer.body)
+        self.check_open()
+        harness.wait_for(self.is_kept, "the open breaker is written down")
+        proxy.kill()
+        proxy.wait()
+        self.pod.start_container("cmesh-localproxy")
+        self.pod.wait_done(self.pod.start_gate(), "the gate")
+        self.check_open()
+        self.assertEqual(200, self.ask("secrets").status)
+        self.pod.put_labels({"canary": "yes"})
+        harness.wait_for(lambda: self.ask("secrets").status == 503, "the pod is a canary")
+        self.assertEqual(200, self.ask("configmaps").status, "the breaker is for others")
+
+
 class CommandTest(harness.TestCase):
     """What the programs say. Here they cannot do their work, but must know every flag."""
 

@@ -93,8 +93,11 @@ class PlayedPod:
         lines = (f"{key}={json.dumps(value)}" for key, value in sorted(labels.items()))
         self.labels.put({"labels": "\n".join(lines)})
 
-    def publish(self, rules):
-        self.mount.publish({**rules, "shard": self.shard})
+    def publish(self, rules, traffic=None):
+        documents = {"rules.json": rules, "traffic.json": traffic}
+        self.mount.put(
+            {key: json.dumps({**d, "shard": self.shard}) for key, d in documents.items() if d}
+        )
 
     # ---- what containers are given ----
 
