@@ -21,6 +21,7 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 DEMO = "operator-demo"
+FINALIZER = "finalizer.ctrlmesh.kusionstack.io/protected"
 
 
 def sharding_config(*namespaces, name="blue"):
@@ -39,6 +40,32 @@ def sharding_config(*namespaces, name="blue"):
             "limits": [{"relateResources": resources, "selector": selector}],
         },
     }
+
+
+def circuit_breaker():
+    resources = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["delete"], "namespaces": ["*"]}
+    limiting = {
+        "name": "deletes",
+        "resourceRules": [resources],
+        "bucket": {"burst": 1, "limit": 1, "interval": "10s"},
+        "triggerPolicy": "LimiterOnly",
+    }
+    return policy("CircuitBreaker", {"selector": {}, "rateLimitings": [limiting]})
+
+
+def fault_injection():
+    fault = {
+        "name": "lists",
+        "match": {"resources": [{"verbs": ["list"]}]},
+        "delay": {"fixedDelay": "1s", "percent": "1"},
+    }
+    return policy("FaultInjection", {"selector": {}, "httpFault": [fault]})
+
+
+def policy(kind, spec):
+    """As another controller mesh leaves it."""
+    metadata = {"name": "guard", "finalizers": [FINALIZER]}
+    return {"apiVersion": GROUP + "/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def pod():
@@ -171,7 +198,7 @@ class InstallationCase(harness.TestCase):
             self.cluster.json(maps, "POST", {"metadata": {"name": name}})
         self.cluster.json(configs, "POST", sharding_config("a"))
         green = sharding_config("c", name="green")
-        green["metadata"]["finalizers"] = ["finalizer.ctrlmesh.kusionstack.io/protected"]
+        green["metadata"]["finalizers"] = [FINALIZER]
         self.cluster.json(configs, "POST", green)
         self.cluster.json(f"/api/v1/namespaces/{DEMO}/pods", "POST", pod())
 
@@ -189,12 +216,27 @@ class InstallationCase(harness.TestCase):
             lambda: "finalizers" not in self.cluster.json(f"{configs}/green")["metadata"],
             "the finalizer of another controller mesh is taken off",
         )
+        self.work_with_policies()
         injected = self.cluster.json(f"/api/v1/namespaces/{DEMO}/pods/blue-0")
         names = [c["name"] for c in injected["spec"]["containers"]]
         self.assertEqual(["cmesh-localproxy", "cmesh-rulesync", "operator"], names)
         harness.wait_for(
             lambda: any("cmesh" in k for k in self.annotations_of_pod()), "the pod was told"
         )
+
+    def work_with_policies(self):
+        for kind, thing in (
+            ("circuitbreakers", circuit_breaker()),
+            ("faultinjections", fault_injection()),
+        ):
+            path = f"/apis/{GROUP}/v1alpha1/namespaces/{DEMO}/{kind}"
+            self.cluster.json(path, "POST", thing)
+
+            def settled(path=f"{path}/guard"):
+                now = self.cluster.json(path)
+                return "finalizers" not in now["metadata"] and now.get("status", {}).get("conditions")
+
+            harness.wait_for(settled, f"the finalizer of {kind} is taken off, and a status is there")
 
     def annotations_of_pod(self):
         path = f"/api/v1/namespaces/{DEMO}/pods/blue-0"
@@ -235,7 +277,8 @@ class InstallationCase(harness.TestCase):
         """What k8s/README.md says is to be done first. The rules go with the last pod that mounts
         them."""
         self.kubectl("delete", "pods", "--all", "--namespace", DEMO, "--grace-period=0", "--force")
-        self.kubectl("delete", "shardingconfigs", "--all", "--all-namespaces")
+        for kinds in ("circuitbreakers,faultinjections", "shardingconfigs"):
+            self.kubectl("delete", kinds, "--all", "--all-namespaces")
         path = f"/api/v1/namespaces/{DEMO}/configmaps/cmesh-rules-blue"
         harness.wait_for(lambda: self.cluster.fetch(path).status == 404, "no rules stay", 180)
 
