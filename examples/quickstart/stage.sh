@@ -5,14 +5,14 @@ set -euo pipefail
 
 quickstart=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 bin=$(cd "$quickstart/../../build/release" && pwd)
-crd=$(cd "$quickstart/../../k8s/base" && pwd)/crd.yaml
+base=$(cd "$quickstart/../../k8s/base" && pwd)
 label=ctrlmesh.kusionstack.io
 prefix=demo # of the namespaces
 throwaway=  # the cluster is the demo's own
 patience=300 # seconds, for slow machines
 processes=()
 created=
-defined= # the kind ShardingConfig is the demo's own
+defined=() # the kinds that are the demo's own: files
 leaving=130
 
 # --- The end ---
@@ -41,9 +41,9 @@ finish() {
 			status=1
 		}
 	fi
-	if [ -n "$defined" ] && [ -z "$throwaway" ]; then
-		echo "Removing the kind ShardingConfig ..."
-		admin delete -f "$crd" --ignore-not-found >/dev/null || status=1
+	if [ "${#defined[@]}" -gt 0 ] && [ -z "$throwaway" ]; then
+		echo "Removing the kinds that were missing ..."
+		admin delete "${defined[@]/#/--filename=}" --ignore-not-found >/dev/null || status=1
 	fi
 	cd /
 	rm -rf "$work"
@@ -152,12 +152,12 @@ may() {
 		die "that user may not $*: the demo needs an administrator ($(tail -n 1 can.log))"
 }
 
-# The kind ShardingConfig, if the cluster does not have it yet.
+# A kind, if the cluster does not have it yet: define_kind PLURAL FILE
 define_kind() {
-	local kind=crd/shardingconfigs.$label
+	local kind=crd/$1.$label
 	admin get "$kind" >/dev/null 2>&1 || {
-		defined=1
-		apply "$crd"
+		defined+=("$base/$2")
+		apply "$base/$2"
 	}
 	admin wait --for=condition=Established "$kind" --timeout=60s >/dev/null
 }
@@ -260,8 +260,12 @@ start_manager() {
 
 # What stands in the status of a shard: field SHARD PATH
 field() {
-	admin get shardingconfig "$1" --namespace "$prefix-operator" -o jsonpath="{.status.$2}" \
-		2>field.log || true
+	status_field shardingconfig "$@"
+}
+
+# status_field KIND NAME PATH
+status_field() {
+	admin get "$1" "$2" --namespace "$prefix-operator" -o jsonpath="{.status.$3}" 2>field.log || true
 }
 
 labelled() {
@@ -307,15 +311,23 @@ set_ready() {
 		admin replace --raw "$path/status" -f - >/dev/null
 }
 
-# rulesync follows the shard's ConfigMap and hands the rules to localproxy.
+# What the kubelet would write of the pod's labels.
+pod_labels() {
+	printf '%s="%s"\n' app "$prefix-operator" shard "$1"
+}
+
+# rulesync follows the shard's ConfigMap and hands rules and traffic policies to localproxy.
 start_shard() {
 	local shard=$1
+	mkdir "$shard"
+	pod_labels "$shard" >"$shard/labels"
 	run "$shard.rulesync.log" "$bin/rulesync/rulesync" \
 		--from-configmap="$prefix-operator/cmesh-rules-$shard" --shard="$prefix-operator/$shard" \
-		--to="$shard.rules.json" --control="$shard.sock" --admin=127.0.0.1:0 \
+		--to="$shard/rules.json" --control="$shard.sock" --admin=127.0.0.1:0 \
 		--ready-file="$shard.rulesync.ready"
 	XDG_STATE_HOME=$work run "$shard.localproxy.log" "$bin/localproxy/localproxy" \
-		--rules="$shard.rules.json" --control="$shard.sock" \
+		--rules="$shard/rules.json" --control="$shard.sock" \
+		--pod-labels="$shard/labels" --breaker-state="$shard/breakers.json" \
 		--listen=127.0.0.1:0 --admin=127.0.0.1:0 --ready-file="$shard.ready"
 	await test -f "$shard.ready" -a -f "$shard.rulesync.ready" ||
 		die "$shard does not start: $(tail -n 3 "$shard".*.log)"

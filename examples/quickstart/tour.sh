@@ -220,6 +220,68 @@ show_fence() {
 	fi
 }
 
+# --- A breaker opens ---
+
+breaker_field() {
+	status_field circuitbreaker deletes "$1"
+}
+
+breaker_is() {
+	[ "$(breaker_field enforced) $(breaker_field open)" = "$1" ]
+}
+
+# What the manager has read from the pod's proxy: await_breaker ENFORCED OPEN
+await_breaker() {
+	await breaker_is "$*" || true
+	if breaker_is "$*"; then
+		show_breakers
+	else
+		wrong "its status does not say so: $(breaker_field conditions) $(tail -n 3 manager.log)"
+	fi
+}
+
+show_breakers() {
+	say "  kubectl get circuitbreakers"
+	admin get circuitbreakers --namespace "$prefix-operator" | sed 's/^/          /'
+}
+
+# delete_pod SHARD NAMESPACE/NAME
+delete_pod() {
+	say "  kubectl delete pod ${2#*/} --namespace ${2%/*}, through $1"
+	through "$1" delete pod "${2#*/}" --namespace "${2%/*}" --wait=false >"$1.write" 2>&1
+}
+
+# show_refused_delete NAMESPACE/NAME WHY
+show_refused_delete() {
+	if delete_pod blue "$1"; then
+		wrong "blue has deleted another one"
+	elif ! grep -q "circuitbreaker .* $2" blue.write; then
+		wrong "blue was refused for another reason: $(cat blue.write)"
+	else
+		ok "refused:"
+		fold -s -w 88 blue.write | sed 's/^/          /; s/ *$//'
+	fi
+}
+
+show_breaker() {
+	sed "s/\bdemo-/$prefix-/g" "$quickstart/breaker.yaml" >breaker.yaml
+	sed -n '/^spec:/,$ { /#/d; s/^/        /; p }' breaker.yaml
+	apply breaker.yaml
+	await_breaker 1/1 0
+	delete_pod blue "$prefix-2/late" || wrong "blue cannot delete: $(cat blue.write)"
+	show_refused_delete "$prefix-1/db" 'over the limit of 1 in 1h'
+	show_refused_delete "$prefix-1/web" 'is open since'
+	await_breaker 1/1 1
+	delete_pod green "$prefix-5/late" || wrong "green cannot delete: $(cat green.write)"
+	expect_news blue "DELETED $prefix-2/late"
+	expect_news green "DELETED $prefix-5/late"
+	admin annotate circuitbreaker deletes --namespace "$prefix-operator" \
+		circuitbreaker.$label/recover='*=looked-at-it' >/dev/null
+	say "  kubectl annotate circuitbreaker deletes circuitbreaker.$label/recover='*=looked-at-it'"
+	await_breaker 1/1 0
+	list_pods
+}
+
 # --- A bad ShardingConfig ---
 
 # The schema takes it; that no label can have such a value is found by the manager.
@@ -271,7 +333,8 @@ play() {
 
 		What the proxies say, on /status and /metrics:
 		  blue http://$(value blue.ready admin), green http://$(value green.ready admin)
-		In that folder are also their rules (blue.rules.json) and logs (blue.localproxy.log).
+		In that folder are also their rules (blue/rules.json), traffic policies (blue/traffic.json) and
+		logs (blue.localproxy.log).
 
 		Ctrl-C ends the demo and removes everything that it made.
 	TEXT
@@ -284,7 +347,8 @@ main() {
 	say
 	say "Six namespaces with two pods each"
 	make_objects
-	define_kind
+	define_kind shardingconfigs crd.yaml
+	define_kind circuitbreakers crd_circuitbreakers.yaml
 
 	say "The manager${throwaway:+, which labels them with their namespaces}"
 	start_manager
@@ -322,6 +386,10 @@ main() {
 	say
 	say "An operator may still have work queued for what its shard has lost"
 	show_fence
+
+	say
+	say "Blue deletes more than is good: a CircuitBreaker stops it"
+	show_breaker
 
 	say
 	say "Somebody breaks blue's ShardingConfig"
