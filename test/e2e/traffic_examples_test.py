@@ -5,6 +5,7 @@ server takes them whole, and the manager's webhook finds nothing wrong with them
 import glob
 import os
 import re
+import subprocess
 
 import harness
 import manifests
@@ -70,6 +71,32 @@ class TrafficExamplesTest(WebhookCase):
         for thing in things:
             with self.subTest(name=thing["metadata"]["name"]):
                 self.check(thing)
+
+
+class CompileTest(harness.TestCase):
+    """As the README says, offline, for the operator of examples/operator-go."""
+
+    SHARD = os.path.join(harness.ROOT, "examples", "operator-go", "shard-blue.yaml")
+
+    def compiled(self, path):
+        """The documents that are printed."""
+        command = [harness.program("manager"), "compile", "-f", self.SHARD, "-f", path]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(0, done.returncode, done.stderr)
+        return {d["kind"]: d for d in manifests.parse(done.stdout.replace("\n}\n{", "\n}\n---\n{"))}
+
+    def test_examples(self):
+        rules = {"CircuitBreaker": ("breakers", "limitings"), "FaultInjection": ("faults", "rules")}
+        spec_of = {"CircuitBreaker": "rateLimitings", "FaultInjection": "httpFault"}
+        for path, thing in examples():
+            with self.subTest(path=os.path.basename(path)):
+                documents = self.compiled(path)
+                self.assertEqual({"ShardRules", "ShardTraffic"}, set(documents))
+                policies, entries = rules[thing["kind"]]
+                (policy,) = documents["ShardTraffic"]["spec"][policies]
+                self.assertEqual(thing["metadata"]["name"], policy["name"])
+                wanted = [entry["name"] for entry in thing["spec"][spec_of[thing["kind"]]]]
+                self.assertEqual(wanted, [entry["name"] for entry in policy[entries]])
 
 
 if __name__ == "__main__":
