@@ -38,6 +38,7 @@ struct policies {
     struct faults faults;
     struct pod_labels *labels; /* NULL: the pod has none */
     char why[ERR_MSG_MAX];     /* a document was refused */
+    char unselected[128];      /* policies do not select a pod without labels, and it has none */
     policies_changed_cb on_changed;
     void *changed_data;
     policies_changed_cb on_faults;
@@ -119,6 +120,25 @@ static void on_breaker_changed(void *data)
     tell_changed(p);
 }
 
+/* Nobody has said where its labels are. */
+static void note_unselected(struct policies *p)
+{
+    size_t count = 0;
+    p->unselected[0] = '\0';
+    if (p->labels != NULL || p->document == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < traffic_policy_count(p->document); i++) {
+        count += traffic_policy_selects(traffic_policy_at(p->document, i), NULL, 0) ? 0 : 1;
+    }
+    if (count > 0) {
+        (void)snprintf(p->unselected, sizeof p->unselected,
+                       "the pod's labels are not known (--pod-labels): %zu of the policies do not "
+                       "select it",
+                       count);
+    }
+}
+
 static void activate(struct policies *p)
 {
     static const struct pod_label_list none;
@@ -128,6 +148,7 @@ static void activate(struct policies *p)
     } else {
         traffic_active_set(&p->active, p->document, list->labels, list->count);
     }
+    note_unselected(p);
     breakers_activate(&p->breakers, list->labels, list->count);
     faults_activate(&p->faults, list->labels, list->count);
     if (p->on_faults != NULL) {
@@ -414,7 +435,7 @@ static const char *trouble_of(const struct policies *p)
     if (labels != NULL) {
         return labels->msg;
     }
-    return NULL;
+    return p->unselected[0] != '\0' ? p->unselected : NULL;
 }
 
 void policies_describe(struct policies *p, const struct policies_view *view, cJSON *root)

@@ -170,6 +170,33 @@ class BreakerTest(TrafficTestCase):
         proxy.signal(1)
         harness.wait_for(lambda: proxy.status()["traffic"]["inForce"], "the file is read again")
 
+    def test_the_largest_documents_do_not_add_up(self):
+        if harness.is_sanitized(harness.program("localproxy")):
+            self.skipTest("a sanitizer keeps what was freed")
+        proxy, _ = self.start()
+
+        def large(generation):
+            """As many rules and names as there may be, and almost as many bytes."""
+            rules = []
+            for n in range(1024):
+                names = [f"{'r' * 30}-{generation}-{n}-{i}" for i in range(13)]
+                rows = {**PODS, "resources": names}
+                rules.append({"name": f"rule-{n}", "resources": [rows], "trigger": "Normal",
+                              "bucket": bucket(1, 1, 1000), "recover": window(1000)})
+            policy = {"name": "guard", "pods": "", "limitings": rules}
+            return harness.traffic_document([policy], generation=generation)
+
+        for generation in range(1, 6):
+            code, body = proxy.control("PUT", large(generation), "/v1/traffic")
+            self.assertEqual(200, code, body)
+        before = proxy.memory_kib()
+        for generation in range(6, 40):
+            self.assertEqual(200, proxy.control("PUT", large(generation), "/v1/traffic")[0])
+        self.assertLess(proxy.memory_kib(), before + 8 * 1024)
+        self.assertLess(proxy.memory_kib(), 96 * 1024)
+        self.assertEqual(256, len(proxy.status()["traffic"]["breakers"]))
+        self.assertEqual(768, proxy.status()["traffic"]["leftOut"])
+
     def test_a_watch_that_is_refused_keeps_its_place(self):
         self.publish([breaker("all", EVERYTHING, trigger="ForceOpened")])
         proxy, _ = self.start()

@@ -222,8 +222,12 @@ static void test_without_labels(void **state)
     open_documents(f);
     fixture_traffic(f, ONE("guard", "app=web", OPEN));
     assert_false(policies_have_breakers(f->policies));
+    expect_told(f,
+                "\"error\":\"the pod's labels are not known (--pod-labels): 1 of the policies do "
+                "not select it\"");
     fixture_traffic(f, ONE("guard", "!app", OPEN));
     assert_true(policies_have_breakers(f->policies));
+    assert_null(strstr(describe(f, 256, SIZE_MAX, false), "\"error\""));
     f->flags.pod_labels = temp_dir_path(&dir, "nothing", labels_path);
     fixture_restart(f);
     expect_told(f, "nothing");
