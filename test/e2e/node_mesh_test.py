@@ -579,6 +579,52 @@ class MeshTest(node.TestCase):
         log = self.kubectl("-n", namespace, "logs", "green", "-c", "go-informer")
         self.assertIn("before-blue", log, "it was not led")
 
+    def test_1_traffic_policies(self):
+        """A circuit breaker is in force in all pods soon after it is applied or edited, since the
+        kubelet is told to look at once, and its status tells that."""
+        self.wait_operator()
+        rows = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"], "namespaces": ["*"]}
+        bucket = {"burst": 9, "limit": 9, "interval": "1s"}
+        limiting = {"name": "secrets", "resourceRules": [rows], "bucket": bucket}
+        breaker = {
+            "apiVersion": f"{GROUP}/v1alpha1",
+            "kind": "CircuitBreaker",
+            "metadata": {"name": "guard", "namespace": OPERATOR},
+            "spec": {"selector": {"matchLabels": {"app": OPERATOR}}, "rateLimitings": [limiting]},
+        }
+        gone = ("--ignore-not-found",)
+        self.addCleanup(self.kubectl, "-n", OPERATOR, "delete", "circuitbreaker", "guard", *gone)
+        times = []
+        for number in range(EDITS):
+            opened = number % 2 == 0
+            limiting["triggerPolicy"] = "ForceOpened" if opened else "ForceClosed"
+            self.apply(breaker)
+            began = time.monotonic()
+            self.wait_breakers("Opened" if opened else "Closed")
+            times.append(time.monotonic() - began)
+        print(f"{EDITS} edits of a CircuitBreaker, until all pods follow: {told(times)}", flush=True)
+        limiting["triggerPolicy"] = "ForceOpened"
+        self.apply(breaker)
+        self.wait_breakers("Opened")
+        path = f"/apis/{GROUP}/v1alpha1/namespaces/{OPERATOR}/circuitbreakers/guard"
+
+        def enforced():
+            conditions = self.cluster.json(path).get("status", {}).get("conditions", ())
+            return any(c["type"] == "Enforced" and c["status"] == "True" for c in conditions)
+
+        harness.wait_for(enforced, "the status tells it", 60, 0.2)
+        self.assertEqual(4, self.cluster.json(path)["status"]["pods"])
+
+    def wait_breakers(self, state):
+        """The one rule that there is, in all pods."""
+
+        def all_pods():
+            pods = self.pods(OPERATOR, SELECTOR)
+            found = [b["state"] for pod in pods for b in node.proxy_status(pod)["traffic"]["breakers"]]
+            return found == [state] * 4
+
+        harness.wait_for(all_pods, f"the breaker of all pods is {state}", 120, 0.02)
+
     @staticmethod
     def holders_of_tokens(pod, names):
         """Containers with one of these names that have a token of the cluster."""
