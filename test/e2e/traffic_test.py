@@ -204,6 +204,36 @@ class BreakerTest(TrafficTestCase):
         self.assert_status_error(answer, 429, "TooManyRequests", ["ForceOpened"])
 
 
+class WorkerTest(TrafficTestCase):
+    def test_an_open_breaker_holds_up_no_worker(self):
+        """client-go sleeps in a call that is answered with Retry-After, and sends it again: up to
+        ten times. Under an open breaker each call fails at once, and the operator's queue has it."""
+        _, missing = real_clients.go_folder()
+        if missing:
+            self.skipTest(missing)
+        patches = {**EVERYTHING, "resources": ["configmaps"], "verbs": ["patch"]}
+        self.publish([breaker("patches", patches, trigger="ForceOpened")])
+        proxy, _ = self.start()
+        maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        self.cluster.json(maps, "POST", {"metadata": {"name": "work"}})
+        watch = f"dynamic:configmaps@{self.namespace}"
+        worker = real_clients.go_informer("worker", proxy.url, [watch], writers=1)
+        self.addCleanup(worker.close)
+        real_clients.wait_synced([worker])
+        worker.say("write on")
+        harness.wait_for(lambda: len(worker.of(watch, "write")) >= 200, "calls have failed")
+        worker.close()
+        calls = worker.of(watch, "write")
+        self.assertEqual({429}, {call.fields["code"] for call in calls})
+        begun = [call.fields["began"] / 1e6 for call in calls]
+        took = sorted(after - before for before, after in zip(begun, begun[1:]))
+        median = took[len(took) // 2]
+        print(f"a call under an open breaker takes client-go {median:.2f} ms", flush=True)
+        self.assertLess(median, 100)  # ms; sleeping would take a second
+        refused = proxy.metrics()['cmesh_proxy_requests_total{verb="patch",code="429"}']
+        self.assertLessEqual(refused - len(calls), 1)  # none was sent twice; one may be under way
+
+
 class FaultTest(TrafficTestCase):
     def fault(self, **rule):
         return {"name": "slow", "pods": "", "rules": [{"name": "lists", "resources": [LISTS],
