@@ -169,7 +169,7 @@ void faults_activate(struct faults *all, const struct selector_label *labels, si
 
 /* ---- chance ---- */
 
-/* splitmix64: https://prng.di.unimi.it/splitmix64.c, which is in the public domain. */
+/* SplitMix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators" (2014). */
 static uint64_t next_number(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);

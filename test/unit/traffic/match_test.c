@@ -135,7 +135,7 @@ static void several_of_one_key(void **state)
         {"b", "n", "g", "r", "v"}, {"wide", "*", "g", "r", "v"}, {"a", "n", "g", "r", "v"}};
     struct traffic *t = make(rows, ARRAY_LEN(rows));
     struct traffic_request r = ask("n", "g", "r", "", "v");
-    assert_string_equal(limitings(t, &r), "b a"); /* as the policy lists them (K7) */
+    assert_string_equal(limitings(t, &r), "b a"); /* as the policy lists them */
     assert_string_equal(faults(t, &r), "b wide a");
     traffic_unref(t);
 }
@@ -204,7 +204,7 @@ static void subresources(void **state)
     traffic_unref(t);
 }
 
-/* What only rules are for that name it: no `*`, in either place (K8, K18). */
+/* What only rules are for that name it: no `*`, in either place. */
 static void named_only(void **state)
 {
     (void)state;

@@ -61,7 +61,7 @@ static void table(void **state)
         {.start = "00:00:00", .end = "23:59:59", .now = "2026-11-26T23:59:59Z", .covered = true},
         {.start = "12:00:00", .end = "12:00:00", .now = "2026-11-26T12:00:00Z", .covered = true},
         {.start = "12:00:00", .end = "12:00:00", .now = "2026-11-26T12:00:01Z", .covered = false},
-        /* days alone (K14) */
+        /* days alone */
         {.days_of_week = ON(4), .now = "2026-11-26T10:00:00Z", .covered = true},
         {.days_of_week = ON(0) | ON(5), .now = "2026-11-26T10:00:00Z", .covered = false},
         {.days_of_month = ON(26), .now = "2026-11-26T10:00:00Z", .covered = true},
@@ -78,7 +78,7 @@ static void table(void **state)
          .months = ON(12),
          .now = "2026-11-26T10:00:00Z",
          .covered = false},
-        /* over midnight, the day is that on which it begins (K14) */
+        /* over midnight, the day is that on which it begins */
         {.start = "22:00:00", .end = "06:00:00", .now = "2026-11-26T21:59:59Z", .covered = false},
         {.start = "22:00:00", .end = "06:00:00", .now = "2026-11-26T22:00:00Z", .covered = true},
         {.start = "22:00:00", .end = "06:00:00", .now = "2026-11-27T06:00:00Z", .covered = true},

@@ -97,7 +97,7 @@ static void test_entry(void **state)
 }
 
 /* KusionStack's manager reads a Normal without a recoverPolicy and fails on the first request over
- * the limit (K2). */
+ * the limit. */
 static void test_k2_normal_without_recover_policy_is_manual(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void test_k2_normal_without_recover_policy_is_manual(void **state)
 }
 
 /* What it does not know it takes for the strictest: `Black`, as its documentation has it, makes a
- * whitelist that denies everything (K4). */
+ * whitelist that denies everything. */
 static void test_k4_black_and_white_are_no_lists(void **state)
 {
     (void)state;

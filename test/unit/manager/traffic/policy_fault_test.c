@@ -85,7 +85,7 @@ static void test_entry(void **state)
                 "[\"ns\"],\"resources\":[\"pods\"],\"verbs\":[\"list\"]},{}]}");
 }
 
-/* KusionStack's: "0" is always, and none at all ends the proxy (K12). */
+/* KusionStack's: "0" is always, and none at all ends the proxy. */
 static void test_k12_percent_0_or_absent_is_never(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void test_percent(void **state)
     }
 }
 
-/* KusionStack's: without a match the proxy ends (K13). */
+/* KusionStack's: without a match the proxy ends. */
 static void test_k13_a_fault_needs_a_match(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void test_k13_a_fault_needs_a_match(void **state)
 }
 
 /* KusionStack's: days alone are as if there were no schedule, and what runs over midnight is never
- * in effect (K14). */
+ * in effect. */
 static void test_k14_days_alone_and_ranges_over_midnight(void **state)
 {
     (void)state;
