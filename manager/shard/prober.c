@@ -388,6 +388,9 @@ static void take_word(struct target *t, struct probe_result *r)
     r->since_ms = known ? t->result.since_ms : r->since_ms < now ? r->since_ms : now;
     r->state = PROBE_ANSWERED;
     r->asked = true;
+    if (r->traffic != NULL) {
+        r->traffic = pod_traffic_complete(r->traffic, t->result.traffic);
+    }
     set_unmet(t, t->expected != 0 && !(r->enforcing && r->generation == t->expected));
     if (!r->says_why && (!needs_rulesync(t) || t->result.state != PROBE_ANSWERED)) {
         r->message[0] = '\0'; /* else what was said of it last stands until it is asked again */

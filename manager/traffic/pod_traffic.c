@@ -88,6 +88,39 @@ void pod_traffic_unref(struct pod_traffic *t)
     }
 }
 
+static bool has_row(const struct pod_traffic *t, const struct pod_breaker *b)
+{
+    return bsearch(b, t->breakers, t->count, sizeof *b, compare) != NULL;
+}
+
+/* It is closed, and nothing is said of it now. */
+static bool is_missing(const struct pod_traffic *now, const struct pod_breaker *b)
+{
+    return b->state == CONTROL_BREAKER_CLOSED && !has_row(now, b);
+}
+
+struct pod_traffic *pod_traffic_complete(struct pod_traffic *now, const struct pod_traffic *before)
+{
+    bool same = before != NULL && now->in_force && pod_traffic_enforces(before, now->checksum);
+    size_t most = !same || now->left_out == 0 ? 0 : before->count;
+    struct pod_traffic *t =
+        most == 0 ? NULL : calloc(1, sizeof *t + (now->count + most) * sizeof(struct pod_breaker));
+    if (t == NULL) {
+        return now;
+    }
+    memcpy(t, now, sizeof *t + now->count * sizeof(struct pod_breaker));
+    t->refs = 1;
+    for (size_t i = 0; i < most && t->left_out > 0; i++) {
+        if (is_missing(now, &before->breakers[i])) {
+            t->breakers[t->count++] = before->breakers[i];
+            t->left_out--;
+        }
+    }
+    qsort(t->breakers, t->count, sizeof *t->breakers, compare);
+    pod_traffic_unref(now);
+    return t;
+}
+
 static bool same_breaker(const struct pod_breaker *a, const struct pod_breaker *b)
 {
     return a->policy == b->policy && strcmp(a->rule, b->rule) == 0 && a->state == b->state &&

@@ -53,6 +53,10 @@ struct pod_traffic *pod_traffic_ref(struct pod_traffic *t);
 /* NULL is fine. */
 void pod_traffic_unref(struct pod_traffic *t);
 
+/* A Lease has no room for all rules, and leaves out such as are closed. Takes `now`, and returns it
+ * with those that `before` (NULL: nothing) has of the same document, if they were closed. */
+struct pod_traffic *pod_traffic_complete(struct pod_traffic *now, const struct pod_traffic *before);
+
 /* Whether both say the same; NULL: nothing is said. */
 bool pod_traffic_same(const struct pod_traffic *a, const struct pod_traffic *b);
 

@@ -131,6 +131,33 @@ static void test_same(void **state)
     pod_traffic_unref(b);
 }
 
+/* What a Lease left out stays as it was known, if it was closed, and of the same document. */
+static void test_complete(void **state)
+{
+    static const char all[] =
+        TRAFFIC(IN_FORCE, ROW("u", "a", "Closed", "") "," ROW("u", "b", "Opened",
+                                                              "") "," ROW("v", "c", "Closed", ""));
+    static const char part[] = TRAFFIC(IN_FORCE "\"leftOut\":2,", ROW("u", "a", "Opened", ""));
+    struct pod_traffic *before = read_text(all);
+    size_t count = 0;
+    (void)state;
+    struct pod_traffic *t = pod_traffic_complete(read_text(part), before);
+    assert_int_equal(t->count, 2);
+    assert_int_equal(t->left_out, 1);
+    assert_int_equal(pod_traffic_find(t, "u", &count)->state, CONTROL_BREAKER_OPENED);
+    assert_int_equal(count, 1);
+    (void)pod_traffic_find(t, "v", &count);
+    assert_int_equal(count, 1);
+    pod_traffic_unref(t);
+    t = pod_traffic_complete(read_text(part), NULL);
+    assert_int_equal(t->count, 1);
+    pod_traffic_unref(t);
+    t = pod_traffic_complete(read_text(TRAFFIC("\"inForce\":false,\"leftOut\":2,", "")), before);
+    assert_int_equal(t->count, 0);
+    pod_traffic_unref(t);
+    pod_traffic_unref(before);
+}
+
 /* As many as are read, and names that no rule has. */
 static void test_bounds(void **state)
 {
@@ -158,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_complete),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
