@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/status.h"
 #include "net/address.h"
 #include "shard/probe_address.h"
 
-enum { IDLE_MS = 5000 }; /* a connection is kept while a pod is asked often, not in quiet times */
+enum {
+    IDLE_MS = 5000, /* a connection is kept while a pod is asked often, not in quiet times */
+    ANSWER_MAX = 256 * 1024,
+};
 
 void probe_endpoint_deinit(struct probe_endpoint *e)
 {
@@ -76,4 +80,24 @@ bool probe_endpoint_is_at(const struct probe_endpoint *e, const char *address)
 {
     return e->address == NULL || address == NULL ? e->address == address
                                                  : strcmp(e->address, address) == 0;
+}
+
+struct http_fetch *probe_endpoint_ask(const struct probe_endpoint *e, struct net_loop *l,
+                                      uint64_t timeout_ms, http_fetch_cb cb, void *data,
+                                      struct err *why)
+{
+    const struct http_header headers[] = {
+        {SLICE("Host"), slice_str(e->address)},
+        {SLICE("User-Agent"), SLICE(CONTROL_MANAGER_AGENT CMESH_VERSION)},
+    };
+    const struct http_fetch_options o = {
+        .via = http_client_requester(e->client),
+        .method = SLICE("GET"),
+        .target = SLICE("/status"),
+        .headers = headers,
+        .header_count = 2,
+        .answer_max = ANSWER_MAX,
+        .timeout_ms = timeout_ms,
+    };
+    return http_fetch_start(l, &o, cb, data, why);
 }

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "http/client.h"
+#include "http/fetch.h"
 #include "net/loop.h"
 
 /* All zero: there is none. */
@@ -27,6 +28,10 @@ struct probe_endpoint_options {
 /* `address`: ADDR:PORT, or NULL. 0; -EINVAL: no IP and port; -ENOMEM. */
 MUST_CHECK int probe_endpoint_init(struct probe_endpoint *e, struct net_loop *l,
                                    const char *address, const struct probe_endpoint_options *o);
+/* Asks for its /status, of which 256 KiB are taken; as http_fetch_start. It has a client. */
+MUST_CHECK struct http_fetch *probe_endpoint_ask(const struct probe_endpoint *e, struct net_loop *l,
+                                                 uint64_t timeout_ms, http_fetch_cb cb, void *data,
+                                                 struct err *why);
 /* It is all zero then. */
 void probe_endpoint_deinit(struct probe_endpoint *e);
 

@@ -11,7 +11,6 @@
 #include "base/state_machine.h"
 #include "base/table.h"
 #include "control/status.h"
-#include "http/fetch.h"
 #include "net/timer.h"
 #include "object/names.h"
 #include "shard/fair_queue.h"
@@ -24,7 +23,6 @@ enum {
     TIMEOUT_MS = 3000,
     QUICK_TIMEOUT_MS = 1000,
     PARALLEL = 32,
-    ANSWER_MAX = 256 * 1024,
     QUICK_MS = 100,  /* between two questions to a pod of which a change is expected */
     RETRY_MS = 1000, /* after a question that failed, if nothing is expected; and until one that
                         tells by itself is asked what is expected */
@@ -289,21 +287,9 @@ static struct http_fetch *start_fetch(struct target *t, const struct probe_endpo
                                       http_fetch_cb cb, struct err *e)
 {
     struct prober *p = t->prober;
-    const struct http_header headers[] = {
-        {SLICE("Host"), slice_str(to->address)},
-        {SLICE("User-Agent"), SLICE(CONTROL_MANAGER_AGENT CMESH_VERSION)},
-    };
-    const struct http_fetch_options o = {
-        .via = http_client_requester(to->client),
-        .method = SLICE("GET"),
-        .target = SLICE("/status"),
-        .headers = headers,
-        .header_count = 2,
-        .answer_max = ANSWER_MAX,
-        .timeout_ms = t->lane == LANE_QUICK ? p->o.quick_timeout_ms : p->o.timeout_ms,
-    };
+    uint64_t ms = t->lane == LANE_QUICK ? p->o.quick_timeout_ms : p->o.timeout_ms;
     p->stats.asked++;
-    return http_fetch_start(p->loop, &o, cb, t, e);
+    return probe_endpoint_ask(to, p->loop, ms, cb, t, e);
 }
 
 /* Whether there is an answer to be parsed; else `why` tells. */
