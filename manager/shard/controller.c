@@ -282,6 +282,9 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
     if (s != NULL && part == SHARD_CACHE_CONFIGMAP) {
         shard_hear(s, shard_cache_find_map(c->options.cache, key));
     }
+    if (part == SHARD_CACHE_CONFIG) {
+        controller_look_policies(c, key);
+    }
     controller_wake(c, key);
     enqueue(c, key, part == SHARD_CACHE_PODS ? gather_ms(config) : 0);
 }
@@ -316,9 +319,7 @@ static void on_ready(void *data, const char *ns)
     while (ns != NULL && (o = shard_cache_next_config_in(w, ns, o)) != NULL) {
         on_shard(c, o->key, SHARD_CACHE_CONFIG);
     }
-    if (ns != NULL) {
-        controller_look_policies(c, ns);
-    }
+    controller_look_policies(c, ns);
 }
 
 /* ---- pods ---- */

@@ -244,7 +244,7 @@ bool controller_attends(const struct controller *c, const struct pod *p);
 /* The pod is other than before, or gone; and: it says something else of policies. */
 void controller_pod_changed(struct controller *c, const struct pod *p);
 void controller_pod_says(struct controller *c, const struct pod *p);
-/* The status of the policies in the namespace of this key is made anew soon. */
+/* The status of the policies in the namespace of this key, NULL: of all, is made anew soon. */
 void controller_look_policies(struct controller *c, const char *key);
 
 /* ---- waiting for another shard's pods ---- */

@@ -36,8 +36,13 @@ bool controller_attends(const struct controller *c, const struct pod *p)
 
 void controller_look_policies(struct controller *c, const char *key)
 {
-    if (c->reporter != NULL) {
+    const struct policy_object *o = NULL;
+    if (c->reporter != NULL && key != NULL) {
         policy_reporter_look_in(c->reporter, key, 0);
+        return;
+    }
+    while (c->reporter != NULL && (o = policy_cache_next(c->policies, o)) != NULL) {
+        policy_reporter_look(c->reporter, o->key, 0);
     }
 }
 

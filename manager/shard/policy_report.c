@@ -435,11 +435,9 @@ static void handle(struct state *s, const struct policy_object *o, const cJSON *
     if (unbind(s, o, rest)) {
         return;
     }
-    if (policy_deleting(o->policy)) {
-        done(s, WORK_DONE, 0);
-    } else if (policy_found_look(c, o, &found) != 0) {
+    if (policy_found_look(c, o, &found) != 0) {
         done(s, WORK_RETRY, 0);
-    } else if (is_too_early(s, old, &found)) {
+    } else if (policy_deleting(o->policy) || is_too_early(s, old, &found)) {
         done(s, WORK_DONE, 0); /* the first answers bring it again */
     } else if (patience(s, &found) > 0) {
         look_after(s, patience(s, &found));

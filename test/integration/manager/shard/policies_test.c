@@ -680,6 +680,20 @@ static void test_a_pod_in_no_shard(void **state)
     assert_non_null(strstr(condition_of(s, "guard", "Enforced", "message"), "x-0"));
 }
 
+/* Before there is a shard, with one, and without it again. */
+static void test_without_a_shard(void **state)
+{
+    struct fixture *s = *state;
+    guard(s, "10s");
+    lead(s);
+    expect_reason(s, "guard", "Enforced", "NoShard");
+    fixture_config(s, "a", "pods", "app=a");
+    expect_reason(s, "guard", "Enforced", "NoPods");
+    expect_published(s, "\"intervalMs\":10000");
+    store_delete(&s->store, "shardingconfigs", "n", "a");
+    expect_reason(s, "guard", "Enforced", "NoShard");
+}
+
 /* ---- Events ---- */
 
 static void test_a_breaker_opens_and_recovers(void **state)
@@ -769,6 +783,7 @@ int main(void)
         TEST(test_written_once_a_second_at_most),
         TEST(test_a_conflict_of_the_status),
         TEST(test_a_pod_in_no_shard),
+        TEST(test_without_a_shard),
         TEST(test_a_breaker_opens_and_recovers),
         TEST(test_a_foreign_finalizer_is_taken_off),
         TEST(test_nothing_is_written_without_the_lease),
