@@ -376,6 +376,17 @@ bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *ou
     return row_at(root, "faults", i, read_fault, out);
 }
 
+bool control_traffic_next_breaker(const cJSON *root, const cJSON **row, struct control_breaker *out)
+{
+    const cJSON *rows = member(member(root, "traffic"), "breakers");
+    const cJSON *next = *row != NULL ? (*row)->next : cJSON_IsArray(rows) ? rows->child : NULL;
+    while (next != NULL && !read_breaker(next, out)) {
+        next = next->next;
+    }
+    *row = next;
+    return next != NULL;
+}
+
 /* ---- rulesync ---- */
 
 static const char *const parts[] = {

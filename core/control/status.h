@@ -132,6 +132,10 @@ void control_traffic_status_read(const cJSON *root, struct control_traffic_statu
  * tree. */
 bool control_traffic_breaker(const cJSON *root, size_t i, struct control_breaker *out);
 bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *out);
+/* All breakers that make sense, one after the other: *row NULL begins, and is where it goes on.
+ * False: there are no more. Who reads many of them takes as long as there are rows. */
+bool control_traffic_next_breaker(const cJSON *root, const cJSON **row,
+                                  struct control_breaker *out);
 
 /* rulesync's: the parts that tell what it cannot do, in the order in which they hinder. */
 enum control_rulesync_part {

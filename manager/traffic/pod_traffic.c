@@ -24,7 +24,8 @@ static int compare(const void *left, const void *right)
 static void read_breakers(struct pod_traffic *t, const cJSON *root, size_t most)
 {
     struct control_breaker row;
-    for (size_t i = 0; i < most && control_traffic_breaker(root, i, &row); i++) {
+    const cJSON *at = NULL;
+    for (size_t i = 0; i < most && control_traffic_next_breaker(root, &at, &row); i++) {
         struct pod_breaker *b = &t->breakers[t->count];
         if (strlen(row.rule) <= POLICY_NAME_MAX) {
             b->policy = pod_traffic_policy(row.uid);

@@ -295,6 +295,10 @@ static void test_traffic_is_read_as_it_was_written(void **state)
     assert_int_equal(breaker.until, 0);
     assert_true(breaker.refused == half.refused);
     assert_false(control_traffic_breaker(root, 1, &breaker));
+    const cJSON *row = NULL;
+    assert_true(control_traffic_next_breaker(root, &row, &breaker));
+    assert_string_equal(breaker.rule, "health");
+    assert_false(control_traffic_next_breaker(root, &row, &breaker));
     fault = (struct control_fault){NULL, NULL, NULL, 0, 0};
     assert_true(control_traffic_fault(root, 0, &fault));
     assert_string_equal(fault.policy, "slow");
