@@ -401,6 +401,25 @@ static void test_rules_have_the_first_claim_to_the_room(void **state)
     expect_reason(s, "guard", "Published", "Published");
 }
 
+/* Of an invalid policy the last good version is kept, but not at the cost of rules. */
+static void test_rules_take_the_room_of_what_is_kept(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    guard(s, "10s");
+    expect_published(s, "\"intervalMs\":10000");
+    spoil(s);
+    expect_reason(s, "guard", "Compiled", "Invalid");
+    fill_map(s, RULES_MAP_MAX - strlen(fixture_rules(s, "a")) - strlen(published(s)) - 80);
+    fixture_settle(s);
+    assert_true(has_key(s));
+    fixture_config(s, "a", "pods",
+                   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa="
+                   "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb");
+    fixture_expect_generation(s, "a", 2);
+    assert_false(has_key(s)); /* with the same write */
+}
+
 /* ---- what others do ---- */
 
 static void set_key(struct fixture *s, const char *text)
@@ -769,6 +788,7 @@ int main(void)
         TEST(test_invalid_from_the_beginning),
         TEST(test_disabled),
         TEST(test_rules_have_the_first_claim_to_the_room),
+        TEST(test_rules_take_the_room_of_what_is_kept),
         TEST(test_a_changed_key_is_put_right),
         TEST(test_foreign_keys_stay),
         TEST(test_a_conflict),

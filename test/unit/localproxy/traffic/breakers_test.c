@@ -188,6 +188,10 @@ static void test_force_opened(void **state)
     expect_message(0, BREAKER_IS_OPEN,
                    "circuitbreaker \"ns/guard\" rule \"a\": is open since 2026-07-14T09:30:00Z, as "
                    "its policy says (ForceOpened)");
+    put_in_force("{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"pods\":\"\",\"reset\":{"
+                 "\"a\":\"new\"},\"limitings\":[" TRAFFIC_LIMITING(
+                     "a", PODS, "\"trigger\":\"ForceOpened\"") "]}]}");
+    assert_int_equal(ask(NULL, NULL), BREAKER_IS_OPEN); /* whatever token there is */
 }
 
 /* ---- Normal ---- */
@@ -423,6 +427,20 @@ static void test_the_window_slides(void **state)
     assert_int_equal(state_of(0), CONTROL_BREAKER_CLOSED);
 }
 
+static void test_errors_of_probes_are_not_looked_at_either(void **state)
+{
+    (void)state;
+    put_in_force(SLOW);
+    for (int i = 0; i < 20; i++) {
+        (void)answer(false, 100);
+    }
+    assert_int_equal(state_of(0), CONTROL_BREAKER_OPENED);
+    now_ms += DAY_MS;
+    assert_int_equal(answer(true, 0), BREAKER_ALLOWS);
+    assert_int_equal(answer(true, 0), BREAKER_ALLOWS);
+    assert_int_equal(state_of(0), CONTROL_BREAKER_CLOSED);
+}
+
 static void test_probes_close_it(void **state)
 {
     struct breaker_ticket probes[3] = {{0}};
@@ -522,6 +540,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_errors_open_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_slow_answers_open_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_window_slides, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_errors_of_probes_are_not_looked_at_either, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_probes_close_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_probe_that_fails_opens_it_anew, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_who_was_asked_before_says_nothing_later, set_up,
