@@ -110,10 +110,8 @@ void breaker_settle(struct breaker *b, struct breaker_turn *turn)
 
 char *breaker_key(const struct traffic_limiting *l)
 {
-    const struct traffic_policy *p = l->policy;
     char *key = NULL;
-    bool known = p->uid[0] != '\0';
-    int n = asprintf(&key, "%s/%s/%s", known ? "uid" : "name", known ? p->uid : p->name, l->name);
+    int n = asprintf(&key, "%s/%s/%s", l->policy->name, l->policy->uid, l->name);
     return n < 0 ? NULL : key;
 }
 

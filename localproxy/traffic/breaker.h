@@ -79,8 +79,8 @@ struct breaker {
     char key[];
 };
 
-/* The key of a limiting among all: its policy's uid, or name where that is not known, and its own
- * name. The caller frees; NULL without memory. */
+/* The key of a limiting: its policy's name and uid, and its own name. No other one of a document
+ * has it: names are unique there, but uids may not be. The caller frees; NULL without memory. */
 MUST_CHECK char *breaker_key(const struct traffic_limiting *l);
 
 /* Of a limiting that is new: closed, or open if its policy says so. One reference is the caller's.

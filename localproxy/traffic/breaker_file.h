@@ -7,7 +7,7 @@
  * large, is as if there was none. A rule that decides in another way than the one that was written
  * has another fingerprint, and begins anew.
  *
- *     {"breakers": [{"key": "uid/6a2c8f0e-…/deletePod", "same": "0123456789abcdef",
+ *     {"breakers": [{"key": "guard/6a2c8f0e-…/deletePod", "same": "0123456789abcdef",
  *                    "since": 1764150000000, "until": 1764150060000, "reset": "2026-11-26"}]}
  */
 #ifndef LOCALPROXY_TRAFFIC_BREAKER_FILE_H

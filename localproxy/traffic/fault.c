@@ -47,11 +47,8 @@ void faults_deinit(struct faults *all)
 /* As breaker_key. */
 static char *key_of(const struct traffic_fault *rule)
 {
-    const struct traffic_policy *p = rule->policy;
     char *key = NULL;
-    bool known = p->uid[0] != '\0';
-    int n =
-        asprintf(&key, "%s/%s/%s", known ? "uid" : "name", known ? p->uid : p->name, rule->name);
+    int n = asprintf(&key, "%s/%s/%s", rule->policy->name, rule->policy->uid, rule->name);
     return n < 0 ? NULL : key;
 }
 

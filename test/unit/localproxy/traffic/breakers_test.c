@@ -287,6 +287,37 @@ static void test_states_go_on_with_another_document(void **state)
     assert_int_equal(state_of(0), CONTROL_BREAKER_CLOSED);
 }
 
+/* As in objects that were copied by hand. */
+static void test_two_policies_of_one_uid(void **state)
+{
+    static const char two[] = "{\"breakers\":[{\"name\":\"one\",\"uid\":\"same\",\"pods\":\"\","
+                              "\"limitings\":[" TRAFFIC_LIMITING(
+                                  "a", PODS, TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)) //
+        "]},{\"name\":\"two\",\"uid\":\"same\",\"pods\":\"\","
+        "\"limitings\":[" TRAFFIC_LIMITING("a", PODS,
+                                           TRAFFIC_NORMALLY(2, 0, 1, TRAFFIC_MANUALLY)) //
+        "]}]}";
+    static const char same[] =
+        "{\"breakers\":[{\"name\":\"one\",\"uid\":\"same\",\"pods\":\"\","
+        "\"limitings\":[" TRAFFIC_LIMITING("a", PODS, TRAFFIC_LIMITER(1, 1, 1)) //
+        "]},{\"name\":\"two\",\"uid\":\"same\",\"pods\":\"\","
+        "\"limitings\":[" TRAFFIC_LIMITING("a", PODS, TRAFFIC_LIMITER(1, 1, 1)) //
+        "]}]}";
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        put_in_force(same);
+        assert_ptr_not_equal(all.now->at[0], all.now->at[1]);
+    }
+    put_in_force(two);
+    assert_int_equal(ask(NULL, NULL), BREAKER_ALLOWS);
+    assert_int_equal(ask(NULL, NULL), BREAKER_OVER_LIMIT);
+    put_in_force(two);
+    assert_int_equal(state_of(0), CONTROL_BREAKER_OPENED);
+    assert_int_equal(state_of(1), CONTROL_BREAKER_CLOSED);
+    put_in_force(NULL);
+    put_in_force(same);
+}
+
 /* ---- how many at a time ---- */
 
 #define AT_A_TIME ONE("\"trigger\":\"LimiterOnly\",\"maxInFlight\":2")
@@ -535,6 +566,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_normal_opens_for_its_window, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_new_token_closes_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states_go_on_with_another_document, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_two_policies_of_one_uid, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_so_many_at_a_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_tickets_of_many_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_errors_open_it, set_up, tear_down),

@@ -179,6 +179,31 @@ static void test_what_is_removed_ends(void **state)
     faults_deinit(&all);
 }
 
+/* As in objects that were copied by hand. */
+static void test_two_policies_of_one_uid(void **state)
+{
+    static const char two[] =
+        "{\"faults\":[{\"name\":\"one\",\"uid\":\"same\",\"pods\":\"\","
+        "\"rules\":[" RULE("x",
+                           TRAFFIC_DELAY(30, 1000000)) "]},{\"name\":\"two\",\"uid\":"
+                                                       "\"same\",\"pods\":\"\",\"rules\":[" RULE(
+                                                           "x", TRAFFIC_DELAY(5, 1000000)) "]}]}";
+    struct faults all;
+    struct fault_drawn d;
+    (void)state;
+    faults_init(&all, 7);
+    for (int i = 0; i < 3; i++) {
+        put_in_force(&all, two);
+        assert_ptr_not_equal(all.now->at[0], all.now->at[1]);
+        draw(&all, TUESDAY, &d);
+        assert_int_equal(fault_drawn_delay(&d), 35);
+        fault_drawn_release(&d);
+    }
+    put_in_force(&all, NULL);
+    put_in_force(&all, ONE(TRAFFIC_DELAY(10, 1000000)));
+    faults_deinit(&all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_a_bound_on_all_delays),
         cmocka_unit_test(test_only_at_its_time),
         cmocka_unit_test(test_what_is_removed_ends),
+        cmocka_unit_test(test_two_policies_of_one_uid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
