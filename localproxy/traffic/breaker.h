@@ -67,6 +67,7 @@ struct breaker {
     int64_t until_wall_ms; /* open until then; 0: not by itself, or not open */
     uint64_t until_ms;     /* the same */
     uint64_t changed;      /* the turn of the last transition */
+    uint64_t kept;         /* the same, as the file has it open (breaker_file.h); 0: it has not */
     struct token_bucket bucket;
     uint32_t in_flight;
     uint32_t probing; /* while it is half open: those under way, and those that were well */

@@ -197,13 +197,41 @@ static void write_rows(const struct breakers *all, struct buf *out)
     buf_append_str(out, "]}\n");
 }
 
-int breaker_file_write(const char *path, const struct breakers *all, struct err *e)
+static void note_written(struct breakers *all)
+{
+    for (size_t i = 0; all->now != NULL && i < all->now->count; i++) {
+        struct breaker *b = all->now->at[i];
+        b->kept = is_open(b) ? b->changed : 0;
+    }
+}
+
+int breaker_file_write(const char *path, struct breakers *all, struct err *e)
 {
     struct buf text = BUF_INIT(BREAKER_FILE_MAX);
     write_rows(all, &text);
     int rc = buf_error(&text);
     rc = rc == 0 ? file_write_atomic(path, buf_data(&text), text.len, MODE, e)
                  : err_set(e, rc, "%s: %s", path, err_text(rc));
+    if (rc == 0) {
+        note_written(all);
+    }
     buf_reset(&text);
     return rc;
+}
+
+/* Half open it was open before, and that its time is over the file says, too. */
+static bool is_lacking(const struct breaker *b, uint64_t now_ms, uint64_t longer_ms)
+{
+    return b->state == CONTROL_BREAKER_OPENED && is_open(b) && b->kept != b->changed &&
+           (b->until_ms == 0 || b->until_ms > now_ms + longer_ms);
+}
+
+bool breaker_file_lacks(const struct breakers *all, uint64_t now_ms, uint64_t longer_ms)
+{
+    for (size_t i = 0; all->now != NULL && i < all->now->count; i++) {
+        if (is_lacking(all->now->at[i], now_ms, longer_ms)) {
+            return true;
+        }
+    }
+    return false;
 }

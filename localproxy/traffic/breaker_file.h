@@ -43,6 +43,10 @@ void breaker_file_restore(const struct breaker_saved *s, struct breakers *all,
                           struct breaker_turn *turn);
 
 /* 0, or negative with `e` set. */
-MUST_CHECK int breaker_file_write(const char *path, const struct breakers *all, struct err *e);
+MUST_CHECK int breaker_file_write(const char *path, struct breakers *all, struct err *e);
+/* Whether one went open since the last breaker_file_write, and stays so for longer than that: a
+ * restart would close it. All else may be written later, as the file without it says what comes to
+ * the same. */
+MUST_CHECK bool breaker_file_lacks(const struct breakers *all, uint64_t now_ms, uint64_t longer_ms);
 
 #endif

@@ -16,7 +16,8 @@
 #include "traffic/pod_labels.h"
 
 enum {
-    WRITE_PAUSE_MS = 100, /* between two writes of the state */
+    WRITE_PAUSE_MS = 100,  /* between two writes of the state, but for what may not be lost */
+    WRITE_AGAIN_MS = 5000, /* after one that failed */
     MS_US = 1000,
     SECOND_US = 1000000,
     SECOND_MS = 1000,
@@ -50,12 +51,14 @@ struct policies {
 static void write_state(struct policies *p)
 {
     struct err e = ERR_INIT;
-    p->write_at = net_clock_now(p->clock) + WRITE_PAUSE_MS;
-    p->unwritten = false;
     bool failed = breaker_file_write(p->state_path, &p->breakers, &e) != 0;
+    p->write_at = net_clock_now(p->clock) + (failed ? WRITE_AGAIN_MS : WRITE_PAUSE_MS);
+    p->unwritten = failed;
     if (failed && !p->write_failed) {
         log_error("cannot write the state of circuit breakers: it will not outlive a restart",
                   log_str("error", e.msg));
+    } else if (!failed && p->write_failed) {
+        log_info("the state of circuit breakers is written again");
     }
     p->write_failed = failed;
 }
@@ -68,10 +71,11 @@ static void save(struct policies *p)
         return;
     }
     p->unwritten = true;
-    if (now >= p->write_at) {
+    if (now >= p->write_at || breaker_file_lacks(&p->breakers, now, WRITE_PAUSE_MS)) {
         write_state(p);
-    } else {
-        net_clock_set_timer(p->clock, p->timer, p->write_at - now);
+    }
+    if (p->unwritten) {
+        net_clock_set_timer(p->clock, p->timer, p->write_at > now ? p->write_at - now : 0);
     }
 }
 

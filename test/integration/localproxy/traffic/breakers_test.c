@@ -2,6 +2,10 @@
 /*
  * What circuit breakers do to requests on their way, and what these owe them however they end.
  */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
 #include "localproxy/reload_fixture.h"
 #include "temp_dir.h"
 #include "traffic_document.h"
@@ -416,6 +420,109 @@ static void test_open_after_a_restart(void **state)
     temp_dir_deinit(&dir);
 }
 
+#define DELETE_NODE "DELETE /api/v1/nodes/x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+#define NODES(verb) TRAFFIC_RESOURCES("nodes", verb)
+
+/* Starts it again with what the file has at this moment, as after a SIGKILL. */
+static void kill_and_start(struct fixture *f, const struct temp_dir *dir, const char *path,
+                           const char *spec)
+{
+    struct err e = ERR_INIT;
+    struct buf text = BUF_INIT(64 * 1024);
+    assert_int_equal(file_read(path, &text, &e), 0);
+    fixture_stop(f, true);
+    temp_dir_write(dir, "breakers.json", buf_cstr(&text), 0600);
+    buf_reset(&text);
+    fixture_start(f);
+    fixture_limit(f, OWN);
+    fixture_traffic(f, spec);
+}
+
+/* Of each rule the file has it before the client has its answer, however many open at a time. */
+static void test_open_after_a_kill(void **state)
+{
+    struct fixture *f = *state;
+    struct temp_dir dir;
+    char path[256];
+    static const char spec[] = TRAFFIC_SPEC(
+        TRAFFIC_BREAKER(
+            "guard",
+            TRAFFIC_LIMITING(
+                "a", PODS("delete"),
+                TRAFFIC_NORMALLY(
+                    1, 0, 1, TRAFFIC_WINDOW(60000))) "," TRAFFIC_LIMITING("b", NODES("delete"),
+                                                                          TRAFFIC_NORMALLY(
+                                                                              1, 0, 1,
+                                                                              TRAFFIC_MANUALLY))),
+        "");
+    temp_dir_init(&dir);
+    f->flags.breaker_state = temp_dir_path(&dir, "breakers.json", path);
+    fixture_restart(f);
+    fixture_limit(f, OWN);
+    fixture_traffic(f, spec);
+    expect_allowed(f, DELETE_POD);
+    expect_allowed(f, DELETE_NODE);
+    expect_refused(f, DELETE_POD, "over the limit");
+    expect_refused(f, DELETE_NODE, "over the limit");
+    kill_and_start(f, &dir, path, spec);
+    expect_refused(f, DELETE_POD, "is open since");
+    expect_refused(f, DELETE_NODE, "is open since");
+    temp_dir_deinit(&dir);
+}
+
+/* Closed by a new token, and open again at once: the file must not have the earlier token. */
+static void test_open_again_after_a_kill(void **state)
+{
+    struct fixture *f = *state;
+    struct temp_dir dir;
+    char path[256];
+    static const char spec[] =
+        "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"pods\":\"\",\"reset\":{\"a\":\"%s\"},"
+        "\"limitings\":[" TRAFFIC_LIMITING("a", PODS("delete"),
+                                           TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)) "]}]}";
+    char *first = NULL;
+    char *second = NULL;
+    assert_true(asprintf(&first, spec, "first") > 0 && asprintf(&second, spec, "second") > 0);
+    temp_dir_init(&dir);
+    f->flags.breaker_state = temp_dir_path(&dir, "breakers.json", path);
+    fixture_restart(f);
+    fixture_limit(f, OWN);
+    fixture_traffic(f, first);
+    expect_allowed(f, DELETE_POD);
+    expect_refused(f, DELETE_POD, "over the limit");
+    fixture_traffic(f, second);
+    expect_refused(f, DELETE_POD, "over the limit");
+    kill_and_start(f, &dir, path, second);
+    expect_refused(f, DELETE_POD, "is open since");
+    free(first);
+    free(second);
+    temp_dir_deinit(&dir);
+}
+
+/* The disk was full for a moment. */
+static void test_what_cannot_be_written_is_written_later(void **state)
+{
+    struct fixture *f = *state;
+    struct temp_dir dir;
+    char path[256];
+    static const char spec[] = ONE(PODS("delete"), TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY));
+    temp_dir_init(&dir);
+    f->flags.breaker_state = temp_dir_path(&dir, "breakers.json", path);
+    fixture_restart(f);
+    fixture_limit(f, OWN);
+    fixture_traffic(f, spec);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0); /* no file can be put there */
+    expect_allowed(f, DELETE_POD);
+    expect_refused(f, DELETE_POD, "over the limit");
+    fake_clock_pass(&f->clock, 5000);
+    assert_int_equal(rmdir(path), 0);
+    fake_clock_pass(&f->clock, 5000);
+    kill_and_start(f, &dir, path, spec);
+    expect_refused(f, DELETE_POD, "is open since");
+    temp_dir_deinit(&dir);
+}
+
 #define TEST(name)                                                                                 \
     cmocka_unit_test_setup_teardown(name, fixture_setup_with_policies, fixture_teardown)
 
@@ -437,6 +544,9 @@ int main(void)
         TEST(test_an_api_server_that_fails),
         TEST(test_an_api_server_that_drags),
         TEST(test_open_after_a_restart),
+        TEST(test_open_after_a_kill),
+        TEST(test_open_again_after_a_kill),
+        TEST(test_what_cannot_be_written_is_written_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
