@@ -17,7 +17,7 @@
 #include "base/slice.h"
 #include "traffic/breakers.h"
 
-#define BREAKER_FILE_MAX (512 * 1024)
+#define BREAKER_FILE_MAX (1536 * 1024) /* all rules with the longest names and tokens */
 #define BREAKER_KEY_MAX 1023
 
 struct breaker_saved {

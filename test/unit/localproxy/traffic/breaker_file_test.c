@@ -296,6 +296,57 @@ static void test_too_many_are_refused(void **state)
     buf_reset(&text);
 }
 
+/* The largest that a document can make it: each name and token as long as it may be, of characters
+ * that JSON writes long. */
+static char *largest_document(void)
+{
+    enum { POLICIES = TRAFFIC_POLICIES_MAX, RULES = TRAFFIC_ROWS_MAX / TRAFFIC_POLICIES_MAX };
+    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+    buf_append_str(&text, "{\"breakers\":[");
+    for (int i = 0; i < POLICIES; i++) {
+        buf_printf(&text, "%s{\"name\":\"p%02d.%062d.%062d.%062d.%058d\",\"uid\":\"",
+                   i > 0 ? "," : "", i, 0, 0, 0, 0);
+        for (int k = 0; k < 63; k++) {
+            buf_append_str(&text, "\\u0001");
+        }
+        buf_append_str(&text, "\",\"pods\":\"\",\"reset\":{\"*\":\"");
+        for (int k = 0; k < TRAFFIC_TOKEN_MAX; k++) {
+            buf_append_str(&text, "\\u0001");
+        }
+        buf_append_str(&text, "\"},\"limitings\":[");
+        for (int k = 0; k < RULES; k++) {
+            buf_printf(&text, "%s{\"name\":\"%02d", k > 0 ? "," : "", k);
+            for (int n = 0; n < 61; n++) {
+                buf_append_str(&text, "\\\\");
+            }
+            buf_append_str(&text, "\"," PODS "," MANUALLY "}");
+        }
+        buf_append_str(&text, "]}");
+    }
+    buf_append_str(&text, "]}");
+    assert_int_equal(buf_error(&text), 0);
+    char *spec = strdup(buf_cstr(&text));
+    buf_reset(&text);
+    return spec;
+}
+
+static void test_the_largest_outlives_a_restart(void **state)
+{
+    struct breakers all;
+    char *spec = largest_document();
+    (void)state;
+    assert_false(start(&all, spec));
+    assert_int_equal(all.now->count, TRAFFIC_ROWS_MAX);
+    open_all(&all);
+    stop(&all);
+    assert_true(start(&all, spec));
+    for (size_t i = 0; i < all.now->count; i++) {
+        assert_int_equal(state_of(&all, i), CONTROL_BREAKER_OPENED);
+    }
+    stop(&all);
+    free(spec);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +359,7 @@ int main(void)
         cmocka_unit_test_setup(test_what_its_policy_opens_is_not_kept, set_up),
         cmocka_unit_test_setup(test_odd_files_are_refused, set_up),
         cmocka_unit_test_setup(test_too_many_are_refused, set_up),
+        cmocka_unit_test_setup(test_the_largest_outlives_a_restart, set_up),
     };
     if (mkdtemp(folder) == NULL) {
         return 1;
