@@ -794,6 +794,11 @@ bool http_server_is_tls(const struct http_exchange *x)
     return net_stream_tls(LIST_ITEM(x, struct conn, x)->h1.stream) != NULL;
 }
 
+bool http_server_client_left(const struct http_exchange *x)
+{
+    return net_stream_peer_left(LIST_ITEM(x, struct conn, x)->h1.stream);
+}
+
 void http_server_set_tls(struct http_server *s, struct tls_config *tls)
 {
     for (size_t i = 0; i < s->listener_count; i++) {

@@ -107,6 +107,9 @@ struct net_peer *http_server_peer(const struct http_exchange *x);
 /* Whether it came over TLS. */
 bool http_server_is_tls(const struct http_exchange *x);
 
+/* Whether its client has gone, as nobody hears of it while the exchange is paused. */
+bool http_server_client_left(const struct http_exchange *x);
+
 /* Another certificate, for connections that are accepted from now on by addresses with TLS;
  * referenced. Those that are open go on as they are. After http_server_drain it does nothing. */
 void http_server_set_tls(struct http_server *s, struct tls_config *tls);

@@ -3,6 +3,7 @@
 
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -585,6 +586,16 @@ bool net_stream_quiet(const struct net_stream *s)
     }
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
            (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+bool net_stream_peer_left(const struct net_stream *s)
+{
+    uv_os_fd_t fd;
+    if (s->state != STATE_OPEN || s->eof_seen || uv_fileno(&s->socket.handle, &fd) != 0) {
+        return true;
+    }
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    return poll(&p, 1, 0) > 0;
 }
 
 static int peer_credentials(const struct net_stream *s, struct ucred *out)

@@ -128,6 +128,9 @@ void net_stream_drop_unsent(struct net_stream *s);
  * end nor bytes. On a connection that is not in use, bytes are its end too: TLS says close_notify
  * first. */
 bool net_stream_quiet(const struct net_stream *s);
+/* Asks the kernel whether the peer has said "no more" or broke off, also behind bytes that are not
+ * read yet, and while reading is stopped. */
+bool net_stream_peer_left(const struct net_stream *s);
 /* Whose process connected, or listened, at the other end of a Unix socket: 0, -EOPNOTSUPP for TCP,
  * or what the system says. */
 MUST_CHECK int net_stream_peer_uid(const struct net_stream *s, uid_t *uid);

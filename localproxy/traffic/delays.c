@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "http/server.h"
+
 struct delayed {
     struct due due;
     struct list link; /* in delays.waiting */
@@ -39,6 +41,11 @@ static void on_over(void *data, struct http_exchange *x, const struct http_head 
     struct delayed *d = data;
     (void)passage; /* it has not come to that yet */
     due_heap_remove(&d->all->heap, &d->due);
+    if (http_server_client_left(x)) { /* while its body was not read */
+        http_exchange_abort(x);
+        on_gone(d);
+        return;
+    }
     d->all->cb(d->all->data, x, head, ended, d->body.body, &d->drawn);
     delayed_free(d);
 }

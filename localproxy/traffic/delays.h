@@ -27,8 +27,8 @@ struct delayed_body {
     void (*free)(void *body); /* the client has gone, or the server ends */
 };
 
-/* The delay is over: `drawn` tells whether an error follows, and is released after the call. The
- * rest is as paused_request_cb has it; `body` is the callee's. */
+/* The delay is over, and the client is still there: `drawn` tells whether an error follows, and is
+ * released after the call. The rest is as paused_request_cb has it; `body` is the callee's. */
 typedef void (*delays_cb)(void *data, struct http_exchange *x, const struct http_head *head,
                           bool ended, void *body, struct fault_drawn *drawn);
 

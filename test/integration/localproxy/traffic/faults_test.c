@@ -226,6 +226,32 @@ static void test_a_body_comes_after_the_delay(void **state)
     client_close(&c);
 }
 
+/* The API server must not do what nobody waits for any more. Of a body that is not read yet the
+ * client's end stands behind. */
+static void test_a_client_leaves_before_its_body_is_read(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const requests[] = {
+        "POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nContent-Length: 4\r\n\r\n{  }",
+        "POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{  }\r\n0\r\n\r\n",
+        DELETE_POD DELETE_POD, /* likewise of what was sent ahead */
+    };
+    fixture_limit(f, OWN);
+    fixture_traffic(f, THREE_SECONDS);
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        struct client c;
+        ask(f, &c, requests[i]);
+        expect_delayed(f, 1);
+        client_close(&c);
+        fake_clock_pass(&f->clock, 3000);
+        expect_delayed(f, 0);
+        api_expect_quiet(f->api);
+        assert_int_equal(f->api->count, 0);
+    }
+}
+
 /* One that is delayed takes no token before it goes on, and is charged like any other. */
 static void test_breakers_come_after_the_delay(void **state)
 {
@@ -295,6 +321,7 @@ int main(void)
         TEST(test_the_end_in_the_delay),
         TEST(test_only_names_are_for_locks),
         TEST(test_a_body_comes_after_the_delay),
+        TEST(test_a_client_leaves_before_its_body_is_read),
         TEST(test_breakers_come_after_the_delay),
         TEST(test_a_bound),
     };
