@@ -298,6 +298,9 @@ static void down_on_close(struct http_exchange *x, const struct err *e)
     if (e != NULL) {
         log_debug("the operator's request ended early", log_str("error", e->msg));
     }
+    if (f->response == RESPONSE_AWAITED && f->request != REQUEST_COMING) {
+        breaker_ticket_given_up(&f->passage.ticket);
+    }
     if (f->up != NULL && (e != NULL || f->response != RESPONSE_ENDED)) {
         abort_up(f);
     }

@@ -320,6 +320,11 @@ static void probe_answered(struct breaker *b, bool failed, bool slow, struct bre
     }
 }
 
+static bool is_slow(const struct traffic_health *h, uint64_t duration_ms)
+{
+    return h->slow_ms != 0 && duration_ms >= h->slow_ms;
+}
+
 void breaker_answered(struct breaker *b, uint64_t begun, bool failed, uint64_t duration_ms,
                       struct breaker_turn *turn)
 {
@@ -327,7 +332,7 @@ void breaker_answered(struct breaker *b, uint64_t begun, bool failed, uint64_t d
     if (b->limiting->trigger != TRAFFIC_HEALTH || !is_of_this_state(b, begun)) {
         return;
     }
-    bool slow = h->slow_ms != 0 && duration_ms >= h->slow_ms;
+    bool slow = is_slow(h, duration_ms);
     failed = failed && h->error_percent != 0;
     if (b->state == CONTROL_BREAKER_HALF_OPENED) {
         probe_answered(b, failed, slow, turn);
@@ -337,6 +342,14 @@ void breaker_answered(struct breaker *b, uint64_t begun, bool failed, uint64_t d
         s->failed += failed ? 1 : 0;
         s->slow += slow ? 1 : 0;
         judge(b, s->number, turn);
+    }
+}
+
+void breaker_given_up(struct breaker *b, uint64_t begun, uint64_t duration_ms,
+                      struct breaker_turn *turn)
+{
+    if (is_slow(&b->limiting->health, duration_ms)) {
+        breaker_answered(b, begun, false, duration_ms, turn);
     }
 }
 

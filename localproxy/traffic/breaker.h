@@ -8,7 +8,8 @@
  *
  *     breaker_look     for all rules that the request meets, until one refuses
  *     breaker_take     for all of them, when none did
- *     breaker_answered, breaker_leave    when it is answered, and when it is over
+ *     breaker_answered, breaker_leave    when it is answered, or breaker_given_up when nobody waits
+ *                                        for that any more; and when it is over
  *
  * Times are of a clock that never goes back, and besides as people have it, which is what outlives
  * a restart (breaker_file.h).
@@ -114,6 +115,10 @@ bool breaker_awaits(const struct breaker *b);
 /* A request of the turn `begun` was answered after so long, or failed; once at most, before
  * breaker_leave. */
 void breaker_answered(struct breaker *b, uint64_t begun, bool failed, uint64_t duration_ms,
+                      struct breaker_turn *turn);
+/* Whoever asked did not wait longer than so long for an answer: that it would have been slow is
+ * known by then, or it is not. Before breaker_leave. */
+void breaker_given_up(struct breaker *b, uint64_t begun, uint64_t duration_ms,
                       struct breaker_turn *turn);
 /* It is over, or does not count as under way any more. `unanswered`: there was no
  * breaker_answered. */

@@ -216,6 +216,18 @@ void breaker_ticket_answered(struct breaker_ticket *t, bool failed)
     breakers_end_turn(t->all, &turn);
 }
 
+void breaker_ticket_given_up(struct breaker_ticket *t)
+{
+    if (t->all == NULL || t->told) {
+        return;
+    }
+    struct breaker_turn turn = breakers_turn(t->all);
+    for (size_t i = next_owed(t, 0); i < t->set->count; i = next_owed(t, i + 1)) {
+        breaker_given_up(t->set->at[i], t->turn, turn.ms - t->begun_ms, &turn);
+    }
+    breakers_end_turn(t->all, &turn);
+}
+
 void breaker_ticket_return(struct breaker_ticket *t)
 {
     if (t->all == NULL) {

@@ -72,6 +72,8 @@ breakers_admit(struct breakers *all, const struct traffic_found *found, struct b
 
 /* The head of the answer has come, or none will. The first time counts. */
 void breaker_ticket_answered(struct breaker_ticket *t, bool failed);
+/* The client has gone before that, though all of its request had come. */
+void breaker_ticket_given_up(struct breaker_ticket *t);
 /* It is over: the ticket is all zero. One that is so already owes nothing. */
 void breaker_ticket_return(struct breaker_ticket *t);
 /* `to` has it, and `from` is all zero. */

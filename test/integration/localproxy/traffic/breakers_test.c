@@ -392,6 +392,35 @@ static void test_an_api_server_that_drags(void **state)
     expect_refused(f, DELETE_POD, "is open since");
 }
 
+/* It says nothing at all, and clients do not wait for long. */
+static void test_an_api_server_that_is_silent(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN);
+    fixture_traffic(f, HEALTH);
+    ask(f, &c,
+        "POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\nContent-Length: 4\r\n\r\n{ ");
+    struct api_request *q = api_expect_part(f->api, "/pods");
+    fake_clock_jump(&f->clock, 1000);
+    client_close(&c); /* who did not say all of it waits for nothing */
+    api_expect_given_up(q);
+    for (int i = 0; i < 2; i++) {
+        fixture_get(f, &c, "/api/v1/pods");
+        q = api_expect_part(f->api, "/pods");
+        fake_clock_jump(&f->clock, i == 0 ? 1000 : 999);
+        client_close(&c);
+        api_expect_given_up(q);
+    }
+    fixture_get(f, &c, "/api/v1/pods");
+    q = api_expect_part(f->api, "/pods");
+    fake_clock_jump(&f->clock, 1000);
+    client_close(&c);
+    api_expect_given_up(q);
+    expect_refused(f, DELETE_POD, "is open since");
+}
+
 /* ---- a restart ---- */
 
 static void test_open_after_a_restart(void **state)
@@ -543,6 +572,7 @@ int main(void)
         TEST(test_a_client_leaves_in_an_outage),
         TEST(test_an_api_server_that_fails),
         TEST(test_an_api_server_that_drags),
+        TEST(test_an_api_server_that_is_silent),
         TEST(test_open_after_a_restart),
         TEST(test_open_after_a_kill),
         TEST(test_open_again_after_a_kill),

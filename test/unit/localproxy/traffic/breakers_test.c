@@ -443,6 +443,32 @@ static void test_slow_answers_open_it(void **state)
     assert_string_equal(all.now->at[0]->why, "slow answers");
 }
 
+/* Of an API server that says nothing, clients that do not wait for long are all that is heard. */
+static void test_who_gives_up_says_that_it_is_slow(void **state)
+{
+    (void)state;
+    put_in_force(SLOW);
+    for (int i = 0; i < 8; i++) {
+        struct breaker_ticket t = {0};
+        assert_int_equal(ask(&t, NULL), BREAKER_ALLOWS);
+        now_ms += i < 4 ? 99 : 100; /* of which only the latter is known */
+        breaker_ticket_given_up(&t);
+        breaker_ticket_return(&t);
+    }
+    assert_int_equal(state_of(0), CONTROL_BREAKER_OPENED);
+    assert_string_equal(all.now->at[0]->why, "slow answers");
+    now_ms += 5000;
+    for (int i = 0; i < 5; i++) {
+        struct breaker_ticket t = {0};
+        assert_int_equal(ask(&t, NULL), BREAKER_ALLOWS);
+        now_ms += i < 4 ? 99 : 100;
+        breaker_ticket_given_up(&t);
+        breaker_ticket_return(&t);
+    }
+    assert_int_equal(state_of(0), CONTROL_BREAKER_OPENED);
+    assert_string_equal(all.now->at[0]->why, "a probe was slow");
+}
+
 static void test_the_window_slides(void **state)
 {
     (void)state;
@@ -571,6 +597,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_tickets_of_many_rules, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_errors_open_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_slow_answers_open_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_who_gives_up_says_that_it_is_slow, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_window_slides, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_errors_of_probes_are_not_looked_at_either, set_up,
                                         tear_down),
