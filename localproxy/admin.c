@@ -9,6 +9,9 @@
 #include "admin/admin_server.h"
 #include "proxy_status.h"
 
+/* Of the status: a manager reads no more than 256 KiB in all. */
+enum { TRAFFIC_BYTES = 128 * 1024 };
+
 struct admin {
     struct admin_options o;
     struct admin_server *server;
@@ -59,7 +62,7 @@ static void add_rules(const struct admin_options *o, cJSON *root)
 
 static void add_traffic(const struct admin_options *o, cJSON *root)
 {
-    const struct policies_view view = {.rules = CONTROL_TRAFFIC_RULES_MAX, .bytes = SIZE_MAX};
+    const struct policies_view view = {.rules = CONTROL_TRAFFIC_RULES_MAX, .bytes = TRAFFIC_BYTES};
     if (o->policies != NULL) {
         policies_describe(o->policies, &view, root);
     }

@@ -21,7 +21,8 @@ enum {
     MS_US = 1000,
     SECOND_US = 1000000,
     SECOND_MS = 1000,
-    RETRY_AFTER_MAX_S = 5, /* clients sleep for so long inside of the request */
+    RETRY_AFTER_MAX_S = 5,                   /* clients sleep for so long inside of the request */
+    SERIES_BYTES = POLICIES_METRICS_MAX / 7, /* of one series of all rules, of which there are 6 */
 };
 
 struct policies {
@@ -489,17 +490,24 @@ static void begin_sample(struct buf *out, const char *name, const struct traffic
     buf_append_char(out, '"');
 }
 
+/* Whether another rule may be told of. */
+static bool has_room(size_t rules, const struct buf *out, size_t begun, size_t series)
+{
+    return rules < CONTROL_TRAFFIC_RULES_MAX && out->len - begun < series * SERIES_BYTES;
+}
+
 static void write_states(struct policies *p, struct buf *out)
 {
     static const char name[] = "cmesh_proxy_breaker_state";
     struct breaker_turn turn = breakers_turn(&p->breakers);
     size_t rules = 0;
+    size_t begun = out->len;
     prometheus_head(out, name, "gauge",
                     "State of a circuit breaker's rule: 0 closed, 1 opened, 2 half-open.");
     for (size_t i = 0; p->breakers.now != NULL && i < p->breakers.now->count; i++) {
         struct breaker *b = p->breakers.now->at[i];
         breaker_settle(b, &turn);
-        if (b->selects && rules++ < CONTROL_TRAFFIC_RULES_MAX) {
+        if (b->selects && has_room(rules++, out, begun, 1)) {
             begin_sample(out, name, b->limiting->policy, b->limiting->name);
             buf_printf(out, "} %d\n", (int)b->state);
         }
@@ -513,10 +521,11 @@ static void write_refused(const struct policies *p, struct buf *out)
 {
     static const char name[] = "cmesh_proxy_breaker_refused_total";
     size_t rules = 0;
+    size_t begun = out->len;
     prometheus_head(out, name, "counter", "Requests that circuit breakers refused with 429.");
     for (size_t i = 0; p->breakers.now != NULL && i < p->breakers.now->count; i++) {
         const struct breaker *b = p->breakers.now->at[i];
-        if (!b->selects || rules++ >= CONTROL_TRAFFIC_RULES_MAX) {
+        if (!b->selects || !has_room(rules++, out, begun, BREAKER_REFUSALS - 1)) {
             continue;
         }
         for (enum breaker_refusal r = BREAKER_ALLOWS + 1; r < BREAKER_REFUSALS; r++) {
@@ -530,10 +539,11 @@ static void write_faults(const struct policies *p, struct buf *out)
 {
     static const char name[] = "cmesh_proxy_faults_total";
     size_t rules = 0;
+    size_t begun = out->len;
     prometheus_head(out, name, "counter", "Requests that fault injections delayed or aborted.");
     for (size_t i = 0; p->faults.now != NULL && i < p->faults.now->count; i++) {
         const struct fault *f = p->faults.now->at[i];
-        if (!f->in_force || rules++ >= CONTROL_TRAFFIC_RULES_MAX) {
+        if (!f->in_force || !has_room(rules++, out, begun, 2)) {
             continue;
         }
         begin_sample(out, name, f->rule->policy, f->rule->name);

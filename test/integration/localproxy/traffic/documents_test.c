@@ -272,6 +272,43 @@ static void test_bounds_of_what_is_told(void **state)
     buf_reset(&metrics);
 }
 
+/* With the longest names that there may be: all the rest of the page must find its place, too. */
+static void test_long_names_do_not_burst_the_page(void **state)
+{
+    struct fixture *f = *state;
+    struct buf spec = BUF_INIT(TRAFFIC_TEXT_MAX);
+    struct buf metrics = BUF_INIT(POLICIES_METRICS_MAX);
+    char rule[2 * 63 + 1];
+    for (size_t i = 0; i < sizeof rule - 1; i++) {
+        rule[i] = '\\'; /* two of them are one character, of which a metric makes two */
+    }
+    rule[sizeof rule - 7] = '\0';
+    for (int faults = 0; faults < 2; faults++) {
+        buf_printf(&spec, "%s\"%s\":[", faults == 0 ? "{" : "],",
+                   faults == 0 ? "breakers" : "faults");
+        for (int i = 0; i < 32; i++) {
+            buf_printf(&spec,
+                       "%s{\"name\":\"p%02d.%062d.%062d.%062d.%058d\",\"pods\":\"\",\"%s\":[",
+                       i > 0 ? "," : "", i, 0, 0, 0, 0, faults == 0 ? "limitings" : "rules");
+            for (int k = 0; k < 8; k++) {
+                buf_printf(
+                    &spec, "%s{\"name\":\"%s%d\"," TRAFFIC_RESOURCES("pods", "delete") ",%s}",
+                    k > 0 ? "," : "", rule, k, faults == 0 ? OPEN : TRAFFIC_ABORT(500, 1000000));
+            }
+            buf_append_str(&spec, "]}");
+        }
+    }
+    buf_append_str(&spec, "]}");
+    fixture_traffic(f, buf_cstr(&spec));
+    buf_reset(&spec);
+    assert_int_equal(policies_write_metrics(f->policies, 0, 0, &metrics), 0);
+    assert_true(metrics.len > POLICIES_METRICS_MAX / 2);
+    assert_non_null(strstr(buf_cstr(&metrics), "\ncmesh_proxy_breaker_refused_total{"));
+    assert_non_null(strstr(buf_cstr(&metrics), "\ncmesh_proxy_faults_total{"));
+    assert_non_null(strstr(buf_cstr(&metrics), "\ncmesh_proxy_traffic_generation 1\n"));
+    buf_reset(&metrics);
+}
+
 static void test_metrics(void **state)
 {
     struct fixture *f = *state;
@@ -318,11 +355,17 @@ static void test_metrics(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_the_file_beside_the_rules), TEST(test_a_bad_document_changes_nothing),
-        TEST(test_none_at_the_start),         TEST(test_a_bad_one_at_the_start),
-        TEST(test_of_another_shard),          TEST(test_they_are_taken_away),
-        TEST(test_the_labels_decide),         TEST(test_without_labels),
-        TEST(test_bounds_of_what_is_told),    TEST(test_metrics),
+        TEST(test_the_file_beside_the_rules),
+        TEST(test_a_bad_document_changes_nothing),
+        TEST(test_none_at_the_start),
+        TEST(test_a_bad_one_at_the_start),
+        TEST(test_of_another_shard),
+        TEST(test_they_are_taken_away),
+        TEST(test_the_labels_decide),
+        TEST(test_without_labels),
+        TEST(test_bounds_of_what_is_told),
+        TEST(test_metrics),
+        TEST(test_long_names_do_not_burst_the_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
