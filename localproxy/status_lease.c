@@ -20,8 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/state_machine.h"
+#include "base/token_bucket.h"
 #include "kube/client/lease_object.h"
 #include "kube/client/object_request.h"
 #include "proxy_status.h"
@@ -37,7 +39,9 @@ enum {
         300000, /* where only a person can change that, as who may not. Doubled likewise,
                    for an API server that has just started may refuse anybody */
     MS = 1000,
-    BESIDE_MAX = 64, /* bytes of what is said besides: for how long it runs */
+    WRITES_BURST = 10, /* of what is not urgent, and then one in LOOK_MS: a breaker may open and
+                          close all the time, for hours, and in many pods */
+    BESIDE_MAX = 64,   /* bytes of what is said besides: for how long it runs */
 };
 
 enum phase { PHASE_IDLE, PHASE_READING, PHASE_UPDATING, PHASE_CREATING };
@@ -61,14 +65,17 @@ struct status_lease {
     char *path;
     char *name;
     uint64_t started_at;
-    uint64_t asked_at;   /* 0: never */
-    char *version;       /* its resourceVersion; NULL: not known */
-    char *sent;          /* what the request that is under way tells */
-    char *told;          /* what the Lease tells; NULL: not known */
+    uint64_t asked_at;  /* 0: never */
+    char *version;      /* its resourceVersion; NULL: not known */
+    char *sent;         /* what the request that is under way tells */
+    char *told;         /* what the Lease tells; NULL: not known */
+    uint64_t sent_rest; /* of both: as describe has it */
+    uint64_t told_rest;
     uint64_t renew_at;   /* it is to be written again then, changed or not */
     uint64_t allowed_at; /* after a failure: not before */
-    uint64_t pause_ms;   /* the last one; 0: it did not fail */
-    bool lasting;        /* as the last failure was */
+    struct token_bucket writes;
+    uint64_t pause_ms; /* the last one; 0: it did not fail */
+    bool lasting;      /* as the last failure was */
     struct err trouble;
 };
 
@@ -84,13 +91,14 @@ static void set_phase(struct status_lease *s, enum phase phase)
 
 /* ---- what it tells ---- */
 
-/* As many rules as there is room for. */
-static void add_traffic(const struct status_lease *s, cJSON *root)
+/* As many rules as there is room for. Returns the hash of all else. */
+static uint64_t add_traffic(const struct status_lease *s, cJSON *root)
 {
-    char *text = s->o.policies != NULL ? cJSON_PrintUnformatted(root) : NULL;
+    char *text = cJSON_PrintUnformatted(root);
     if (text == NULL) {
-        return;
+        return HASH_SEED;
     }
+    uint64_t rest = hash_slice(HASH_SEED, slice_str(text));
     size_t used = strlen(text) + BESIDE_MAX;
     cJSON_free(text);
     const struct policies_view view = {
@@ -98,11 +106,15 @@ static void add_traffic(const struct status_lease *s, cJSON *root)
         .bytes = used < CONTROL_LEASE_DOCUMENT_MAX ? CONTROL_LEASE_DOCUMENT_MAX - used : 0,
         .rough = true,
     };
-    policies_describe(s->o.policies, &view, root);
+    if (s->o.policies != NULL) {
+        policies_describe(s->o.policies, &view, root);
+    }
+    return rest;
 }
 
-/* But for the time. NULL without memory. */
-static cJSON *describe(const struct status_lease *s)
+/* But for the time. *rest is the hash of what has nothing to do with traffic policies. NULL without
+ * memory. */
+static cJSON *describe(const struct status_lease *s, uint64_t *rest)
 {
     struct control_proxy_status rules;
     struct control_proxy_use use;
@@ -128,7 +140,7 @@ static cJSON *describe(const struct status_lease *s)
     if (source.known) {
         control_proxy_source_add(root, source.trouble);
     }
-    add_traffic(s, root);
+    *rest = add_traffic(s, root);
     return root;
 }
 
@@ -174,7 +186,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
 /* Of what it tells now; the caller deletes. NULL without memory. */
 static cJSON *next_lease(struct status_lease *s)
 {
-    cJSON *root = describe(s);
+    cJSON *root = describe(s, &s->sent_rest);
     cJSON_free(s->sent);
     s->sent = cJSON_PrintUnformatted(root);
     cJSON_AddNumberToObject(root, "uptimeSeconds", (double)((now_of(s) - s->started_at) / MS));
@@ -258,6 +270,7 @@ static void succeeded(struct status_lease *s)
     s->renew_at = now_of(s) + CONTROL_LEASE_RENEW_MS - spread / 2 + chance;
     cJSON_free(s->told);
     s->told = s->sent;
+    s->told_rest = s->sent_rest;
     s->sent = NULL;
     set_phase(s, PHASE_IDLE);
     set_timer(s, 0); /* something may have changed meanwhile */
@@ -331,14 +344,16 @@ static bool is_asked(const struct status_lease *s)
     return s->asked_at != 0 && now_of(s) - s->asked_at < ASKED_MS;
 }
 
-/* Whether it has something to tell, or to say again. */
-static bool is_due(const struct status_lease *s)
+/* Whether it has something to tell, or to say again. `urgent`: of more than traffic policies. */
+static bool is_due(const struct status_lease *s, bool *urgent)
 {
-    cJSON *root = describe(s);
+    uint64_t rest;
+    cJSON *root = describe(s, &rest);
     char *text = cJSON_PrintUnformatted(root);
     bool same = s->told != NULL && text != NULL && strcmp(text, s->told) == 0;
     cJSON_Delete(root);
     cJSON_free(text);
+    *urgent = s->told == NULL || rest != s->told_rest;
     return !same || (!is_asked(s) && now_of(s) >= s->renew_at);
 }
 
@@ -351,11 +366,16 @@ static void on_timer(void *data)
     }
     if (now < s->look_at) {
         set_timer(s, s->look_at);
-    } else if (is_due(s)) {
-        go_to(s, s->version == NULL ? PHASE_READING : PHASE_UPDATING);
-    } else {
-        set_timer(s, now + LOOK_MS);
+        return;
     }
+    bool urgent;
+    bool due = is_due(s, &urgent);
+    uint64_t wait = due ? token_bucket_take(&s->writes, now) : LOOK_MS;
+    if (!due || (wait > 0 && !urgent)) {
+        set_timer(s, now + wait);
+        return;
+    }
+    go_to(s, s->version == NULL ? PHASE_READING : PHASE_UPDATING);
 }
 
 void status_lease_look(struct status_lease *s, uint64_t ms)
@@ -411,6 +431,7 @@ struct status_lease *status_lease_new(struct net_loop *l, const struct status_le
         status_lease_free(s);
         return NULL;
     }
+    token_bucket_init_limit(&s->writes, 1, LOOK_MS, WRITES_BURST);
     s->started_at = now_of(s);
     set_timer(s, s->started_at);
     return s;

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "control/status.h"
 #include "reload_fixture.h"
+#include "traffic_document.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -601,11 +602,61 @@ static void test_it_tells_of_circuit_breakers(void **state)
     accept_write(q);
 }
 
+static void turn_breaker(struct fixture *f, bool open)
+{
+    fixture_traffic(
+        f, open ? TRAFFIC_SPEC(
+                      TRAFFIC_BREAKER("guard", TRAFFIC_LIMITING("a", TRAFFIC_EVERYTHING,
+                                                                "\"trigger\":\"ForceOpened\"")),
+                      "")
+                : NULL);
+    look(f, 0);
+}
+
+/* The API server has enough to do when breakers open. */
+static void a_breaker_that_flaps_is_told_of_now_and_then(void **state)
+{
+    struct fixture *f = *state;
+    struct control_breaker row;
+    fixture_limit(f, "ns in (a)");
+    accept_write(expect_first_write(f));
+    for (int i = 1; i < 10; i++) {
+        turn_breaker(f, i % 2 == 1);
+        accept_write(expect_write(f, "PUT", LEASE));
+    }
+    for (int i = 0; i < 21; i++) {
+        turn_breaker(f, i % 2 == 1);
+    }
+    expect_quiet(f);
+    fixture_limit(f, "ns in (b)"); /* rules are told at once all the same */
+    look(f, 0);
+    accept_write(expect_write(f, "PUT", LEASE));
+    turn_breaker(f, true);
+    turn_breaker(f, false);
+    turn_breaker(f, true);
+    expect_quiet(f);
+    pass(f, 4999);
+    expect_quiet(f);
+    pass(f, 1);
+    struct api_request *q = expect_write(f, "PUT", LEASE);
+    cJSON *root = told_by(q);
+    assert_true(control_traffic_breaker(root, 0, &row)); /* the last state only */
+    assert_int_equal(row.state, CONTROL_BREAKER_OPENED);
+    cJSON_Delete(root);
+    accept_write(q);
+    turn_breaker(f, false);
+    expect_quiet(f);
+    pass(f, 5000);
+    accept_write(expect_write(f, "PUT", LEASE));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_it_tells_of_circuit_breakers, setup_with_policies,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_breaker_that_flaps_is_told_of_now_and_then,
+                                        setup_with_policies, teardown),
         cmocka_unit_test_setup_teardown(made_when_it_is_missing, setup, teardown),
         cmocka_unit_test_setup_teardown(rules_are_told_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(until_they_are_settled, setup, teardown),
