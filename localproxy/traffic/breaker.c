@@ -41,10 +41,14 @@ const char *breaker_refusal_name(enum breaker_refusal r)
 
 /* ---- transitions ---- */
 
-/* One that opens and closes all the time is not to fill the log. */
+/* One that opens and closes all the time is not to fill the log. One that is for other pods is
+ * nobody's concern here. */
 static void log_transition(struct breaker *b, uint64_t now_ms)
 {
     char until[RFC3339_SIZE] = "";
+    if (!b->selects) {
+        return;
+    }
     if (token_bucket_take(&b->logs, now_ms) != 0) {
         b->unlogged++;
         return;
@@ -195,6 +199,15 @@ void breaker_restore(struct breaker *b, int64_t since_wall_ms, int64_t until_wal
         b->until_ms = turn->ms + (left > 0 ? (uint64_t)left : 0);
     }
     breaker_settle(b, turn);
+}
+
+void breaker_select(struct breaker *b, bool selects, uint64_t now_ms)
+{
+    bool news = selects && !b->selects;
+    b->selects = selects;
+    if (news && b->state != CONTROL_BREAKER_CLOSED) {
+        log_transition(b, now_ms);
+    }
 }
 
 /* ---- a request comes ---- */

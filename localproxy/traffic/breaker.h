@@ -100,6 +100,10 @@ void breaker_follow(struct breaker *b, struct traffic *document, const struct tr
 void breaker_restore(struct breaker *b, int64_t since_wall_ms, int64_t until_wall_ms,
                      const char *token, struct breaker_turn *turn);
 
+/* Whether its policy selects the pod from now on. A new one selects none: what became of it before
+ * is logged now. */
+void breaker_select(struct breaker *b, bool selects, uint64_t now_ms);
+
 /* Whether a request may go on; nothing is taken. A breaker whose time has come goes to its next
  * state, and one of TRAFFIC_NORMAL opens when no token is left. *wait_ms: when another may, 0: it
  * cannot be said. */

@@ -145,9 +145,10 @@ int breakers_prepare(struct breakers *all, struct traffic *document, struct brea
 
 void breakers_activate(struct breakers *all, const struct selector_label *labels, size_t count)
 {
+    uint64_t now = net_clock_now(all->clock);
     for (size_t i = 0; all->now != NULL && i < all->now->count; i++) {
         struct breaker *b = all->now->at[i];
-        b->selects = traffic_policy_selects(b->limiting->policy, labels, count);
+        breaker_select(b, traffic_policy_selects(b->limiting->policy, labels, count), now);
     }
 }
 

@@ -196,6 +196,25 @@ static void test_force_opened(void **state)
 
 /* ---- Normal ---- */
 
+/* A log that tells of a breaker that is open is believed. */
+static void test_what_is_for_other_pods_is_not_logged(void **state)
+{
+    const struct selector_label label = {SLICE("app"), SLICE("other")};
+    (void)state;
+    put_in_force("{\"breakers\":[{\"name\":\"guard\",\"pods\":\"app=other\",\"limitings\":"
+                 "[" TRAFFIC_LIMITING("a", PODS, "\"trigger\":\"ForceOpened\"") "]}]}");
+    const struct breaker *b = all.now->at[0];
+    assert_int_equal(b->state, CONTROL_BREAKER_OPENED);
+    assert_int_equal(b->logs.level, b->logs.size);
+    breakers_activate(&all, &label, 1);
+    assert_int_equal(b->logs.level, b->logs.size - b->logs.token);
+    breakers_activate(&all, &label, 1);
+    assert_int_equal(b->logs.level, b->logs.size - b->logs.token);
+    put_in_force(ONE("\"trigger\":\"ForceOpened\""));
+    b = all.now->at[0];
+    assert_int_equal(b->logs.level, b->logs.size - b->logs.token);
+}
+
 static void test_normal_opens_for_its_window(void **state)
 {
     uint64_t wait;
@@ -589,6 +608,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_force_closed_allows_for_itself_alone, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_force_opened, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_for_other_pods_is_not_logged, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_normal_opens_for_its_window, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_new_token_closes_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_states_go_on_with_another_document, set_up, tear_down),
