@@ -496,18 +496,21 @@ static bool has_room(size_t rules, const struct buf *out, size_t begun, size_t s
     return rules < CONTROL_TRAFFIC_RULES_MAX && out->len - begun < series * SERIES_BYTES;
 }
 
+/* Those that are open first, which alerts wait for. */
 static void write_states(struct policies *p, struct buf *out)
 {
     static const char name[] = "cmesh_proxy_breaker_state";
     struct breaker_turn turn = breakers_turn(&p->breakers);
+    size_t count = p->breakers.now == NULL ? 0 : p->breakers.now->count;
     size_t rules = 0;
     size_t begun = out->len;
     prometheus_head(out, name, "gauge",
                     "State of a circuit breaker's rule: 0 closed, 1 opened, 2 half-open.");
-    for (size_t i = 0; p->breakers.now != NULL && i < p->breakers.now->count; i++) {
-        struct breaker *b = p->breakers.now->at[i];
+    for (size_t i = 0; i < 2 * count; i++) {
+        struct breaker *b = p->breakers.now->at[i % count];
         breaker_settle(b, &turn);
-        if (b->selects && has_room(rules++, out, begun, 1)) {
+        bool now = (b->state == CONTROL_BREAKER_CLOSED) == (i >= count);
+        if (b->selects && now && has_room(rules++, out, begun, 1)) {
             begin_sample(out, name, b->limiting->policy, b->limiting->name);
             buf_printf(out, "} %d\n", (int)b->state);
         }

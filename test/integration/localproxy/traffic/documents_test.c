@@ -267,7 +267,11 @@ static void test_bounds_of_what_is_told(void **state)
     assert_int_equal(policies_write_metrics(f->policies, 0, 0, &metrics), 0);
     text = buf_cstr(&metrics);
     assert_non_null(
-        strstr(text, "cmesh_proxy_breaker_state{policy=\"guard\",rule=\"rule-255\"} 0\n"));
+        strstr(text, "cmesh_proxy_breaker_state{policy=\"guard\",rule=\"rule-254\"} 0\n"));
+    assert_null(strstr(text, "cmesh_proxy_breaker_state{policy=\"guard\",rule=\"rule-255\"}"));
+    assert_non_null(
+        strstr(text, "cmesh_proxy_breaker_state{policy=\"guard\",rule=\"rule-299\"} 1\n"));
+    assert_non_null(strstr(text, "rule-255\""));
     assert_null(strstr(text, "rule-256"));
     buf_reset(&metrics);
 }
