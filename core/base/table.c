@@ -47,6 +47,14 @@ static void grow(struct table *t)
     free(old.buckets);
 }
 
+int table_reserve(struct table *t)
+{
+    if (t->room == 0) {
+        grow(t);
+    }
+    return t->room == 0 ? -ENOMEM : 0;
+}
+
 int table_insert(struct table *t, struct table_node *n, const char *key)
 {
     if (t->count >= t->room) {

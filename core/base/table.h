@@ -27,6 +27,8 @@ struct table {
 /* The key must not be there. 0; -ENOMEM, which happens only to an empty table that never held
  * anything. */
 MUST_CHECK int table_insert(struct table *t, struct table_node *n, const char *key);
+/* From then on table_insert cannot fail. 0 or -ENOMEM. */
+MUST_CHECK int table_reserve(struct table *t);
 void table_remove(struct table *t, struct table_node *n);
 /* NULL: there is none. */
 struct table_node *table_find(const struct table *t, const char *key);

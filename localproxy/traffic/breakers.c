@@ -100,19 +100,6 @@ static struct breaker_set *set_new(const struct breakers *all, struct traffic *d
     return s;
 }
 
-/* An empty table may need memory; from then on inserting cannot fail. */
-static int make_room(struct breakers *all, struct breaker_set *s)
-{
-    if (s->count == 0 || all->by_key.room != 0) {
-        return 0;
-    }
-    int rc = table_insert(&all->by_key, &s->at[0]->node, s->at[0]->key);
-    if (rc == 0) {
-        table_remove(&all->by_key, &s->at[0]->node);
-    }
-    return rc;
-}
-
 void breakers_put_in_force(struct breakers *all, struct breaker_set *s, struct traffic *document,
                            struct breaker_turn *turn)
 {
@@ -135,7 +122,7 @@ int breakers_prepare(struct breakers *all, struct traffic *document, struct brea
                      struct breaker_set **out)
 {
     struct breaker_set *s = set_new(all, document, turn);
-    if (s == NULL || make_room(all, s) != 0) {
+    if (s == NULL || table_reserve(&all->by_key) != 0) {
         breaker_set_unref(s);
         return -ENOMEM;
     }

@@ -104,19 +104,6 @@ static struct fault_set *set_new(const struct faults *all, struct traffic *docum
     return s;
 }
 
-/* An empty table may need memory; from then on inserting cannot fail. */
-static int make_room(struct faults *all, struct fault_set *s)
-{
-    if (s->count == 0 || all->by_key.room != 0) {
-        return 0;
-    }
-    int rc = table_insert(&all->by_key, &s->at[0]->node, s->at[0]->key);
-    if (rc == 0) {
-        table_remove(&all->by_key, &s->at[0]->node);
-    }
-    return rc;
-}
-
 static void follow(struct fault *f, struct traffic *document, const struct traffic_fault *rule)
 {
     struct traffic *before = f->document;
@@ -143,7 +130,7 @@ void faults_put_in_force(struct faults *all, struct fault_set *s, struct traffic
 int faults_prepare(struct faults *all, struct traffic *document, struct fault_set **out)
 {
     struct fault_set *s = set_new(all, document);
-    if (s == NULL || make_room(all, s) != 0) {
+    if (s == NULL || table_reserve(&all->by_key) != 0) {
         fault_set_unref(s);
         return -ENOMEM;
     }

@@ -78,11 +78,33 @@ static void test_out_of_memory(void **state)
     assert_true(sweep_allocations(fill, NULL) > 2);
 }
 
+/* Once there is room, memory for more of it may be missing. */
+static bool reserve(void *data)
+{
+    static struct thing things[MANY];
+    struct table t = {.buckets = NULL};
+    (void)data;
+    bool ok = table_reserve(&t) == 0;
+    for (int i = 0; ok && i < MANY; i++) {
+        (void)snprintf(things[i].name, sizeof things[i].name, "thing-%d", i);
+        assert_int_equal(table_insert(&t, &things[i].node, things[i].name), 0);
+    }
+    table_deinit(&t);
+    return ok;
+}
+
+static void test_reserve(void **state)
+{
+    (void)state;
+    assert_true(sweep_allocations(reserve, NULL) >= 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find_remove_next),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_reserve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
