@@ -60,9 +60,50 @@ static int collect_shards(const struct controller *c, const struct policy_object
     return 0;
 }
 
+/* How the policy fares in the document of a shard. */
+static enum traffic_outcome outcome_in(const struct shard *s, const struct policy_object *o)
+{
+    for (size_t i = 0; i < s->traffic.count; i++) {
+        if (strcmp(policy_uid(s->traffic.policies[i].policy), o->uid) == 0) {
+            return s->traffic.policies[i].outcome;
+        }
+    }
+    return TRAFFIC_EMPTY;
+}
+
+/* Whether none of its rules is for the pod by what localproxy says, which may know other labels of
+ * it, or none. */
+static bool passes_over(const struct policy_object *o, const struct pod_traffic *t)
+{
+    size_t count = 0;
+    if (t->left_out > 0) {
+        return false;
+    }
+    if (policy_kind(o->policy) == TRAFFIC_FAULT_INJECTION) {
+        return !t->has_faults;
+    }
+    (void)pod_traffic_find(t, o->uid, &count);
+    return count == 0;
+}
+
+/* Of a pod that follows the document in which the policy fares so. */
+static enum policy_pod_state state_with(const struct policy_object *o, const struct pod_traffic *t,
+                                        enum traffic_outcome outcome, const char **text)
+{
+    *text = t->error;
+    if (!traffic_outcome_in(outcome)) {
+        return POLICY_POD_WITHOUT;
+    }
+    if (outcome == TRAFFIC_COMPILED && passes_over(o, t)) {
+        return t->error[0] != '\0' ? POLICY_POD_OLD : POLICY_POD_WAITING;
+    }
+    return POLICY_POD_ENFORCES;
+}
+
 /* By what the pod says of the document of its shard. */
-static enum policy_pod_state state_of(const struct controller *c, const struct pod *p,
-                                      const struct probe_result *r, const char **text)
+static enum policy_pod_state state_of(const struct controller *c, const struct policy_object *o,
+                                      const struct pod *p, const struct probe_result *r,
+                                      const char **text)
 {
     const struct shard_cache_config *config = controller_shard_of_pod(c, p);
     const struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
@@ -78,8 +119,7 @@ static enum policy_pod_state state_of(const struct controller *c, const struct p
         return POLICY_POD_OLD;
     }
     if (s != NULL && s->traffic.placed && pod_traffic_enforces(r->traffic, s->traffic.checksum)) {
-        *text = r->traffic->error;
-        return POLICY_POD_ENFORCES;
+        return state_with(o, r->traffic, outcome_in(s, o), text);
     }
     *text = r->traffic->error[0] != '\0' ? r->traffic->error : r->message;
     return r->traffic->error[0] != '\0' ? POLICY_POD_REFUSING : POLICY_POD_WAITING;
@@ -101,13 +141,14 @@ static int by_pod_name(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-static void add_pod(const struct controller *c, const struct pod *p, struct policy_found *out)
+static void add_pod(const struct controller *c, const struct policy_object *o, const struct pod *p,
+                    struct policy_found *out)
 {
     const struct probe_result *r = prober_result(c->prober, p->key);
     struct policy_pod *one = &out->pods[out->pod_count++];
     one->name = p->name;
     one->ip = p->ip;
-    one->state = state_of(c, p, r, &one->text);
+    one->state = state_of(c, o, p, r, &one->text);
     one->answers = r != NULL && r->state == PROBE_ANSWERED;
     one->traffic = one->answers ? r->traffic : NULL;
     out->early = out->early || (r != NULL && !r->asked);
@@ -128,7 +169,7 @@ static int collect_pods(const struct controller *c, const struct policy_object *
     }
     while ((p = shard_cache_next_pod_in(w, o->ns, p)) != NULL) {
         if (counts(p, o->policy, prober_result(c->prober, p->key))) {
-            add_pod(c, p, out);
+            add_pod(c, o, p, out);
         }
     }
     qsort(out->pods, out->pod_count, sizeof *out->pods, by_pod_name);

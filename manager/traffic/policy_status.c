@@ -43,6 +43,7 @@ static const struct {
     [POLICY_POD_REFUSING] = {POLICY_PODS_REFUSING, "PodsRefusing", "Refusing the policies"},
     [POLICY_POD_SILENT] = {POLICY_PODS_SILENT, "PodsSilent", "Not responding"},
     [POLICY_POD_WAITING] = {POLICY_PODS_WAITING, "PodsWaiting", "Not confirmed yet"},
+    [POLICY_POD_WITHOUT] = {POLICY_NOT_PUBLISHED, "NotPublished", "Without it"},
     [POLICY_POD_ENFORCES] = {POLICY_ENFORCED, "Enforced", ""},
 };
 
@@ -257,12 +258,15 @@ static int write_progress(const struct view *v, enum policy_enforced e, struct b
     if (f->pod_count == 0) {
         return buf_append_str(out, "It selects no pods with a proxy.");
     }
-    int rc = buf_printf(out, "%zu of %zu pods %s.", enforcing, f->pod_count,
-                        e == POLICY_DISABLED  ? "do without it"
-                        : e == POLICY_INVALID ? "follow what is published"
-                                              : "enforce it");
+    bool disabled = e == POLICY_DISABLED;
+    int rc = disabled ? buf_printf(out, "%zu of %zu pods do without it.",
+                                   v->number[POLICY_POD_WITHOUT], f->pod_count)
+                      : buf_printf(out, "%zu of %zu pods enforce %s.", enforcing, f->pod_count,
+                                   e == POLICY_INVALID ? "the last one that was valid" : "it");
     for (enum policy_pod_state i = 0; i < POLICY_POD_ENFORCES && rc == 0; i++) {
-        rc = list_pods(v, i, out);
+        if (!disabled || i != POLICY_POD_WITHOUT) {
+            rc = list_pods(v, i, out);
+        }
     }
     return rc;
 }
@@ -354,8 +358,9 @@ static void add_row(struct view *v, cJSON *rows, const struct policy_pod *p)
         keep_row(v, row, p);
     } else if (p->traffic != NULL) {
         const char *before = field_text(edit_find(v->old_rows, "podName", p->name), "configHash");
-        bool has = holds && find_obstacle(v->f) == NULL && !policy_disabled(v->f->policy);
-        const char *hash = has ? policy_spec_hash(v->f->policy) : holds ? "" : before;
+        bool has = holds && policy_valid(v->f->policy);
+        bool lacks = holds || p->state == POLICY_POD_WITHOUT;
+        const char *hash = has ? policy_spec_hash(v->f->policy) : lacks ? "" : before;
         if (hash[0] != '\0') {
             edit_string(&v->ed, row, "configHash", hash);
         }
@@ -410,12 +415,20 @@ static void add_rows(struct view *v, cJSON *status)
 
 /* ---- the whole ---- */
 
-static bool same_but_time(const cJSON *status, const cJSON *old)
+static cJSON *without_time(const cJSON *status)
 {
-    cJSON *copy = old == NULL ? NULL : cJSON_Duplicate(old, true);
+    cJSON *copy = status == NULL ? NULL : cJSON_Duplicate(status, true);
     cJSON_DeleteItemFromObjectCaseSensitive(copy, "lastUpdatedTime");
-    bool same = copy != NULL && cJSON_Compare(status, copy, true);
-    cJSON_Delete(copy);
+    return copy;
+}
+
+bool policy_status_same(const cJSON *a, const cJSON *b)
+{
+    cJSON *x = without_time(a);
+    cJSON *y = without_time(b);
+    bool same = x != NULL && y != NULL && cJSON_Compare(x, y, true);
+    cJSON_Delete(x);
+    cJSON_Delete(y);
     return same;
 }
 
@@ -424,7 +437,9 @@ static void add_counts(struct view *v, cJSON *status)
     char text[64];
     (void)snprintf(text, sizeof text, "%zu/%zu", v->number[POLICY_POD_ENFORCES], v->f->pod_count);
     edit_number(&v->ed, status, "pods", (double)v->f->pod_count);
-    edit_number(&v->ed, status, "open", (double)v->open_pods);
+    if (is_breaker(v)) {
+        edit_number(&v->ed, status, "open", (double)v->open_pods);
+    }
     edit_string(&v->ed, status, "enforced", text);
 }
 
@@ -448,7 +463,7 @@ cJSON *policy_status_make(const struct policy_facts *f, struct policy_status_res
     add_rows(&v, status);
     add_counts(&v, status);
     out->open = v.open;
-    out->changed = !same_but_time(status, f->old);
+    out->changed = !policy_status_same(status, f->old);
     const char *before = field_text(f->old, "lastUpdatedTime");
     edit_string(&v.ed, status, "lastUpdatedTime",
                 out->changed || before[0] == '\0' ? v.now : before);

@@ -10,8 +10,8 @@
  *   Published  it stands in the traffic document of each shard that it may be for
  *   Enforced   it does, and every pod that it selects has said that it follows that document
  *
- * The fields are those that KusionStack's controller mesh writes, and beside them pods, open
- * (how many of these have an open breaker), enforced and conditions.
+ * The fields are those that KusionStack's controller mesh writes, and beside them pods, enforced
+ * and conditions, and of a CircuitBreaker open: how many of the pods have an open breaker.
  *
  * Of more than POLICY_STATUS_PODS pods only those with a breaker that is not closed have a row.
  */
@@ -37,10 +37,11 @@
 /* From what hinders most to what does not. */
 enum policy_pod_state {
     POLICY_POD_NO_SHARD, /* it is in no shard */
-    POLICY_POD_OLD,      /* its proxy knows no traffic policies */
+    POLICY_POD_OLD,      /* its proxy knows no traffic policies, or not the pod's labels */
     POLICY_POD_REFUSING, /* it says why it does not take the document */
     POLICY_POD_SILENT,   /* it does not answer */
     POLICY_POD_WAITING,  /* it has not confirmed yet */
+    POLICY_POD_WITHOUT,  /* it follows what is published, where this policy does not stand */
     POLICY_POD_ENFORCES, /* it follows what is published */
     POLICY_POD_STATES,
 };
@@ -103,6 +104,10 @@ struct policy_status_result {
 /* The new status. The caller deletes it. NULL without memory. */
 MUST_CHECK cJSON *policy_status_make(const struct policy_facts *f,
                                      struct policy_status_result *out);
+
+/* Whether both say the same, but for when it was written. NULL says nothing, and out of memory
+ * nothing is the same. */
+bool policy_status_same(const cJSON *a, const cJSON *b);
 
 /* A breaker that opened or recovered, of what a status tells. Texts belong to the statuses. */
 struct policy_news {

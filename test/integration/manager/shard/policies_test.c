@@ -156,7 +156,7 @@ static const char *uid_of(struct fixture *s, const char *name)
 }
 
 /* It follows what is published, and says this of the breakers: rows of JSON. */
-static void says(struct fixture *s, const char *pod, const char *rows)
+static void says_with(struct fixture *s, const char *pod, const char *rows, const char *error)
 {
     struct buf out = BUF_INIT(65536);
     struct traffic *t = has_key(s) ? parse(s) : NULL;
@@ -169,10 +169,16 @@ static void says(struct fixture *s, const char *pod, const char *rows)
     } else {
         buf_append_str(&out, "\"inForce\":false,");
     }
-    buf_printf(&out, "\"breakers\":[%s],\"faults\":[],\"leftOut\":0}}", rows);
+    buf_printf(&out, "\"error\":\"%s\",\"breakers\":[%s],\"faults\":[],\"leftOut\":0}}", error,
+               rows);
     fixture_says(s, pod, buf_cstr(&out));
     traffic_unref(t);
     buf_reset(&out);
+}
+
+static void says(struct fixture *s, const char *pod, const char *rows)
+{
+    says_with(s, pod, rows, "");
 }
 
 #define ROW(rule, state)                                                                           \
@@ -363,6 +369,10 @@ static void test_disabled(void **state)
     expect_no_key(s);
     expect_reason(s, "guard", "Published", "Disabled");
     fixture_expect_text(s, "pods", "a-0", TOLD, "0");
+    says(s, "a-0", "");
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/enforced", "0/1");
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/conditions/2/message",
+                        "1 of 1 pods do without it.");
     guard(s, "10s");
     expect_published(s, "\"intervalMs\":10000");
     assert_true(generation(s) >= 1);
@@ -393,7 +403,9 @@ static void test_rules_have_the_first_claim_to_the_room(void **state)
     fill_map(s, RULES_MAP_MAX - strlen(fixture_rules(s, "a")) - 400);
     expect_no_key(s);
     expect_reason(s, "guard", "Published", "TooLarge");
+    says(s, "a-0", "");
     expect_reason(s, "guard", "Enforced", "NotPublished");
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/enforced", "0/1");
     fixture_config(s, "a", "pods", "app=b");
     fixture_expect_generation(s, "a", 2);
     fill_map(s, 10);
@@ -628,6 +640,25 @@ static void test_status(void **state)
     fixture_expect_event(s, "guard", "BreakerOpened", 1);
 }
 
+/* Its localproxy follows the document, and does not know that the policy is for the pod. */
+static void test_a_pod_whose_labels_are_not_known(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    guard(s, "10s");
+    expect_published(s, "\"intervalMs\":10000");
+    says_with(s, "a-0", "", "the pod's labels are not known");
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/conditions/2/message",
+                        "0 of 1 pods enforce it. Started by an older version, restart to enforce: "
+                        "a-0 (the pod's labels are not known).");
+    assert_string_equal(condition_of(s, "guard", "Enforced", "reason"), "PodsOld");
+    assert_string_equal(status_of(s, "guard", "status/enforced"), "0/1");
+    says(s, "a-0", ""); /* labels that were changed come to it with a delay */
+    expect_reason(s, "guard", "Enforced", "PodsWaiting");
+    says_state(s, "a-0", false, 1);
+    expect_reason(s, "guard", "Enforced", "Enforced");
+}
+
 /* Rows in whatever order: the same status. And what only counts is no news. */
 static void test_the_order_of_rows_is_no_news(void **state)
 {
@@ -799,6 +830,7 @@ int main(void)
         TEST(test_unknown_kinds_do_not_hold_up_rules),
         TEST(test_too_many_for_the_memory),
         TEST(test_status),
+        TEST(test_a_pod_whose_labels_are_not_known),
         TEST(test_the_order_of_rows_is_no_news),
         TEST(test_written_once_a_second_at_most),
         TEST(test_a_conflict_of_the_status),

@@ -166,6 +166,7 @@ static void test_what_hinders_most_is_the_reason(void **state)
         enum policy_enforced enforced;
     } rows[] = {
         {POLICY_POD_ENFORCES, "Enforced", POLICY_ENFORCED},
+        {POLICY_POD_WITHOUT, "NotPublished", POLICY_NOT_PUBLISHED},
         {POLICY_POD_WAITING, "PodsWaiting", POLICY_PODS_WAITING},
         {POLICY_POD_SILENT, "PodsSilent", POLICY_PODS_SILENT},
         {POLICY_POD_REFUSING, "PodsRefusing", POLICY_PODS_REFUSING},
@@ -286,6 +287,31 @@ static void test_many_pods(void **state)
     pod_traffic_unref(open);
 }
 
+/* Its definition has no such field, and the API server would drop it each time. */
+static void test_a_fault_is_never_open(void **state)
+{
+    static const char text[] =
+        "{\"apiVersion\":\"ctrlmesh.kusionstack.io/v1alpha1\",\"kind\":\"FaultInjection\","
+        "\"metadata\":{\"name\":\"slow\",\"namespace\":\"n\",\"uid\":\"u2\"},\"spec\":{"
+        "\"selector\":{},\"httpFault\":[{\"name\":\"l\",\"match\":{\"resources\":[{}]},"
+        "\"delay\":{\"fixedDelay\":\"1s\",\"percent\":\"1\"}}]}}";
+    const struct policy_options o = {.now = NOW};
+    struct facts x = {.f = {.errors = "", .warnings = "", .now = NOW}};
+    struct policy_status_result r;
+    cJSON *object = parse(text);
+    (void)state;
+    x.policy = policy_read(TRAFFIC_FAULT_INJECTION, object, &o, NULL);
+    assert_non_null(x.policy);
+    x.f.policy = x.policy;
+    cJSON *status = policy_status_make(&x.f, &r);
+    assert_non_null(status);
+    assert_false(cJSON_HasObjectItem(status, "open"));
+    assert_true(cJSON_HasObjectItem(status, "enforced"));
+    cJSON_Delete(status);
+    cJSON_Delete(object);
+    policy_unref(x.policy);
+}
+
 /* ---- what is new ---- */
 
 struct heard {
@@ -379,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_to_be_enforced),
         cmocka_unit_test(test_what_a_silent_pod_said),
         cmocka_unit_test(test_many_pods),
+        cmocka_unit_test(test_a_fault_is_never_open),
         cmocka_unit_test(test_news),
         cmocka_unit_test(test_out_of_memory),
     };
