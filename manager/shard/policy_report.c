@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
 #include "shard/controller_internal.h"
@@ -30,7 +31,8 @@ enum {
     EACH_MS = 1000,    /* between two writes of one status */
     PENDING_MS = 2000, /* for so long nothing is said while it is being published */
     MICROSECONDS = 1000000,
-    EVENTS_MAX = 10, /* about one policy at a time; the rest are counted */
+    UNBIND_MS = 30000, /* until a finalizer that could not be taken off is tried again */
+    EVENTS_MAX = 10,   /* about one policy at a time; the rest are counted */
     STATUS_MAX = 1024 * 1024,
     KEY_SIZE = 640,
 };
@@ -49,9 +51,14 @@ struct state {
     char *uid;                      /* of which the rest tells */
     char *last;                     /* the status that was made last, as JSON; NULL: none was */
     char *base;                     /* the version on which the status was written last; NULL */
+    char *stored;                   /* the version with `last`, as far as the definition of the kind
+                                       has the fields; NULL: it is not written */
     uint64_t written_at;
-    bool written; /* ever */
-    bool unbound; /* the foreign finalizer was taken off */
+    bool written;       /* ever */
+    bool unbound;       /* the foreign finalizer was taken off */
+    bool bared;         /* the API server does not take the object as it is: its spec goes, too */
+    uint64_t unbind_at; /* not before; 0: at once */
+    bool refused;       /* the last write of the status, and it was told */
     bool reported;
     uint64_t pending_at; /* since when it is being published; 0: it is not */
     enum policy_enforced enforced;
@@ -74,6 +81,7 @@ static void free_state(struct state *s)
     free(s->uid);
     free(s->last);
     free(s->base);
+    free(s->stored);
     free(s);
 }
 
@@ -109,11 +117,16 @@ static int reset_if_replaced(struct state *s, const struct policy_object *o)
     free(s->uid);
     free(s->last);
     free(s->base);
+    free(s->stored);
     s->uid = uid;
     s->last = NULL;
     s->base = NULL;
+    s->stored = NULL;
     s->written = false;
     s->unbound = false;
+    s->bared = false;
+    s->unbind_at = 0;
+    s->refused = false;
     s->reported = false;
     return 0;
 }
@@ -151,7 +164,22 @@ static bool send_request(struct state *s, const struct object_request_options *q
 
 /* ---- a foreign finalizer ---- */
 
-static cJSON *without_finalizer(const struct policy_object *o, const cJSON *rest)
+/* Takes away what may not be valid, of either kind. */
+static void empty_spec(struct edit *ed, cJSON *patch)
+{
+    static const char *const fields[] = {"rateLimitings", "trafficInterceptRules", "httpFault",
+                                         "disabled"};
+    cJSON *spec = edit_object(ed, patch, "spec");
+    cJSON *selector = edit_object(ed, spec, "selector");
+    edit_set(ed, selector, "matchLabels", cJSON_CreateNull());
+    edit_set(ed, selector, "matchExpressions", cJSON_CreateNull());
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        edit_set(ed, spec, fields[i], cJSON_CreateNull());
+    }
+}
+
+/* `bared`: and without a spec. */
+static cJSON *without_finalizer(const struct policy_object *o, const cJSON *rest, bool bared)
 {
     struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateObject();
@@ -166,22 +194,49 @@ static cJSON *without_finalizer(const struct policy_object *o, const cJSON *rest
             edit_append_string(&ed, list, item->valuestring);
         }
     }
+    if (bared) {
+        empty_spec(&ed, patch);
+    }
     return edit_result(&ed, patch);
+}
+
+/* While an object breaks the schema the API server takes no change of it. One that is being deleted
+ * needs no spec any more. */
+static void on_not_taken(struct state *s, const struct api_error *error)
+{
+    const struct policy_object *o = policy_cache_find(s->reporter->controller->policies, s->key);
+    bool deleting = o != NULL && policy_deleting(o->policy);
+    if (error->code == 409 || error->code == 404 || error->code == 0) {
+        done(s, WORK_RETRY, error->retry_after);
+        return;
+    }
+    if (error->code == 422 && deleting && !s->bared) {
+        s->bared = true;
+        s->unbind_at = 0;
+        done(s, WORK_RETRY, 0);
+        return;
+    }
+    LOG_AT(s->unbind_at == 0 ? LOG_WARN : LOG_DEBUG,
+           "cannot take off another controller mesh's finalizer", log_str("policy", s->key),
+           log_str("error", error->msg));
+    s->unbind_at = controller_now(s->reporter->controller) + UNBIND_MS;
+    look_after(s, UNBIND_MS);
+    done(s, WORK_RETRY, 0); /* its status does not wait for that */
 }
 
 static void on_taken(void *data, const cJSON *object, const struct api_error *error)
 {
     struct state *s = data;
     s->request = NULL;
-    if (object != NULL) {
-        log_info("took off another controller mesh's finalizer", log_str("policy", s->key),
-                 log_str("finalizer", POLICY_FINALIZER));
-        s->unbound = true;
-    } else if (error->code != 409 && error->code != 404) {
-        log_warn("cannot take off another controller mesh's finalizer", log_str("policy", s->key),
-                 log_str("error", error->msg));
+    if (object == NULL) {
+        on_not_taken(s, error);
+        return;
     }
-    done(s, object != NULL ? WORK_DONE : WORK_RETRY, object != NULL ? 0 : error->retry_after);
+    log_info("took off another controller mesh's finalizer", log_str("policy", s->key),
+             log_str("finalizer", POLICY_FINALIZER));
+    s->unbound = true;
+    s->unbind_at = 0;
+    done(s, WORK_DONE, 0);
 }
 
 static char *collection_path(const struct policy_object *o)
@@ -194,11 +249,13 @@ static char *collection_path(const struct policy_object *o)
  * deleted. */
 static bool unbind(struct state *s, const struct policy_object *o, const cJSON *rest)
 {
-    if (!policy_has_finalizer(o->policy) || (s->unbound && !policy_deleting(o->policy))) {
+    bool deleting = policy_deleting(o->policy);
+    bool waits = controller_now(s->reporter->controller) < s->unbind_at && (!deleting || s->bared);
+    if (!policy_has_finalizer(o->policy) || (s->unbound && !deleting) || waits) {
         return false;
     }
     char *path = collection_path(o);
-    cJSON *body = without_finalizer(o, rest);
+    cJSON *body = without_finalizer(o, rest, s->bared);
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
         .path = path,
@@ -275,6 +332,20 @@ static void record_events(struct state *s, const struct policy_object *o, const 
     cJSON_Delete(last);
 }
 
+/* Whether this was written already, and nobody has written anything since: an older definition of
+ * the kind drops the fields that it does not have, and would do so each time. */
+static bool is_stored(const struct state *s, const struct policy_object *o, const cJSON *status)
+{
+    struct err e = ERR_INIT;
+    if (s->stored == NULL || s->last == NULL || strcmp(s->stored, o->version) != 0) {
+        return false;
+    }
+    cJSON *last = json_parse(s->last, strlen(s->last), &e);
+    bool same = policy_status_same(last, status);
+    cJSON_Delete(last);
+    return same;
+}
+
 /* 0 or -ENOMEM. */
 static int remember(struct state *s, const cJSON *status)
 {
@@ -286,7 +357,9 @@ static int remember(struct state *s, const cJSON *status)
         return -ENOMEM;
     }
     free(s->last);
+    free(s->stored);
     s->last = copy;
+    s->stored = NULL;
     return 0;
 }
 
@@ -319,14 +392,19 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     s->request = NULL;
     controller_count(s->reporter->controller, CONTROLLER_POLICY_STATUS, error);
     if (object != NULL) {
+        s->stored = strdup(field_meta(object, "resourceVersion"));
+        s->refused = false;
+        look_after(s, CONTROLLER_BELIEF_MS + 1); /* if the cache should not show it */
         done(s, WORK_DONE, 0);
         return;
     }
     free(s->base);
     s->base = NULL;
+    s->written = false; /* the queue's pauses grow, and no other is needed */
     if (error->code != 409 && error->code != 404) {
-        log_warn("cannot write the status of a traffic policy", log_str("policy", s->key),
-                 log_str("error", error->msg));
+        LOG_AT(s->refused ? LOG_DEBUG : LOG_WARN, "cannot write the status of a traffic policy",
+               log_str("policy", s->key), log_str("error", error->msg));
+        s->refused = true;
     }
     done(s, WORK_RETRY, error->retry_after);
 }
@@ -350,7 +428,6 @@ static void write_status(struct state *s, const struct policy_object *o, const c
     if (send_request(s, &q, on_written)) {
         s->written = true;
         s->written_at = controller_now(s->reporter->controller);
-        look_after(s, CONTROLLER_BELIEF_MS + 1); /* if the cache should not show it */
     }
     cJSON_Delete(body);
     free(path);
@@ -392,7 +469,9 @@ static void report(struct state *s, const struct policy_object *o, const cJSON *
     s->open = result.open;
     record_events(s, o, old, status);
     uint64_t pause = pause_of(s, o);
-    if (remember(s, status) != 0) {
+    if (result.changed && is_stored(s, o, status)) {
+        done(s, WORK_DONE, 0);
+    } else if (remember(s, status) != 0) {
         done(s, WORK_RETRY, 0);
     } else if (!result.changed) {
         done(s, WORK_DONE, 0);

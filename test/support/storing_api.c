@@ -423,6 +423,9 @@ static void serve_object(struct api_request *r, const struct request_info *ri)
     unsigned status = fails(s, ri, &fault);
     if (status == 0 && fault != STORE_CUT) {
         cJSON *body = r->bytes.len == 0 ? NULL : json_parse(r->body, r->bytes.len, NULL);
+        if (has_part(r, s->dropped.path)) {
+            cJSON_DeleteItemFromObject(cJSON_GetObjectItem(body, "status"), s->dropped.field);
+        }
         status = store_act(s, ri, strcmp(r->content_type, "application/json-patch+json") == 0, body,
                            &object);
         cJSON_Delete(body);

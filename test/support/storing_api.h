@@ -61,7 +61,11 @@ struct storing_api {
     bool silent;        /* watches show nothing for as long as it is set */
     bool held;          /* writes wait for as long as it is set */
     const char *paused; /* lists and watches with this in their targets wait as long as it is set */
-    unsigned page_max;  /* objects in a page, if more are asked for; 0: as is asked for */
+    struct {
+        const char *path;  /* writes of which this is a part */
+        const char *field; /* of their status, which is dropped as by a definition without it */
+    } dropped;
+    unsigned page_max; /* objects in a page, if more are asked for; 0: as is asked for */
     struct {
         const char *part; /* lists and watches with this in their targets; NULL: none */
         unsigned status;  /* the answer to them */

@@ -705,6 +705,27 @@ static void test_written_once_a_second_at_most(void **state)
     fixture_expect_text(s, "circuitbreakers", "guard", "status/open", "0");
 }
 
+/* By a definition of the kind without a field: it would be missing for ever. */
+static void test_a_definition_without_a_field(void **state)
+{
+    struct fixture *s = *state;
+    s->store.dropped.path = "circuitbreakers";
+    s->store.dropped.field = "enforced";
+    begin(s);
+    guard(s, "10s");
+    expect_published(s, "\"intervalMs\":10000");
+    says_state(s, "a-0", false, 1);
+    expect_reason(s, "guard", "Enforced", "Enforced");
+    run_for(s->store.api.loop, 1500); /* a status is written once a second at most */
+    unsigned writes = s->store.writes;
+    run_for(s->store.api.loop, 2500);
+    assert_int_equal(s->store.writes, writes);
+    says_state(s, "a-0", true, 2);
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/open", "1");
+    guard_for(s, "guard", "a", "10s", ",\"annotations\":{\"a\":\"b\"}"); /* which takes it away */
+    expect_reason(s, "guard", "Enforced", "Enforced");
+}
+
 static void test_a_conflict_of_the_status(void **state)
 {
     struct fixture *s = *state;
@@ -793,6 +814,40 @@ static void test_a_foreign_finalizer_is_taken_off(void **state)
     expect_no_key(s); /* one that is being deleted counts as gone */
 }
 
+/* The API server takes no change of an object that breaks a schema which came after it: one that is
+ * being deleted could never go. */
+static void test_a_finalizer_on_what_the_schema_refuses(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    store_fail(&s->store, "circuitbreakers/guard", 422, STORE_NONE, 1);
+    guard_for(s, "guard", "a", "10s", ",\"finalizers\":[\"" FINALIZER "\"]");
+    expect_published(s, "\"intervalMs\":10000");
+    expect_reason(s, "guard", "Published", "Published"); /* it does not wait for the finalizer */
+    assert_string_equal(status_of(s, "guard", "metadata/finalizers/0"), FINALIZER);
+    store_fail(&s->store, "circuitbreakers/guard", 422, STORE_NONE, 1);
+    guard_for(s, "guard", "a", "10s",
+              ",\"deletionTimestamp\":\"2026-11-26T10:00:00Z\",\"finalizers\":[\"" FINALIZER
+              "\",\"other\"]");
+    fixture_expect_text(s, "circuitbreakers", "guard", "metadata/finalizers/0", "other");
+    assert_string_equal(status_of(s, "guard", "spec/rateLimitings/0/name"), "");
+}
+
+/* Told once, and tried ever more rarely. */
+static void test_a_status_that_is_refused(void **state)
+{
+    enum { TRIES = 6 };
+    struct fixture *s = *state;
+    begin(s);
+    store_fail(&s->store, "circuitbreakers/guard/status", 403, STORE_NONE, 1000);
+    guard(s, "10s");
+    expect_published(s, "\"intervalMs\":10000");
+    run_for(s->store.api.loop, 3000);
+    assert_in_range(1000 - s->store.failing.count, 2, TRIES);
+    s->store.failing.count = 0;
+    expect_reason(s, "guard", "Published", "Published");
+}
+
 /* ---- without the lease ---- */
 
 static void test_nothing_is_written_without_the_lease(void **state)
@@ -833,11 +888,14 @@ int main(void)
         TEST(test_a_pod_whose_labels_are_not_known),
         TEST(test_the_order_of_rows_is_no_news),
         TEST(test_written_once_a_second_at_most),
+        TEST(test_a_definition_without_a_field),
         TEST(test_a_conflict_of_the_status),
         TEST(test_a_pod_in_no_shard),
         TEST(test_without_a_shard),
         TEST(test_a_breaker_opens_and_recovers),
         TEST(test_a_foreign_finalizer_is_taken_off),
+        TEST(test_a_finalizer_on_what_the_schema_refuses),
+        TEST(test_a_status_that_is_refused),
         TEST(test_nothing_is_written_without_the_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
