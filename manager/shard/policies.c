@@ -13,7 +13,7 @@
 #include "json/json.h"
 
 enum {
-    GATHER_MS = 200,   /* changes of pods are gathered for so long */
+    GATHER_MS = 200,   /* changes of pods, and what they say, are gathered for so long */
     POLICIES_MAX = 200 /* that /status lists */
 };
 
@@ -58,18 +58,23 @@ void controller_pod_says(struct controller *c, const struct pod *p)
     const struct policy_object *o = NULL;
     while (c->policies != NULL && (o = policy_cache_next_in(c->policies, p->ns, o)) != NULL) {
         if (is_for(o, p)) {
-            policy_reporter_look(c->reporter, o->key, 0);
+            policy_reporter_look(c->reporter, o->key, GATHER_MS);
         }
     }
 }
 
 /* ---- what the cache tells ---- */
 
-static void attend_pods(struct controller *c, const char *ns)
+/* All policies of the namespace are looked through only for pods that had one. */
+static void attend_pods(struct controller *c, const struct policy_object *o, bool gone)
 {
     const struct pod *p = NULL;
-    while ((p = shard_cache_next_pod_in(c->options.cache, ns, p)) != NULL) {
-        prober_attend(c->prober, p->key, controller_attends(c, p));
+    while ((p = shard_cache_next_pod_in(c->options.cache, o->ns, p)) != NULL) {
+        if (!gone && is_for(o, p)) {
+            prober_attend(c->prober, p->key, true);
+        } else if (prober_attends(c->prober, p->key)) {
+            prober_attend(c->prober, p->key, controller_attends(c, p));
+        }
     }
 }
 
@@ -91,7 +96,7 @@ static void on_policy(void *data, const struct policy_object *o, bool gone, bool
     }
     if (!same) {
         look_at_shards(c, o->ns);
-        attend_pods(c, o->ns);
+        attend_pods(c, o, gone);
     }
 }
 

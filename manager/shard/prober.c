@@ -671,6 +671,12 @@ void prober_attend(struct prober *p, const char *key, bool attended)
     }
 }
 
+bool prober_attends(const struct prober *p, const char *key)
+{
+    const struct target *t = find_target(p, key);
+    return t != NULL && t->attended;
+}
+
 void prober_expect_traffic(struct prober *p, const char *key, const char *checksum)
 {
     struct target *t = find_target(p, key);

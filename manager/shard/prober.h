@@ -117,6 +117,7 @@ void prober_expect(struct prober *p, const char *key, uint64_t generation);
  * asked every PROBER_ATTENDED_MS, or more rarely if that would be too much for all of them; but not
  * one that does not answer. */
 void prober_attend(struct prober *p, const char *key, bool attended);
+bool prober_attends(const struct prober *p, const char *key);
 /* The traffic document with this checksum ("": none) is expected to be in force there before long:
  * asks as prober_expect does. Said again of the same it does nothing. */
 void prober_expect_traffic(struct prober *p, const char *key, const char *checksum);

@@ -74,6 +74,12 @@ void prober_attend(struct prober *p, const char *key, bool attended)
 {
     struct fixture_probe_entry *e = probe_entry(p->fixture, key);
     e->attended = e->watched && attended;
+    e->attends++;
+}
+
+bool prober_attends(const struct prober *p, const char *key)
+{
+    return probe_entry(p->fixture, key)->attended;
 }
 
 void prober_expect_traffic(struct prober *p, const char *key, const char *checksum)

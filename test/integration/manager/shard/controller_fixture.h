@@ -23,6 +23,7 @@ struct fixture_probe_entry {
     unsigned expected; /* calls of prober_expect */
     unsigned told;     /* of prober_told */
     bool attended;
+    unsigned attends; /* calls of prober_attend */
     char traffic[80]; /* the checksum that is expected */
     struct probe_result result;
 };

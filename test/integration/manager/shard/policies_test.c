@@ -271,6 +271,34 @@ static void test_only_where_it_may_be_for_a_pod(void **state)
     assert_string_equal(status_of(s, "guard", "status/pods"), "0");
 }
 
+/* Nor are pods looked at again for each of many policies that are not for them. */
+static void test_policies_for_other_pods_cost_little(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    unsigned before = s->entries[0].attends;
+    for (unsigned i = 0; i < 20; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "g-%u", i);
+        guard_for(s, name, "b", "10s", "");
+    }
+    expect_reason(s, "g-19", "Published", "NoShard");
+    assert_int_equal(s->entries[0].attends, before);
+    guard(s, "10s");
+    expect_published(s, "\"intervalMs\":10000");
+    assert_true(s->entries[0].attended);
+    store_delete(&s->store, "circuitbreakers", "n", "g-0");
+    guard_for(s, "guard-2", "a", "20s", "");
+    store_delete(&s->store, "circuitbreakers", "n", "guard");
+    expect_published(s, "\"guard-2\"");
+    fixture_settle(s);
+    assert_true(s->entries[0].attended);
+    guard_for(s, "guard-2", "b", "20s", "");
+    expect_no_key(s);
+    fixture_settle(s);
+    assert_false(s->entries[0].attended);
+}
+
 /* A breaker does not wait for what rules wait for: here that they make sense. */
 static void test_while_the_rules_are_refused(void **state)
 {
@@ -868,6 +896,7 @@ int main(void)
         TEST(test_both_keys_from_the_first_version),
         TEST(test_a_change_of_policies_is_one_write_of_the_key),
         TEST(test_only_where_it_may_be_for_a_pod),
+        TEST(test_policies_for_other_pods_cost_little),
         TEST(test_while_the_rules_are_refused),
         TEST(test_while_a_handover_is_waited_for),
         TEST(test_an_invalid_edit_keeps_the_last),
