@@ -343,6 +343,22 @@ const struct shard_cache_config *controller_shard_of_pod(const struct controller
     return config;
 }
 
+struct shard *controller_mounted_shard(const struct controller *c, const struct pod *p)
+{
+    const struct shard_cache_config *config = controller_shard_of_pod(c, p);
+    char *key = NULL;
+    if (config != NULL) {
+        return controller_find_shard(c, config->key);
+    }
+    if (p->proxy_port == 0 || p->over || p->injected[0] == '\0' ||
+        asprintf(&key, "%s/%s", p->ns, p->injected) < 0) {
+        return NULL;
+    }
+    struct shard *s = controller_find_shard(c, key);
+    free(key);
+    return s;
+}
+
 /* Those that do not say whose sidecars they have. */
 static int add_selected(const struct controller *c, const char *key, const struct pod ***pods,
                         size_t *count)

@@ -176,6 +176,8 @@ struct shard *controller_find_shard(const struct controller *c, const char *key)
  * that selects it. NULL: there is none, or that cannot be told, or it has no sidecars. */
 const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
                                                          const struct pod *p);
+/* The same, also if its config is gone. NULL: nothing is remembered of it. */
+struct shard *controller_mounted_shard(const struct controller *c, const struct pod *p);
 /* The pods that mount the rules of this shard, which may have no config any more; the caller frees.
  * NULL without memory. */
 MUST_CHECK const struct pod **controller_own_pods(const struct controller *c, const char *key,

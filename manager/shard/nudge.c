@@ -115,8 +115,7 @@ static bool is_due(const struct nudge *n)
 /* What is to be told. */
 static void look(const struct controller *c, const struct pod *p, struct nudge *out)
 {
-    const struct shard_cache_config *config = p == NULL ? NULL : controller_shard_of_pod(c, p);
-    struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
+    struct shard *s = p == NULL ? NULL : controller_mounted_shard(c, p);
     const struct rules_map *map = s == NULL ? NULL : shard_map(s);
     if (map == NULL || !rules_map_ours(map)) {
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ConfigMap of a config that is gone. Its rules stay until the last pod that mounts them is
- * gone, and hold what they show; then it is deleted.
+ * gone, and hold what they show; then it is deleted. Traffic policies are followed until then.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -132,9 +132,12 @@ void shard_clean_up(struct shard *s)
         shard_read_map(s); /* others ask what it shows */
     } else if (count > 0 && overwritten && shard_put_back(s, NULL, map)) {
         return;
-    } else if (count > 0 || !ours) {
+    } else if (count > 0 && ours) {
         s->gone_at = 0;
-        shard_done(s, WORK_DONE, 0); /* its pods bring it again */
+        shard_publish_traffic(s); /* its pods bring it again, and policies that change */
+    } else if (!ours) {
+        s->gone_at = 0;
+        shard_done(s, WORK_DONE, 0);
     } else {
         wait_or_delete(s, map);
     }

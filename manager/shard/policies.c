@@ -78,11 +78,18 @@ static void attend_pods(struct controller *c, const struct policy_object *o, boo
     }
 }
 
+/* Also at those whose config is gone, while pods mount their ConfigMap. */
 static void look_at_shards(struct controller *c, const char *ns)
 {
     const struct shard_cache_config *config = NULL;
     while ((config = shard_cache_next_config_in(c->options.cache, ns, config)) != NULL) {
         controller_look_now(c, config->key);
+    }
+    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
+        const struct shard *s = LIST_ITEM(n, struct shard, node);
+        if (shard_is_beside(s, ns) && shard_config(s) == NULL) {
+            controller_look_now(c, s->key);
+        }
     }
 }
 
@@ -106,6 +113,12 @@ static void on_known(void *data)
     const struct shard_cache_config *config = NULL;
     while ((config = shard_cache_next_config(c->options.cache, config)) != NULL) {
         controller_look_now(c, config->key);
+    }
+    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
+        const struct shard *s = LIST_ITEM(n, struct shard, node);
+        if (shard_config(s) == NULL) {
+            controller_look_now(c, s->key);
+        }
     }
 }
 

@@ -50,7 +50,7 @@ static int collect_shards(const struct controller *c, const struct policy_object
         return -ENOMEM;
     }
     while ((config = shard_cache_next_config_in(w, o->ns, config)) != NULL) {
-        if (config->pods != NULL && traffic_concerns(config->pods, o->policy)) {
+        if (!config->root && traffic_concerns(config->pods, o->policy)) {
             struct policy_shard *one = &out->shards[out->shard_count++];
             add_shard(c, o, config, one);
             out->pending = out->pending || (!one->placed && strcmp(one->reason, pending) == 0);
@@ -105,10 +105,9 @@ static enum policy_pod_state state_of(const struct controller *c, const struct p
                                       const struct pod *p, const struct probe_result *r,
                                       const char **text)
 {
-    const struct shard_cache_config *config = controller_shard_of_pod(c, p);
-    const struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
+    struct shard *s = controller_mounted_shard(c, p);
     *text = "";
-    if (config == NULL) {
+    if (s == NULL || (shard_config(s) == NULL && shard_map(s) == NULL)) {
         return POLICY_POD_NO_SHARD;
     }
     if (r == NULL || r->state != PROBE_ANSWERED) {
@@ -118,7 +117,7 @@ static enum policy_pod_state state_of(const struct controller *c, const struct p
     if (r->traffic == NULL) {
         return POLICY_POD_OLD;
     }
-    if (s != NULL && s->traffic.placed && pod_traffic_enforces(r->traffic, s->traffic.checksum)) {
+    if (s->traffic.placed && pod_traffic_enforces(r->traffic, s->traffic.checksum)) {
         return state_with(o, r->traffic, outcome_in(s, o), text);
     }
     *text = r->traffic->error[0] != '\0' ? r->traffic->error : r->message;

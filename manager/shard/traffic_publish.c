@@ -43,11 +43,25 @@ static uint64_t config_hash(const struct shard_cache_config *config)
     return keyed_hash(keyed_hash(0, slice_str(config->uid)), slice_str(number));
 }
 
+/* For whose pods it is: of a config that is gone its ConfigMap tells, as long as pods mount it.
+ * `out` is for that. NULL: for nobody's. */
+static const struct shard_cache_config *subject(struct shard *s, struct shard_cache_config *out)
+{
+    const struct shard_cache_config *config = shard_config(s);
+    const struct rules_map *map = shard_map(s);
+    if (config != NULL || map == NULL) {
+        return config;
+    }
+    *out = (struct shard_cache_config){
+        .key = s->key, .ns = map->ns, .name = map->shard, .uid = map->config_uid};
+    return out;
+}
+
 /* Whether all that may be for its pods is known. */
 static bool is_known(const struct shard *s, const struct shard_cache_config *config)
 {
     const struct policy_cache *p = s->controller->policies;
-    return p != NULL && config != NULL && config->pods != NULL && policy_cache_knows(p, config->ns);
+    return p != NULL && config != NULL && !config->root && policy_cache_knows(p, config->ns);
 }
 
 static bool is_fresh(const struct shard *s, const struct shard_cache_config *config,
@@ -399,7 +413,8 @@ static void on_failure(struct shard *s, const struct api_error *error)
 static void finish(struct shard *s)
 {
     const struct reading nothing = {.done = false};
-    const struct shard_cache_config *config = shard_config(s);
+    struct shard_cache_config gone;
+    const struct shard_cache_config *config = subject(s, &gone);
     const struct rules_map *map = shard_map(s);
     bool known = map != NULL && is_known(s, config);
     if (!known || judge(s, config, map, &nothing, rules_map_room(map)) != NEED_NOTHING) {
@@ -462,7 +477,7 @@ static void write_document(struct shard *s, const struct shard_cache_config *con
     if (make_text(s, config, map, read, &text) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
-        shard_tell_traffic_changed(s, config, map);
+        shard_tell_traffic_changed(s, shard_config(s), map);
         send_document(s, map, text_of(&text));
     }
     buf_reset(&text);
@@ -477,7 +492,7 @@ static void on_read(void *data, const cJSON *object, const struct api_error *err
     struct shard *s = data;
     const struct rules_map *map = shard_map(s);
     s->request = NULL;
-    if (object == NULL || map == NULL || shard_config(s) == NULL ||
+    if (object == NULL || map == NULL ||
         strcmp(field_meta(object, "resourceVersion"), map->version) != 0) {
         shard_done(s, WORK_RETRY, error == NULL ? 0 : error->retry_after);
         return;
@@ -526,7 +541,8 @@ static const char *obstacle(const struct shard *s, const struct shard_cache_conf
 
 static void go_on(struct shard *s, const struct reading *read)
 {
-    const struct shard_cache_config *config = shard_config(s);
+    struct shard_cache_config gone;
+    const struct shard_cache_config *config = subject(s, &gone);
     const struct rules_map *map = shard_map(s);
     enum need v = judge(s, config, map, read, rules_map_room(map));
     if (v == NEED_NOTHING) {
@@ -544,7 +560,8 @@ static void go_on(struct shard *s, const struct reading *read)
 void shard_publish_traffic(struct shard *s)
 {
     const struct reading nothing = {.done = false};
-    const struct shard_cache_config *config = shard_config(s);
+    struct shard_cache_config gone;
+    const struct shard_cache_config *config = subject(s, &gone);
     const struct rules_map *map = shard_map(s);
     const char *why = NULL;
     if (!is_known(s, config)) {

@@ -295,5 +295,6 @@ bool traffic_concerns(const struct selector *pods, const struct policy *p)
 {
     const struct selector *wanted = policy_selector(p);
     return !policy_valid(p) || wanted == NULL ||
-           (overlap_satisfiable(wanted) && overlap_between(pods, wanted) != OVERLAP_NONE);
+           (overlap_satisfiable(wanted) &&
+            (pods == NULL || overlap_between(pods, wanted) != OVERLAP_NONE));
 }

@@ -59,7 +59,7 @@ MUST_CHECK int traffic_compile(const struct traffic_source *s, struct buf *out,
                                struct traffic_compile_result *r, struct err *e);
 
 /* Whether the policy may be for a pod that this selector of a shard's pods selects, of the same
- * namespace. One that is not valid may be. */
+ * namespace. One that is not valid may be. `pods` NULL: which these are is not known. */
 bool traffic_concerns(const struct selector *pods, const struct policy *p);
 
 #endif

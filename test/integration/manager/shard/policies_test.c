@@ -334,6 +334,49 @@ static void test_while_a_handover_is_waited_for(void **state)
     expect_reason(s, "guard", "Published", "Published");
 }
 
+/* The pods keep the rules that they have, and what policies come to, for as long as they run. */
+static void test_after_the_shard_is_gone(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    guard(s, "10s");
+    expect_published(s, "\"intervalMs\":10000");
+    says_state(s, "a-0", true, 1);
+    expect_reason(s, "guard", "Enforced", "Enforced");
+    store_delete(&s->store, "shardingconfigs", "n", "a");
+    expect_reason(s, "guard", "Published", "NoShard");
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/enforced", "1/1");
+    assert_string_equal(condition_of(s, "guard", "Enforced", "reason"), "NoShard");
+    guard(s, "20s");
+    expect_published(s, "\"intervalMs\":20000");
+    fixture_expect_text(s, "pods", "a-0", TOLD, "2");
+
+    fixture_retire(s); /* also by who did not know the config */
+    lead(s);
+    fixture_settle(s);
+    expect_published(s, "\"intervalMs\":20000");
+    says_state(s, "a-0", true, 1);
+    store_delete(&s->store, "circuitbreakers", "n", "guard");
+    expect_no_key(s);
+    fixture_expect_text(s, "pods", "a-0", TOLD, "0");
+    assert_string_not_equal(fixture_rules(s, "a"), "");
+}
+
+/* Which pods the shard has cannot be told: each localproxy can. */
+static void test_while_the_selector_of_the_shard_is_not_valid(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    guard(s, "10s");
+    expect_published(s, "\"intervalMs\":10000");
+    fixture_config_for(s, "a", "pods", "app=a", "not valid!");
+    fixture_expect_condition(s, "a", "Compiled", "False");
+    guard(s, "20s");
+    expect_published(s, "\"intervalMs\":20000");
+    store_delete(&s->store, "circuitbreakers", "n", "guard");
+    expect_no_key(s);
+}
+
 /* ---- what is not valid ---- */
 
 static void test_an_invalid_edit_keeps_the_last(void **state)
@@ -899,6 +942,8 @@ int main(void)
         TEST(test_policies_for_other_pods_cost_little),
         TEST(test_while_the_rules_are_refused),
         TEST(test_while_a_handover_is_waited_for),
+        TEST(test_after_the_shard_is_gone),
+        TEST(test_while_the_selector_of_the_shard_is_not_valid),
         TEST(test_an_invalid_edit_keeps_the_last),
         TEST(test_invalid_from_the_beginning),
         TEST(test_disabled),
