@@ -496,25 +496,36 @@ static bool has_room(size_t rules, const struct buf *out, size_t begun, size_t s
     return rules < CONTROL_TRAFFIC_RULES_MAX && out->len - begun < series * SERIES_BYTES;
 }
 
+/* Where the samples of a series begin, and how many rules have theirs. */
+struct series {
+    size_t begun;
+    size_t rules;
+};
+
+static void write_states_of(struct policies *p, bool closed, struct breaker_turn *turn,
+                            const char *name, struct series *series, struct buf *out)
+{
+    for (size_t i = 0; p->breakers.now != NULL && i < p->breakers.now->count; i++) {
+        struct breaker *b = p->breakers.now->at[i];
+        breaker_settle(b, turn);
+        if (b->selects && (b->state == CONTROL_BREAKER_CLOSED) == closed &&
+            has_room(series->rules++, out, series->begun, 1)) {
+            begin_sample(out, name, b->limiting->policy, b->limiting->name);
+            buf_printf(out, "} %d\n", (int)b->state);
+        }
+    }
+}
+
 /* Those that are open first, which alerts wait for. */
 static void write_states(struct policies *p, struct buf *out)
 {
     static const char name[] = "cmesh_proxy_breaker_state";
     struct breaker_turn turn = breakers_turn(&p->breakers);
-    size_t count = p->breakers.now == NULL ? 0 : p->breakers.now->count;
-    size_t rules = 0;
-    size_t begun = out->len;
+    struct series series = {.begun = out->len};
     prometheus_head(out, name, "gauge",
                     "State of a circuit breaker's rule: 0 closed, 1 opened, 2 half-open.");
-    for (size_t i = 0; i < 2 * count; i++) {
-        struct breaker *b = p->breakers.now->at[i % count];
-        breaker_settle(b, &turn);
-        bool now = (b->state == CONTROL_BREAKER_CLOSED) == (i >= count);
-        if (b->selects && now && has_room(rules++, out, begun, 1)) {
-            begin_sample(out, name, b->limiting->policy, b->limiting->name);
-            buf_printf(out, "} %d\n", (int)b->state);
-        }
-    }
+    write_states_of(p, false, &turn, name, &series, out);
+    write_states_of(p, true, &turn, name, &series, out);
     if (turn.changed) {
         save(p);
     }

@@ -309,6 +309,7 @@ class LeaderTest(TrafficTestCase):
         self.assertEqual(["leading"], self.kinds(elector))
         self.assertEqual(429, proxy.fetch(f"/api/v1/namespaces/{self.namespace}/pods").status)
 
+    @unittest.skipIf(harness.modern(), "client-go of today has no such lock")
     def test_nor_does_a_fault_touch_a_lock_in_a_config_map(self):
         _, elector = self.check_leader(lock="configmaps")
         harness.wait_for(lambda: self.kinds(elector) == ["leading"], "it leads", 30)
