@@ -30,6 +30,8 @@ struct shard_traffic {
     bool squeezed;                           /* something had no room */
     bool kept;                               /* something is in it only for it was published: */
     uint64_t kept_hash;                      /* in the text with this hash */
+    struct traffic *good; /* from which that was taken, or would be; NULL: nothing is needed */
+    uint64_t good_hash;   /* the text that held it last: any other is somebody else's */
     struct shard_policy *policies;
     size_t count;
 

@@ -24,7 +24,7 @@
 
 /* ---- what there is to compile ---- */
 
-void shard_traffic_deinit(struct shard_traffic *t)
+static void drop_policies(struct shard_traffic *t)
 {
     for (size_t i = 0; i < t->count; i++) {
         policy_unref(t->policies[i].policy);
@@ -32,6 +32,12 @@ void shard_traffic_deinit(struct shard_traffic *t)
     free(t->policies);
     t->policies = NULL;
     t->count = 0;
+}
+
+void shard_traffic_deinit(struct shard_traffic *t)
+{
+    drop_policies(t);
+    traffic_unref(t->good);
 }
 
 /* Of the config and its spec. */
@@ -87,7 +93,7 @@ static int collect(struct shard *s, const struct shard_cache_config *config)
     if (list == NULL) {
         return -ENOMEM;
     }
-    shard_traffic_deinit(&s->traffic);
+    drop_policies(&s->traffic);
     s->traffic.policies = list;
     while ((o = policy_cache_next_in(cache, config->ns, o)) != NULL) {
         if (traffic_concerns(config->pods, o->policy)) {
@@ -149,6 +155,25 @@ struct reading {
     struct traffic *published; /* NULL: nothing that can be read */
 };
 
+/* What was published of an invalid policy is good also when somebody changes the key. */
+static struct reading remembered(const struct shard_traffic *t, const struct rules_map *map)
+{
+    bool ours = map == NULL || map->traffic.text_hash == t->good_hash;
+    return (struct reading){.done = t->good != NULL && !ours, .published = ours ? NULL : t->good};
+}
+
+static void remember_good(struct shard_traffic *t, const struct rules_map *map,
+                          const struct reading *read)
+{
+    if (t->kept && read->published == t->good) {
+        return;
+    }
+    struct traffic *good = t->kept ? traffic_ref(read->published) : NULL;
+    traffic_unref(t->good);
+    t->good = good;
+    t->good_hash = map == NULL ? 0 : map->traffic.text_hash;
+}
+
 /* Digits of any generation: how much longer a text may become by it. */
 enum { DIGITS = 20 };
 
@@ -178,6 +203,7 @@ static int refresh(struct shard *s, const struct shard_cache_config *config,
         t->config = config_hash(config);
         t->room = room;
         t->kept_hash = map == NULL ? 0 : map->traffic.text_hash;
+        remember_good(t, map, read);
     }
     return rc;
 }
@@ -386,6 +412,7 @@ void shard_traffic_written(struct shard *s, const struct rules_map *map)
     struct shard_traffic *t = &s->traffic;
     if (t->kept && t->sent_hash == map->traffic.text_hash) {
         t->kept_hash = t->sent_hash; /* which comes to the same */
+        t->good_hash = t->sent_hash;
     }
     if (map->traffic.generation != 0 && map->traffic.text_hash == t->sent_hash) {
         t->generation = map->traffic.generation;
@@ -559,7 +586,6 @@ static void go_on(struct shard *s, const struct reading *read)
 
 void shard_publish_traffic(struct shard *s)
 {
-    const struct reading nothing = {.done = false};
     struct shard_cache_config gone;
     const struct shard_cache_config *config = subject(s, &gone);
     const struct rules_map *map = shard_map(s);
@@ -577,7 +603,8 @@ void shard_publish_traffic(struct shard *s)
         shard_report_status(s);
         return;
     }
-    go_on(s, &nothing);
+    const struct reading read = remembered(&s->traffic, map);
+    go_on(s, &read);
 }
 
 uint64_t shard_waits_for_policies(const struct shard *s)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "controller_fixture.h"
 #include "traffic/traffic.h"
 
@@ -416,6 +417,56 @@ static void test_an_invalid_edit_keeps_the_last(void **state)
     expect_reason(s, "guard", "Published", "Published");
 }
 
+static void set_key(struct fixture *s, const char *text)
+{
+    cJSON *map = cJSON_Duplicate(store_get(&s->store, "configmaps", "n", "cmesh-rules-a"), true);
+    cJSON *data = cJSON_GetObjectItem(map, "data");
+    cJSON_DeleteItemFromObject(data, "traffic.json");
+    if (text != NULL) {
+        assert_non_null(cJSON_AddStringToObject(data, "traffic.json", text));
+    }
+    store_put(&s->store, "configmaps", "n", map);
+}
+
+/* What is published, with another interval and without a checksum. The caller frees. */
+static char *changed_document(struct fixture *s)
+{
+    cJSON *document = cJSON_Parse(published(s));
+    assert_non_null(document);
+    cJSON_DeleteItemFromObject(document, "checksum");
+    char *text = cJSON_PrintUnformatted(document);
+    assert_non_null(text);
+    memcpy(strstr(text, ":10000"), ":90000", 6);
+    cJSON_Delete(document);
+    return text;
+}
+
+/* Also when somebody changes it, or takes it away. */
+static void test_what_is_kept_is_put_right(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    guard(s, "10s");
+    expect_published(s, "\"intervalMs\":10000");
+    spoil(s);
+    expect_reason(s, "guard", "Published", "NotCompiled");
+    fixture_settle(s);
+    char *changed = changed_document(s);
+    const char *const edits[] = {changed, "nonsense", NULL};
+    for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
+        set_key(s, edits[i]);
+        expect_published(s, "\"intervalMs\":10000");
+        fixture_settle(s);
+    }
+    free(changed);
+    slow_lists(s); /* and goes on beside others */
+    expect_published(s, "\"slow\"");
+    expect_published(s, "\"intervalMs\":10000");
+    set_key(s, NULL);
+    expect_published(s, "\"slow\"");
+    expect_published(s, "\"intervalMs\":10000");
+}
+
 static void test_invalid_from_the_beginning(void **state)
 {
     struct fixture *s = *state;
@@ -504,17 +555,6 @@ static void test_rules_take_the_room_of_what_is_kept(void **state)
 }
 
 /* ---- what others do ---- */
-
-static void set_key(struct fixture *s, const char *text)
-{
-    cJSON *map = cJSON_Duplicate(store_get(&s->store, "configmaps", "n", "cmesh-rules-a"), true);
-    cJSON *data = cJSON_GetObjectItem(map, "data");
-    cJSON_DeleteItemFromObject(data, "traffic.json");
-    if (text != NULL) {
-        assert_non_null(cJSON_AddStringToObject(data, "traffic.json", text));
-    }
-    store_put(&s->store, "configmaps", "n", map);
-}
 
 static void test_a_changed_key_is_put_right(void **state)
 {
@@ -945,6 +985,7 @@ int main(void)
         TEST(test_after_the_shard_is_gone),
         TEST(test_while_the_selector_of_the_shard_is_not_valid),
         TEST(test_an_invalid_edit_keeps_the_last),
+        TEST(test_what_is_kept_is_put_right),
         TEST(test_invalid_from_the_beginning),
         TEST(test_disabled),
         TEST(test_rules_have_the_first_claim_to_the_room),
