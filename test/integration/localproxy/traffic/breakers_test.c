@@ -109,6 +109,7 @@ static void test_an_open_one(void **state)
 static void test_only_names_are_for_locks(void **state)
 {
     struct fixture *f = *state;
+    static const char asks_lock[] = "GET " LEASE " HTTP/1.1\r\nHost: localhost\r\n\r\n";
     static const char makes_lock[] =
         "POST /api/v1/namespaces/ns/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
         "application/json\r\nContent-Length: 52\r\n\r\n"
@@ -117,7 +118,7 @@ static void test_only_names_are_for_locks(void **state)
         "POST /apis/authentication.k8s.io/v1/tokenreviews HTTP/1.1\r\nHost: localhost\r\n"
         "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
     static const char *const exempt[] = {
-        "GET " LEASE " HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        asks_lock,
         "GET /api/v1/namespaces/ns/configmaps/lock HTTP/1.1\r\nHost: localhost\r\n\r\n",
         makes_lock,
         asks_who,
