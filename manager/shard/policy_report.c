@@ -473,13 +473,13 @@ static void report(struct state *s, const struct policy_object *o, const cJSON *
         done(s, WORK_DONE, 0);
     } else if (remember(s, status) != 0) {
         done(s, WORK_RETRY, 0);
-    } else if (!result.changed) {
-        done(s, WORK_DONE, 0);
-    } else if (pause > 0) {
-        look_after(s, pause);
-        done(s, WORK_DONE, 0);
-    } else {
+    } else if (result.changed && pause == 0) {
         write_status(s, o, old, status);
+    } else {
+        if (result.changed) {
+            look_after(s, pause);
+        }
+        done(s, WORK_DONE, 0);
     }
     cJSON_Delete(status);
 }
