@@ -205,6 +205,35 @@ class BreakerTest(TrafficTestCase):
 
 
 class WorkerTest(TrafficTestCase):
+    def test_an_open_breaker_holds_up_no_reload(self):
+        """What localproxy itself asks when rules change is exempt: an open watch migrates to the
+        other part of the objects while nothing of the operator's gets through."""
+        _, missing = real_clients.go_folder()
+        if missing:
+            self.skipTest(missing)
+
+        def rules(part, generation):
+            limit = harness.limit(["configmaps"], f"part={part}", [""])
+            return harness.rules_document(limit, generation=generation)
+
+        maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        for part in ("a", "b"):
+            thing = {"metadata": {"name": f"part-{part}", "labels": {"part": part}}}
+            self.cluster.json(maps, "POST", thing)
+        self.publish()
+        proxy, kubectl = self.start(rules("a", 1))
+        watch = f"typed:configmaps@{self.namespace}"
+        informer = real_clients.go_informer("informer", proxy.url, [watch])
+        self.addCleanup(informer.close)
+        real_clients.wait_synced([informer])
+        self.assertEqual([f"{self.namespace}/part-a"], list(informer.dump()[watch]))
+        closed = harness.traffic_document([breaker("all", EVERYTHING, trigger="ForceOpened")])
+        self.assertEqual(200, proxy.control("PUT", closed, "/v1/traffic")[0])
+        proxy.reload(rules("b", 2))
+        harness.wait_for(lambda: list(informer.dump()[watch]) == [f"{self.namespace}/part-b"],
+                         "the watch follows the rules")
+        self.assertIn("is open since", kubectl.run("-n", self.namespace, "get", "configmaps")[2])
+
     def test_an_open_breaker_holds_up_no_worker(self):
         """client-go sleeps in a call that is answered with Retry-After, and sends it again: up to
         ten times. Under an open breaker each call fails at once, and the operator's queue has it."""
