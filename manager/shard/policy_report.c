@@ -311,18 +311,23 @@ static void tell_rest(struct telling *t)
     }
 }
 
+static struct event_object about(const struct policy_object *o)
+{
+    return (struct event_object){.api_version = POLICY_API_VERSION,
+                                 .kind = policy_kind_name(policy_kind(o->policy)),
+                                 .namespace = o->ns,
+                                 .name = o->name,
+                                 .uid = o->uid,
+                                 .version = o->version};
+}
+
 static void record_events(struct state *s, const struct policy_object *o, const cJSON *old,
                           const cJSON *status)
 {
     struct err e = ERR_INIT;
     struct telling t = {
         .events = s->reporter->controller->options.events,
-        .about = {.api_version = POLICY_API_VERSION,
-                  .kind = policy_kind_name(policy_kind(o->policy)),
-                  .namespace = o->ns,
-                  .name = o->name,
-                  .uid = o->uid,
-                  .version = o->version},
+        .about = about(o),
     };
     cJSON *last = s->last == NULL ? NULL : json_parse(s->last, strlen(s->last), &e);
     if (s->last == NULL || last != NULL) {
@@ -386,6 +391,22 @@ static cJSON *make_patch(const struct policy_object *o, const cJSON *old, const 
     return edit_result(&ed, patch);
 }
 
+/* Once, and where somebody looks who finds no status: older API servers take none of an object that
+ * its definition would not let in any more, and say which field it is. */
+static void tell_refused(struct state *s, const struct api_error *error)
+{
+    const struct controller *c = s->reporter->controller;
+    const struct policy_object *o = policy_cache_find(c->policies, s->key);
+    LOG_AT(s->refused ? LOG_DEBUG : LOG_WARN, "cannot write the status of a traffic policy",
+           log_str("policy", s->key), log_str("error", error->msg));
+    if (!s->refused && o != NULL) {
+        const struct event_object object = about(o);
+        event_record(c->options.events, &object, EVENT_WARNING, "StatusRefused",
+                     "The API server takes no status of it: %s", error->msg);
+    }
+    s->refused = true;
+}
+
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct state *s = data;
@@ -402,9 +423,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     s->base = NULL;
     s->written = false; /* the queue's pauses grow, and no other is needed */
     if (error->code != 409 && error->code != 404) {
-        LOG_AT(s->refused ? LOG_DEBUG : LOG_WARN, "cannot write the status of a traffic policy",
-               log_str("policy", s->key), log_str("error", error->msg));
-        s->refused = true;
+        tell_refused(s, error);
     }
     done(s, WORK_RETRY, error->retry_after);
 }

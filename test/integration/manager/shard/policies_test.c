@@ -955,6 +955,7 @@ static void test_a_status_that_is_refused(void **state)
     expect_published(s, "\"intervalMs\":10000");
     run_for(s->store.api.loop, 3000);
     assert_in_range(1000 - s->store.failing.count, 2, TRIES);
+    fixture_expect_event(s, "guard", "StatusRefused", 1);
     s->store.failing.count = 0;
     expect_reason(s, "guard", "Published", "Published");
 }
