@@ -3,6 +3,7 @@
  * What fault injections do to requests on their way.
  */
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "localproxy/reload_fixture.h"
@@ -286,7 +287,7 @@ static void send_large(struct fixture *f, struct client *c)
     }
 }
 
-static void test_a_bound(void **state)
+static void test_a_bound_of_bytes(void **state)
 {
     struct fixture *f = *state;
     struct client c[19];
@@ -303,6 +304,51 @@ static void test_a_bound(void **state)
     }
     expect_delayed(f, 0);
     assert_int_equal(proxy_delays(f->proxy)->bytes, 0);
+}
+
+/* 2,000 descriptors, of both sides. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void test_a_bound_of_requests(void **state)
+{
+    struct fixture *f = *state;
+    static struct client crowd[DELAYS_MAX];
+    struct client c;
+    allow_descriptors();
+    fixture_limit(f, OWN);
+    fixture_traffic(f, THREE_SECONDS);
+    for (size_t i = 0; i < DELAYS_MAX; i++) {
+        ask(f, &crowd[i], DELETE_POD);
+        run_for(f->api->loop, 1);
+    }
+    expect_delayed(f, DELAYS_MAX);
+    ask(f, &c, DELETE_POD);
+    expect_allowed(f, &c);
+    assert_int_equal(proxy_delays(f->proxy)->skipped, 1);
+    for (size_t i = 0; i < DELAYS_MAX; i++) {
+        client_close(&crowd[i]);
+    }
+    expect_delayed(f, 0);
+}
+
+/* What was under way when it began, its body not read yet, is not held up any more. */
+static void test_nothing_is_delayed_in_a_drain(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, NULL);
+    fixture_traffic(f, THREE_SECONDS);
+    ask(f, &c, "POST " MAPS "Content-Length: 29\r\n\r\n{\"metadata\":");
+    run_for(f->api->loop, 20);
+    proxy_drain(f->proxy);
+    client_send(&c, "{\"name\":\"other\"}}");
+    expect_allowed(f, &c);
 }
 
 #define TEST(name)                                                                                 \
@@ -323,7 +369,9 @@ int main(void)
         TEST(test_a_body_comes_after_the_delay),
         TEST(test_a_client_leaves_before_its_body_is_read),
         TEST(test_breakers_come_after_the_delay),
-        TEST(test_a_bound),
+        TEST(test_a_bound_of_bytes),
+        TEST(test_a_bound_of_requests),
+        TEST(test_nothing_is_delayed_in_a_drain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
