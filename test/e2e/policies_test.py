@@ -135,8 +135,8 @@ class PoliciesTestCase(mesh.MeshTestCase):
 
 class PublishTest(PoliciesTestCase):
     def test_the_manifest_of_another_mesh(self):
-        """Byte for byte, in a namespace whose pods it is for: of what it has the rule for the API
-        server is enforced, and the status says that the rest is not."""
+        """As its users have them, in a namespace whose pods it is for: of what it has the rule for the
+        API server is enforced, and the status says that the rest is not."""
         self.manager()
         self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
         pods = [self.labelled(f"shard-a-{i}", app="operator-demo").start() for i in range(2)]
