@@ -23,7 +23,7 @@
 #include "kube/query.h"
 #include "paused_request.h"
 #include "refusal.h"
-#include "traffic/request_of.h"
+#include "traffic/traffic_request.h"
 
 enum { GATEWAY_SHOWN = 200 /* bytes of a path in a message */ };
 

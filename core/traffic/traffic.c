@@ -126,8 +126,7 @@ const struct traffic_fault *traffic_fault_at(const struct traffic *t, size_t i)
 
 static bool same_policy(const struct traffic_policy *a, const struct traffic_policy *b)
 {
-    bool known = a->uid[0] != '\0' && b->uid[0] != '\0';
-    return strcmp(known ? a->uid : a->name, known ? b->uid : b->name) == 0;
+    return strcmp(a->name, b->name) == 0 && strcmp(a->uid, b->uid) == 0;
 }
 
 static bool same_health(const struct traffic_health *a, const struct traffic_health *b)

@@ -140,8 +140,8 @@ const struct traffic_limiting *traffic_limiting_at(const struct traffic *t, size
 size_t traffic_fault_count(const struct traffic *t);
 const struct traffic_fault *traffic_fault_at(const struct traffic *t, size_t i);
 
-/* Whether the state of one may go on as that of the other: same policy (uid, or name where that is
- * not known) and name, and all that decides when it opens and closes. The requests that they are
+/* Whether the state of one may go on as that of the other: same policy (name and uid) and name, and
+ * all that decides when it opens and closes. The requests that they are
  * for, and the reset token, may differ. */
 bool traffic_limiting_same(const struct traffic_limiting *a, const struct traffic_limiting *b);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "traffic/request_of.h"
+#include "traffic/traffic_request.h"
 
 static bool is_lease(const struct request_info *ri)
 {

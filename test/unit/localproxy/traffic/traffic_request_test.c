@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "traffic/request_of.h"
+#include "traffic/traffic_request.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

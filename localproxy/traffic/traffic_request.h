@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * request_of.h - what traffic policies look at of a request.
+ * traffic_request.h - what traffic policies look at of a request.
  */
-#ifndef LOCALPROXY_TRAFFIC_REQUEST_OF_H
-#define LOCALPROXY_TRAFFIC_REQUEST_OF_H
+#ifndef LOCALPROXY_TRAFFIC_TRAFFIC_REQUEST_H
+#define LOCALPROXY_TRAFFIC_TRAFFIC_REQUEST_H
 
 #include "kube/request_info.h"
 #include "traffic/match.h"
