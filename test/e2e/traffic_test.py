@@ -263,6 +263,55 @@ class WorkerTest(TrafficTestCase):
         self.assertLessEqual(refused - len(calls), 1)  # none was sent twice; one may be under way
 
 
+class InformerTest(TrafficTestCase):
+    """Of each client library one that watches ConfigMaps, each as its users write it."""
+
+    def start_clients(self, proxy):
+        self.watches = {"json": f"json:configmaps@{self.namespace}",
+                        "js": f"configmaps@{self.namespace}",
+                        "python": f"endless:configmaps@{self.namespace}"}  # fmt: skip
+        _, missing = real_clients.go_folder()
+        if missing:
+            self.skipTest(missing)
+        self.clients = {
+            "json": real_clients.go_informer("go", proxy.url, [self.watches["json"]])
+        }
+        if real_clients.install_js_client():
+            folder = self.make_folder(self.addCleanup)
+            watches = [self.watches["js"]]
+            self.clients["js"] = real_clients.js_informer("js", proxy.url, watches, folder)
+        if real_clients.have_python_client():
+            watches = [self.watches["python"]]
+            self.clients["python"] = real_clients.python_informer("python", proxy.url, watches)
+        for client in self.clients.values():
+            self.addCleanup(client.close)
+        real_clients.wait_synced(self.clients.values())
+
+    def all_hold(self, name):
+        return all(
+            list(client.dump()[self.watches[form]]) == [f"{self.namespace}/{name}"]
+            for form, client in self.clients.items()
+        )
+
+    def test_they_bear_an_open_breaker(self):
+        """They must list again while nothing is let through, and do so once it is."""
+        for part in ("a", "b"):
+            thing = {"metadata": {"name": f"bear-{part}", "labels": {"bear": part}}}
+            self.cluster.json(f"/api/v1/namespaces/{self.namespace}/configmaps", "POST", thing)
+        limits = [harness.limit(["configmaps"], f"bear={part}", [""]) for part in ("a", "b")]
+        self.publish()
+        proxy, _ = self.start(harness.rules_document(limits[0]), ["--reload-mode=cut"])
+        self.start_clients(proxy)
+        self.assertTrue(self.all_hold("bear-a"))
+        closed = harness.traffic_document([breaker("all", EVERYTHING, trigger="ForceOpened")])
+        self.assertEqual(200, proxy.control("PUT", closed, "/v1/traffic")[0])
+        proxy.reload(harness.rules_document(limits[1], generation=2))
+        harness.wait_for(lambda: proxy.breaker("all")["refused"] >= 3 * len(self.clients),
+                         "they ask again and again")
+        self.assertEqual(200, proxy.control("DELETE", target="/v1/traffic")[0])
+        harness.wait_for(lambda: self.all_hold("bear-b"), "all follow the rules", 90, 0.2)
+
+
 class FaultTest(TrafficTestCase):
     def fault(self, **rule):
         return {"name": "slow", "pods": "", "rules": [{"name": "lists", "resources": [LISTS],
