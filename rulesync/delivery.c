@@ -66,7 +66,8 @@ static const struct texts texts[CONTROL_DOCUMENTS] = {
  *     +-- the pause ---- RETRYING <-------- failed ----------+
  *
  * A new document: from RESTING and OFFERING, where it is known what the proxy enforces, to
- * OFFERING, unless it is ahead, or there is to be none; from all others to ASKING.
+ * OFFERING, unless it is ahead, or there is to be none and it has not refused the last one; from
+ * all others to ASKING.
  */
 enum state { STATE_STARTING, STATE_ASKING, STATE_OFFERING, STATE_RESTING, STATE_RETRYING };
 
@@ -430,6 +431,7 @@ static void on_pause_over(void *data)
 /* Takes over the reference. */
 static void set_document(struct delivery *d, struct shard_document document)
 {
+    bool refused = d->status.verdict == DELIVERY_REFUSED; /* of which the proxy complains still */
     shard_document_unref(&d->document);
     d->document = document;
     d->given = true;
@@ -440,7 +442,8 @@ static void set_document(struct delivery *d, struct shard_document document)
     control_client_cancel(d->client);
     net_timer_clear(d->pause);
     bool known = (d->state == STATE_RESTING || d->state == STATE_OFFERING) && d->status.answered;
-    if (known && !shard_document_is_none(&document) && !ahead(&d->status.proxy, &document)) {
+    bool news = refused || !shard_document_is_none(&document);
+    if (known && news && !ahead(&d->status.proxy, &document)) {
         offer_document(d);
     } else {
         ask_state(d);

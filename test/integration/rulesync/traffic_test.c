@@ -493,6 +493,24 @@ static void a_proxy_that_refuses_them_gets_rules(void **state)
     wait_in_force(f, 0);
 }
 
+/* It keeps its complaint until it is told that there are none. */
+static void what_is_refused_and_taken_back_is_told(void **state)
+{
+    struct fixture *f = *state;
+    f->proxy.traffic.mood = REFUSE;
+    proxy_double_start(&f->proxy);
+    publish_rules(f, 7);
+    publish(f, 3, "a", "x");
+    start(f);
+    wait_verdict(f, DELIVERY_REFUSED);
+    assert_int_equal(f->proxy.traffic.removals, 0);
+    f->proxy.traffic.mood = OBEY;
+    unpublish(f, SOURCE_TRAFFIC_KEY);
+    wait_verdict(f, DELIVERY_CONFIRMED);
+    assert_int_equal(f->proxy.traffic.removals, 1);
+    assert_int_equal(proxy_double_traffic(&f->proxy), 0);
+}
+
 static void a_proxy_that_refuses_rules_gets_policies(void **state)
 {
     struct fixture *f = *state;
@@ -644,6 +662,7 @@ int main(void)
         TEST(a_proxy_that_was_restarted_gets_them_again),
         TEST(a_proxy_that_is_too_old_gets_rules),
         TEST(a_proxy_that_refuses_them_gets_rules),
+        TEST(what_is_refused_and_taken_back_is_told),
         TEST(a_proxy_that_refuses_rules_gets_policies),
         TEST(what_cannot_be_stored_is_in_force),
         TEST(a_single_file_says_nothing_of_policies),
