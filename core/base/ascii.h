@@ -24,4 +24,14 @@ static inline bool ascii_is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+/* -1: it is no hexadecimal digit. */
+static inline int ascii_hex_value(char c)
+{
+    if (ascii_is_digit(c)) {
+        return c - '0';
+    }
+    char lower = (char)(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/utf8.h"
 
+#include <errno.h>
+
 /* The length that the first byte announces, and the bits it carries; 0 for a byte that begins none.
  */
 static size_t lead(unsigned char c, uint32_t *bits)
@@ -45,6 +47,22 @@ size_t utf8_decode(struct slice text, uint32_t *code_point)
     }
     *code_point = cp;
     return n;
+}
+
+int utf8_append(struct buf *out, uint32_t cp)
+{
+    char text[4];
+    size_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    static const uint8_t leads[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    if (cp > 0x10ffff || (cp >= 0xd800 && cp <= 0xdfff)) {
+        return buf_fail(out, -EINVAL);
+    }
+    for (size_t i = n; i > 1; i--) {
+        text[i - 1] = (char)(0x80 | (cp & 0x3f));
+        cp >>= 6;
+    }
+    text[0] = (char)(leads[n] | cp);
+    return buf_append(out, text, n);
 }
 
 int utf8_append_valid(struct buf *out, struct slice text)

@@ -17,6 +17,10 @@
  * An invalid, overlong or surrogate sequence gives U+FFFD and 1. RFC 3629. */
 size_t utf8_decode(struct slice text, uint32_t *code_point);
 
+/* Appends a code point. 0, -ENOBUFS or -ENOMEM; -EINVAL for a surrogate, or what is none, which
+ * stays in the buffer (base/buf.h). */
+int utf8_append(struct buf *out, uint32_t code_point);
+
 /* Appends the text with each invalid byte replaced by U+FFFD. 0, -ENOBUFS or -ENOMEM. */
 int utf8_append_valid(struct buf *out, struct slice text);
 

@@ -50,21 +50,12 @@ static bool take_char(struct scanner *s, char c)
     return true;
 }
 
-static int hex_digit(char c)
-{
-    if (ascii_is_digit(c)) {
-        return c - '0';
-    }
-    char lower = (char)(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 /* The code unit of `XXXX`, which stands behind `\u`; -1 when it is none. */
 static int code_unit(struct slice text)
 {
     int unit = 0;
     for (size_t i = 0; i < 4; i++) {
-        int digit = i < text.len ? hex_digit(text.ptr[i]) : -1;
+        int digit = i < text.len ? ascii_hex_value(text.ptr[i]) : -1;
         if (digit < 0) {
             return -1;
         }

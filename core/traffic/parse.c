@@ -264,12 +264,12 @@ static void read_health(const struct place *p, struct traffic_limiting *l)
     }
     struct place inner = {p->s, p->t, item, path};
     struct traffic_health *h = &l->health;
-    h->window_ms = read_number(&inner, "windowMs", 10, TRAFFIC_TIME_MAX_MS);
+    h->window_ms = read_number(&inner, "windowMs", TRAFFIC_HEALTH_MIN_MS, TRAFFIC_TIME_MAX_MS);
     h->minimum_requests = (uint32_t)read_number(&inner, "minimumRequests", 1, UINT32_MAX);
     h->error_percent = (uint32_t)read_optional(&inner, "errorPercent", 1, 100, 0);
     h->slow_ms = read_optional(&inner, "slowMs", 1, TRAFFIC_TIME_MAX_MS, 0);
     h->slow_percent = (uint32_t)read_optional(&inner, "slowPercent", 1, 100, 0);
-    h->half_open = (uint32_t)read_optional(&inner, "halfOpen", 1, 1000, 1);
+    h->half_open = (uint32_t)read_optional(&inner, "halfOpen", 1, TRAFFIC_HALF_OPEN_MAX, 1);
     if ((h->slow_ms == 0) != (h->slow_percent == 0)) {
         document_fail(p->s, -EINVAL, item, path,
                       "Required value: slowMs and slowPercent go together");

@@ -39,6 +39,8 @@
     (10 * 60 * 1000) /* of one fault, and of all that one request meets                            \
                       */
 #define TRAFFIC_TIME_MAX_MS (INT64_C(7) * 24 * 3600 * 1000) /* of intervals and windows */
+#define TRAFFIC_HEALTH_MIN_MS 10                            /* of the window of TRAFFIC_HEALTH */
+#define TRAFFIC_HALF_OPEN_MAX 1000                          /* probes */
 #define TRAFFIC_PPM 1000000                                 /* parts of a percentage: always */
 
 #define TRAFFIC_CHECKSUM_LEN DOCUMENT_CHECKSUM_LEN

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ascii.h"
 #include "base/file.h"
 #include "base/file_state.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "kube/name.h"
 #include "net/folder_watch.h"
 #include "net/timer.h"
@@ -29,17 +31,6 @@ static int wrong(const struct reader *r, struct err *e, const char *what)
     return err_set(e, -EINVAL, "line %zu: %s", r->line, what);
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* So many hexadecimal digits. */
 static bool read_hex(struct reader *r, size_t digits, uint32_t *out)
 {
@@ -48,7 +39,7 @@ static bool read_hex(struct reader *r, size_t digits, uint32_t *out)
         return false;
     }
     for (size_t i = 0; i < digits; i++) {
-        int value = hex_value(r->rest.ptr[i]);
+        int value = ascii_hex_value(r->rest.ptr[i]);
         if (value < 0) {
             return false;
         }
@@ -63,27 +54,6 @@ static char take_char(struct reader *r)
     char c = r->rest.ptr[0];
     r->rest = slice_of(r->rest.ptr + 1, r->rest.len - 1);
     return c;
-}
-
-/* RFC 3629. */
-static void append_code_point(struct buf *out, uint32_t code)
-{
-    if (code < 0x80) {
-        buf_append_char(out, (char)code);
-        return;
-    }
-    if (code < 0x800) {
-        buf_append_char(out, (char)(0xc0 | code >> 6));
-    } else {
-        if (code < 0x10000) {
-            buf_append_char(out, (char)(0xe0 | code >> 12));
-        } else {
-            buf_append_char(out, (char)(0xf0 | code >> 18));
-            buf_append_char(out, (char)(0x80 | (code >> 12 & 0x3f)));
-        }
-        buf_append_char(out, (char)(0x80 | (code >> 6 & 0x3f)));
-    }
-    buf_append_char(out, (char)(0x80 | (code & 0x3f)));
 }
 
 /* Source: https://go.dev/ref/spec#Rune_literals, as strconv.Quote writes them. */
@@ -109,11 +79,7 @@ static bool read_escape(struct reader *r, struct buf *out)
     if ((c != 'u' || !read_hex(r, 4, &code)) && (c != 'U' || !read_hex(r, 8, &code))) {
         return false;
     }
-    if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
-        return false;
-    }
-    append_code_point(out, code);
-    return true;
+    return utf8_append(out, code) != -EINVAL;
 }
 
 /* Behind the first quote; appends what stands up to the second. */

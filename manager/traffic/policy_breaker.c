@@ -7,8 +7,6 @@
 #include "traffic/policy_reader.h"
 #include "json/field.h"
 
-enum { HEALTH_WINDOW_MIN_MS = 10, HALF_OPEN_MAX = 1000 }; /* as core/traffic has it */
-
 /* One entry of rateLimitings. */
 struct limiting {
     const cJSON *item;
@@ -99,7 +97,7 @@ static void write_recover(struct policy_reader *r, const struct limiting *l,
     }
 }
 
-/* Without one it would open for good, and K's way with it is to fail. */
+/* Not an error: objects without one are stored in clusters, and so it opens for good. */
 static void default_recover(struct policy_reader *r, const struct limiting *l)
 {
     policy_warn(r,
@@ -157,7 +155,7 @@ static void read_health_fields(struct policy_reader *r, const cJSON *health, con
     policy_missing(r, health, path, "window");
     policy_missing(r, health, path, "minimumRequests");
     bool there =
-        policy_duration(r, health, path, "window", HEALTH_WINDOW_MIN_MS, TRAFFIC_TIME_MAX_MS, &n);
+        policy_duration(r, health, path, "window", TRAFFIC_HEALTH_MIN_MS, TRAFFIC_TIME_MAX_MS, &n);
     write_number(r, out, "windowMs", there, n);
     there = policy_number(r, health, path, "minimumRequests", 1, UINT32_MAX, &n);
     write_number(r, out, "minimumRequests", there, n);
@@ -167,7 +165,7 @@ static void read_health_fields(struct policy_reader *r, const cJSON *health, con
     write_number(r, out, "slowMs", there, n);
     there = policy_number(r, health, path, "slowCallPercent", 1, 100, &n);
     write_number(r, out, "slowPercent", there, n);
-    there = policy_number(r, health, path, "halfOpenRequests", 1, HALF_OPEN_MAX, &n);
+    there = policy_number(r, health, path, "halfOpenRequests", 1, TRAFFIC_HALF_OPEN_MAX, &n);
     write_number(r, out, "halfOpen", there, n);
 }
 
