@@ -116,7 +116,16 @@ struct control_fault {
     uint64_t aborted;
 };
 
-/* So many rules of breakers and faults together are told, and so many of each are read. */
+/* A rule that allows and forbids requests to other places than the API server. */
+struct control_intercept {
+    const char *policy;
+    const char *uid;
+    const char *rule;
+    uint64_t refused; /* requests, since localproxy's start */
+};
+
+/* So many rules of breakers, faults and intercepts together are told, and so many of each are read.
+ */
 #define CONTROL_TRAFFIC_RULES_MAX 256
 /* Bytes of a text in them; what is longer is not read. */
 #define CONTROL_TRAFFIC_TEXT_MAX 253
@@ -126,16 +135,33 @@ cJSON *control_traffic_status_add(cJSON *root, const struct control_traffic_stat
 /* Each at the end of its list. False: out of memory. */
 bool control_traffic_breaker_add(cJSON *traffic, const struct control_breaker *row);
 bool control_traffic_fault_add(cJSON *traffic, const struct control_fault *row);
+bool control_traffic_intercept_add(cJSON *traffic, const struct control_intercept *row);
 
 void control_traffic_status_read(const cJSON *root, struct control_traffic_status *out);
 /* The one at `i` of those that make sense. False: there are no more. The texts are views into the
  * tree. */
 bool control_traffic_breaker(const cJSON *root, size_t i, struct control_breaker *out);
 bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *out);
+bool control_traffic_intercept(const cJSON *root, size_t i, struct control_intercept *out);
 /* All breakers that make sense, one after the other: *row NULL begins, and is where it goes on.
  * False: there are no more. Who reads many of them takes as long as there are rows. */
 bool control_traffic_next_breaker(const cJSON *root, const cJSON **row,
                                   struct control_breaker *out);
+
+/* localproxy's: what stands at "egress": the way for requests to other places. */
+struct control_egress_status {
+    bool known;          /* read only; false: it is too old to have one, or makes no sense */
+    const char *address; /* "": there is none, and rules for such requests have no effect. Belongs
+                            to the tree when read. */
+    uint64_t requests;   /* since localproxy's start, tunnels included; below not read */
+    uint64_t refused;    /* of them by localproxy itself */
+    uint64_t failed;     /* of them the origin could not be reached, or broke off */
+    uint64_t tunnels;    /* now */
+};
+
+/* Adds it to the root. */
+void control_egress_status_add(cJSON *root, const struct control_egress_status *s);
+void control_egress_status_read(const cJSON *root, struct control_egress_status *out);
 
 /* rulesync's: the parts that tell what it cannot do, in the order in which they hinder. */
 enum control_rulesync_part {

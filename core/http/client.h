@@ -21,6 +21,7 @@
 #include "net/loop.h"
 
 struct http_client;
+struct net_dial_gate;
 
 /* An HTTP proxy, which opens a tunnel to the origin (CONNECT), whether TLS is spoken in it or not.
  */
@@ -35,12 +36,13 @@ struct http_client_options {
     unsigned port;
     const char *path;               /* of a Unix socket, in place of host and port; copied */
     const struct http_proxy *proxy; /* on the way to host and port; NULL: none; copied */
-    struct tls_config *tls;         /* NULL: plain; referenced */
-    uint64_t connect_timeout_ms;    /* look-up, connection, the proxy's answer and handshake */
-    uint64_t idle_timeout_ms;       /* an unused connection is closed after so long */
-    uint64_t write_timeout_ms;      /* the peer takes nothing for so long */
-    unsigned user_timeout_ms;       /* a peer that does not answer at TCP level is given up then */
-    unsigned max_idle;              /* unused connections kept */
+    struct net_dial_gate *gate; /* of host, where there is no proxy; NULL: none (net/dial_gate.h) */
+    struct tls_config *tls;     /* NULL: plain; referenced */
+    uint64_t connect_timeout_ms; /* look-up, connection, the proxy's answer and handshake */
+    uint64_t idle_timeout_ms;    /* an unused connection is closed after so long */
+    uint64_t write_timeout_ms;   /* the peer takes nothing for so long */
+    unsigned user_timeout_ms;    /* a peer that does not answer at TCP level is given up then */
+    unsigned max_idle;           /* unused connections kept */
 };
 
 struct http_client_stats {

@@ -6,8 +6,8 @@
  * body, end). For a server the request comes in, for a client the response does. The transport
  * (http/server.h, http/client.h) makes exchanges; a proxy joins two of them.
  *
- * After a response with status 101 was sent or received, both bodies are raw bytes of the new
- * protocol until each side ends: a tunnel.
+ * After a response with status 101 was sent or received, or one of 200 to 299 was sent to CONNECT,
+ * both bodies are raw bytes of the new protocol until each side ends: a tunnel.
  */
 #ifndef CORE_HTTP_EXCHANGE_H
 #define CORE_HTTP_EXCHANGE_H

@@ -24,7 +24,11 @@
 #include "base/slice.h"
 #include "http/message.h"
 
-enum h1_role { H1_REQUESTS, H1_RESPONSES };
+enum h1_role {
+    H1_REQUESTS,
+    H1_PROXY_REQUESTS, /* absolute targets are taken too, and CONNECT with an authority alone */
+    H1_RESPONSES,
+};
 
 struct h1_limits {
     size_t head_bytes;   /* request or status line and headers, with their line ends */

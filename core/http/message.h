@@ -31,7 +31,8 @@ struct http_header {
 
 struct http_head {
     struct slice method; /* request */
-    struct slice target; /* request: origin form, as received */
+    struct slice target; /* request: origin form, as received; to a proxy also absolute form, and
+                            with CONNECT host:port */
     unsigned status;     /* response: 100 to 999 */
     struct slice reason; /* response: may be empty */
     unsigned minor;      /* HTTP/1.minor of the peer */
@@ -41,6 +42,7 @@ struct http_head {
     uint64_t content_length; /* HTTP_BODY_LENGTH; HTTP_BODY_NONE in a response: what was announced
                                 for the body that HEAD or 304 leaves out, or 0 */
     bool keep_alive;         /* the peer will take another message after this one */
+    bool connect;            /* request to a proxy: CONNECT */
     bool upgrade;         /* request: `Connection: upgrade` and `Upgrade`; response: status 101 */
     bool expect_continue; /* request: `Expect: 100-continue` */
     bool background;      /* request: others may be sent before it (http/client.h) */

@@ -64,6 +64,7 @@ struct http_server_options {
     uint64_t idle_timeout_ms;  /* between requests */
     uint64_t write_timeout_ms; /* the peer takes nothing for so long */
     unsigned max_connections;  /* more are closed at once; 0: no limit */
+    bool proxy;                /* takes absolute targets, and CONNECT (http_head.connect) */
     bool replace_idle;         /* instead, the one that waits longest for a request is */
     bool replace_silent;  /* or the one that has asked nothing for longest, a second at least */
     bool shares;          /* by address; not with replace_idle */

@@ -35,6 +35,7 @@
 #define NET_WRITE_MAX ((size_t)4 * 1024 * 1024)
 
 struct net_stream;
+struct net_dial_gate;
 
 /* No handler runs before the function that started the work returned, nor after net_stream_close
  * or net_stream_finish, which may be called inside any of them. */
@@ -54,6 +55,7 @@ struct net_dial_options {
     const char *host; /* name or IP literal, without brackets; copied */
     unsigned port;
     const char *path;            /* of a Unix socket, in place of host and port; copied */
+    struct net_dial_gate *gate;  /* NULL: none (net/dial_gate.h) */
     struct tls_config *tls;      /* NULL: plain; referenced */
     uint64_t connect_timeout_ms; /* for look-up, connection and handshake together; of several
                                     addresses none can take all of it */

@@ -40,6 +40,11 @@ struct traffic_active {
     uint64_t faults[TRAFFIC_SET_WORDS];
     bool any_limiting; /* whether one is set */
     bool any_fault;
+    /* The same of what is for other places than the API server (external.h). */
+    uint64_t urls[TRAFFIC_SET_WORDS];
+    uint64_t http[TRAFFIC_SET_WORDS];
+    uint64_t intercepts[TRAFFIC_INTERCEPTS_MAX / 64];
+    bool any_external;
 };
 
 /* Which policies are for a pod with these labels. */

@@ -32,6 +32,10 @@
 #define TRAFFIC_VALUES_MAX 100000      /* JSON values of a document */
 #define TRAFFIC_POLICIES_MAX 64        /* breakers and fault injections together */
 #define TRAFFIC_ROWS_MAX 1024          /* resource rules of all breakers, and of all faults */
+#define TRAFFIC_INTERCEPTS_MAX 256     /* rules that allow and forbid, of all breakers */
+#define TRAFFIC_EXTERNAL_MAX 1024      /* urls of all breakers, and http matches of all faults */
+#define TRAFFIC_PATTERNS_MAX 256       /* regular expressions in all */
+#define TRAFFIC_URL_MAX 2048           /* bytes of a URL, a content or an expression */
 #define TRAFFIC_NAMES_MAX 16384        /* groups, resources, verbs and namespaces that they name */
 #define TRAFFIC_LIST_MAX 1000          /* entries in one list */
 #define TRAFFIC_TOKEN_MAX 63           /* characters of a reset token */
@@ -109,6 +113,13 @@ struct traffic_limiting {
     const char *reset;            /* a new token closes the breaker once; "": there is none */
 };
 
+/* Allows or forbids requests to other places than the API server; external.h matches. */
+struct traffic_intercept {
+    const struct traffic_policy *policy;
+    const char *name; /* unique among the policy's */
+    bool whitelist;   /* else it forbids */
+};
+
 struct traffic_fault {
     const struct traffic_policy *policy;
     const char *name;      /* unique in the policy */
@@ -139,6 +150,8 @@ size_t traffic_policy_count(const struct traffic *t);
 const struct traffic_policy *traffic_policy_at(const struct traffic *t, size_t i);
 size_t traffic_limiting_count(const struct traffic *t);
 const struct traffic_limiting *traffic_limiting_at(const struct traffic *t, size_t i);
+size_t traffic_intercept_count(const struct traffic *t);
+const struct traffic_intercept *traffic_intercept_at(const struct traffic *t, size_t i);
 size_t traffic_fault_count(const struct traffic *t);
 const struct traffic_fault *traffic_fault_at(const struct traffic *t, size_t i);
 

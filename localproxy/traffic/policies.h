@@ -16,6 +16,7 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "traffic/breakers.h"
+#include "traffic/external.h"
 #include "traffic/fault.h"
 #include "traffic/passage.h"
 
@@ -41,6 +42,10 @@ typedef void (*policies_changed_cb)(void *data);
 void policies_on_changed(struct policies *p, policies_changed_cb cb, void *data);
 /* The same, when other faults are in force than before. */
 void policies_on_faults(struct policies *p, policies_changed_cb cb, void *data);
+/* The same, when other rules that allow and forbid may be in force: with another document, and when
+ * the pod's labels change. Of this header policies_allow_external and policies_name_address may be
+ * called inside. */
+void policies_on_intercepts(struct policies *p, policies_changed_cb cb, void *data);
 
 /* Puts a document in force (a reference is taken); NULL: none is from now on. 0; -ENOMEM: all is as
  * it was. */
@@ -66,6 +71,27 @@ void policies_draw(struct policies *p, const struct traffic_request *r, struct f
  * to `why`, and *retry_after is seconds, or 0. */
 MUST_CHECK bool policies_admit(struct policies *p, const struct traffic_request *r,
                                struct passage *passage, struct buf *why, unsigned *retry_after);
+
+/* ---- a request to another place than the API server ---- */
+
+/* Whether any rule of those that select this pod is about such requests. Without one none of the
+ * following need be called. */
+bool policies_have_external(const struct policies *p);
+
+/* Whether it is allowed. If not, the message is appended to `why`, and the rule has one refusal
+ * more. */
+MUST_CHECK bool policies_allow_external(struct policies *p, const struct traffic_external *r,
+                                        struct buf *why);
+/* As traffic_names_address: whether a rule lets it go to an address that is never reached
+ * otherwise.
+ */
+bool policies_name_address(const struct policies *p, struct slice address, unsigned port);
+/* As policies_draw and policies_admit, and with the same states. */
+void policies_draw_external(struct policies *p, const struct traffic_external *r,
+                            struct fault_drawn *out);
+MUST_CHECK bool policies_admit_external(struct policies *p, const struct traffic_external *r,
+                                        struct passage *passage, struct buf *why,
+                                        unsigned *retry_after);
 
 /* ---- what they say ---- */
 

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dial_gate.h - what dialled streams may reach that somebody else has named, and how many names are
+ * looked up for them at a time.
+ *
+ * A name can lead anywhere, and to another place each time: what counts is the address that is
+ * connected to. And a look-up takes one of the few threads that libuv has for all of a process,
+ * for as long as a name server likes; so those who share a gate wait for one another, and leave the
+ * others room.
+ */
+#ifndef CORE_NET_DIAL_GATE_H
+#define CORE_NET_DIAL_GATE_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "base/list.h"
+
+struct net_dial_gate {
+    /* Whether it may be connected to; the other addresses of a name are tried then. If none may be,
+     * the error's code is UV_EACCES. Not called with Unix sockets. */
+    bool (*allows)(void *data, const struct sockaddr *address);
+    void *data;
+    unsigned lookups_max; /* at least 1 */
+    unsigned lookups;     /* under way */
+    struct list waiting;  /* streams whose look-up waits for others */
+};
+
+/* It must outlive all streams that were dialled with it. */
+void net_dial_gate_init(struct net_dial_gate *g,
+                        bool (*allows)(void *data, const struct sockaddr *address), void *data,
+                        unsigned lookups_max);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reach.h - which addresses requests of the operator may be sent to: not to this machine, the link,
+ * nor what clouds tell about a machine's credentials, unless a rule names the address; and never to
+ * localproxy itself or to the API server, where they would go around its rules.
+ *
+ * What a name leads to is judged when it is connected to. What another proxy looks up is not seen.
+ */
+#ifndef LOCALPROXY_EGRESS_REACH_H
+#define LOCALPROXY_EGRESS_REACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/url.h"
+#include "egress/target.h"
+#include "net/dial_gate.h"
+#include "traffic/policies.h"
+
+enum { REACH_OWN_MAX = 24, REACH_LOOKUPS_MAX = 2 };
+
+struct reach_options {
+    const struct url *server;       /* the API server's */
+    const char *own[REACH_OWN_MAX]; /* ADDR:PORT where localproxy itself listens; ends with NULL */
+};
+
+struct reach;
+
+/* `policies` NULL: there are none; both must outlive it. NULL without memory. Reads
+ * KUBERNETES_SERVICE_HOST and resolv.conf(5), for the names of the API server. */
+MUST_CHECK struct reach *reach_new(const struct reach_options *o, const struct policies *policies);
+void reach_free(struct reach *r);
+
+/* Whether the target, by what is written there, may be reached at all: not if it is the API server
+ * by one of its names, localproxy itself, or an address that no rule names. 0, or -EACCES with `e`
+ * saying why. */
+MUST_CHECK int reach_check(const struct reach *r, const struct target *t,
+                           const struct traffic_external *q, struct err *e);
+
+/* Whether that address is one that is only reached by name of a rule. Addresses of IPv4 in IPv6
+ * (mapped, NAT64, 6to4) count as what they carry. */
+bool reach_is_protected(const struct sockaddr *address);
+
+/* What all dialling to targets must pass. */
+struct net_dial_gate *reach_gate(struct reach *r);
+
+#endif

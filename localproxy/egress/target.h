@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * target.h - where a request to another place than the API server is to go, and which way it came.
+ *
+ *     GET http://host/path            a proxy's absolute form, also with https://: TLS is then
+ *                                     spoken by localproxy
+ *     CONNECT host:port               a tunnel
+ *     GET / with Mesh-Real-Endpoint:  https://host/path: the header's URL is meant, and what stands
+ *                                     in the request line is of no meaning
+ *
+ * Read strictly: what two programs could read differently is refused. So are user information, a
+ * fragment, white space and control characters, escapes and underscores beyond those of names in a
+ * host, hosts that are not quite IP addresses ("127.1", "0x7f.0.0.1", "2130706433") but that the
+ * resolver takes for one, IPv6 zones, and port 0.
+ */
+#ifndef LOCALPROXY_EGRESS_TARGET_H
+#define LOCALPROXY_EGRESS_TARGET_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "base/slice.h"
+#include "base/url.h"
+#include "http/message.h"
+#include "traffic/external.h"
+
+#define TARGET_HEADER "Mesh-Real-Endpoint"
+
+enum target_way { TARGET_ABSOLUTE, TARGET_TUNNEL, TARGET_HEADER_WAY };
+
+struct target {
+    enum target_way way;
+    bool https;                  /* localproxy speaks TLS with it; never of tunnels */
+    char host[URL_HOST_MAX + 1]; /* as traffic/external.h has it */
+    bool literal;                /* it is an IP address */
+    unsigned port;
+    struct slice path;   /* "/..." up to the query, views into the head; of tunnels "" */
+    struct slice query;  /* behind "?" */
+    struct slice origin; /* path and query, as the origin is asked for it; "" where there is no
+                            path: then "/" is to be asked for, before a query */
+};
+
+/* Of a request's head. 0; -EINVAL with `e` set: it is none, or not well-formed; -ENOENT: an origin
+ * form without the header, as one sends it who takes localproxy for a web server. */
+MUST_CHECK int target_read(const struct http_head *head, struct target *out, struct err *e);
+
+/* What rules look at; views into `t` and `head`. */
+void target_describe(const struct target *t, const struct http_head *head,
+                     struct traffic_external *out);
+
+/* Room for every target_host_port. */
+#define TARGET_HOST_PORT_SIZE (URL_HOST_MAX + 10)
+/* "host:port", an IPv6 literal in brackets; without the port where `brief` and it is the scheme's
+ * own. */
+void target_host_port(const struct target *t, bool brief, char out[TARGET_HOST_PORT_SIZE]);
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tunnel.h - CONNECT: bytes between a client and a host, of which nothing is looked at.
+ *
+ *     DIALLING -- connected, the client is told 200 --> OPEN -- both sides have ended --> gone
+ *
+ * Either side may end before the other one (half-closed). What one side does not read stops the
+ * other; together they hold what the backlog lets (net/backlog.h). A tunnel in which nothing moves
+ * for the idle time is closed, half-closed ones after a minute.
+ */
+#ifndef LOCALPROXY_EGRESS_TUNNEL_H
+#define LOCALPROXY_EGRESS_TUNNEL_H
+
+#include <stdint.h>
+
+#include "base/list.h"
+#include "egress/reach.h"
+#include "egress/target.h"
+#include "egress/via.h"
+#include "http/exchange.h"
+#include "net/backlog.h"
+#include "net/loop.h"
+#include "traffic/passage.h"
+
+struct tunnel;
+
+struct tunnels {
+    struct net_loop *loop;
+    struct reach *reach;
+    struct net_backlog *backlog;
+    uint64_t connect_timeout_ms;
+    uint64_t idle_ms;
+    unsigned max; /* more are refused with 503 */
+    /* The tunnel was not opened: to be answered by the callee, with 502, 504 or 403 (`code`). The
+     * exchange has no handlers then. */
+    void (*on_failed)(void *data, struct http_exchange *x, unsigned code, const struct target *t,
+                      const char *why);
+    /* It is over. */
+    void (*on_over)(void *data, const struct target *t, uint64_t sent, uint64_t received);
+    void *data;
+    struct list all;
+    unsigned count;  /* also those that are being dialled */
+    uint64_t opened; /* since the start, like the next */
+    uint64_t bytes;  /* both ways */
+    uint64_t idle_closed;
+};
+
+void tunnels_init(struct tunnels *all, struct net_loop *l);
+/* Those that are left are closed at once. */
+void tunnels_deinit(struct tunnels *all);
+
+/* Takes the exchange, whose target was judged, and the passage, which is given back with the
+ * answer. `proxy` as via_of has it, outlives the tunnel. False: there are too many, or there is no
+ * memory; nothing is taken. */
+MUST_CHECK bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct target *t,
+                             const struct http_proxy *proxy, struct passage *passage);
+
+/* Other rules are in force: closes those of which `allows` says no. */
+void tunnels_review(struct tunnels *all,
+                    bool (*allows)(void *data, const struct traffic_external *q), void *data);
+/* Those that are not open yet are refused; the others go on. */
+void tunnels_drain(struct tunnels *all);
+
+#endif
