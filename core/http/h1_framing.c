@@ -104,8 +104,11 @@ static bool read_length(struct slice text, uint64_t *out)
 /* Where section 6.3 lets a recipient repair a message, this one refuses it. */
 static int check(struct http_head *h, const struct notes *n, enum h1_role role, const char **why)
 {
-    if (role == H1_REQUESTS && (n->hosts > 1 || (n->hosts == 0 && h->minor == 1))) {
+    if (role != H1_RESPONSES && (n->hosts > 1 || (n->hosts == 0 && h->minor == 1))) {
         return refuse(HTTP_PARSE_BAD, "no Host header, or several", why);
+    }
+    if (h->connect && n->lengths + n->encodings > 0) {
+        return refuse(HTTP_PARSE_BAD, "CONNECT with Content-Length or Transfer-Encoding", why);
     }
     if (n->lengths > 1 || n->encodings > 1 || (n->lengths > 0 && n->encodings > 0)) {
         return refuse(HTTP_PARSE_BAD, "several Content-Length or Transfer-Encoding headers", why);
@@ -116,7 +119,7 @@ static int check(struct http_head *h, const struct notes *n, enum h1_role role, 
     if (n->encodings > 0 && !slice_ieq(n->encoding, SLICE("chunked"))) {
         return refuse(HTTP_PARSE_NOT_IMPLEMENTED, "Transfer-Encoding is not `chunked`", why);
     }
-    if (n->encodings > 0 && role == H1_REQUESTS && h->minor == 0) {
+    if (n->encodings > 0 && role != H1_RESPONSES && h->minor == 0) {
         return refuse(HTTP_PARSE_BAD, "Transfer-Encoding in an HTTP/1.0 request", why);
     }
     return 0;
@@ -135,7 +138,7 @@ static enum http_framing framing_of(const struct http_head *h, const struct note
     if (n->lengths > 0) {
         return HTTP_BODY_LENGTH;
     }
-    return role == H1_REQUESTS ? HTTP_BODY_NONE : HTTP_BODY_CLOSE;
+    return role == H1_RESPONSES ? HTTP_BODY_CLOSE : HTTP_BODY_NONE;
 }
 
 int h1_framing_derive(struct http_head *h, struct http_header *headers, enum h1_role role,
@@ -151,9 +154,9 @@ int h1_framing_derive(struct http_head *h, struct http_header *headers, enum h1_
         h->content_length = 0; /* meaningless there */
     }
     h->keep_alive = !n.close && (h->minor == 1 || n.keep_alive);
-    if (role == H1_REQUESTS) {
-        h->upgrade = h->minor == 1 && n.connection_upgrade && n.upgrade;
-        h->expect_continue = h->minor == 1 && n.expect_continue;
+    if (role != H1_RESPONSES) {
+        h->upgrade = h->minor == 1 && !h->connect && n.connection_upgrade && n.upgrade;
+        h->expect_continue = h->minor == 1 && !h->connect && n.expect_continue;
         return 0;
     }
     h->upgrade = h->status == 101;

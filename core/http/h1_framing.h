@@ -12,9 +12,10 @@
 #include "http/h1_parser.h"
 #include "http/message.h"
 
-/* `h` has its start line and `h->header_count` headers in `headers`. Takes Content-Length and
- * Transfer-Encoding out of these, and sets all that is derived: headers, framing, content_length,
- * keep_alive, upgrade and expect_continue. 0, or -HTTP_PARSE_* and *why (a constant). */
+/* `h` has its start line (`connect` set) and `h->header_count` headers in `headers`. Takes
+ * Content-Length and Transfer-Encoding out of these, and sets all that is derived: headers,
+ * framing, content_length, keep_alive, upgrade and expect_continue. 0, or -HTTP_PARSE_* and *why (a
+ * constant). */
 MUST_CHECK int h1_framing_derive(struct http_head *h, struct http_header *headers,
                                  enum h1_role role, bool to_head_request, const char **why);
 

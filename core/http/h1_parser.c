@@ -184,7 +184,7 @@ struct h1_parser *h1_parser_new(enum h1_role role, const struct h1_limits *limit
     p->role = role;
     p->limits = *limits;
     buf_init(&p->bytes, limits->head_bytes);
-    llhttp_init(&p->ll, role == H1_REQUESTS ? HTTP_REQUEST : HTTP_RESPONSE, &settings);
+    llhttp_init(&p->ll, role == H1_RESPONSES ? HTTP_RESPONSE : HTTP_REQUEST, &settings);
     p->ll.data = p;
     return p;
 }
@@ -313,21 +313,71 @@ static bool is_visible_ascii(struct slice s)
     return true;
 }
 
+static bool is_scheme_byte(char c)
+{
+    return isalnum((unsigned char)c) || c == '+' || c == '-' || c == '.';
+}
+
+/* RFC 9112 section 3.2.2: `scheme://` and something behind it. What it means is the reader's to
+ * say. */
+static bool is_absolute(struct slice target)
+{
+    size_t n = 0;
+    while (n < target.len && is_scheme_byte(target.ptr[n])) {
+        n++;
+    }
+    return n > 0 && isalpha((unsigned char)target.ptr[0]) && target.len > n + 3 &&
+           memcmp(target.ptr + n, "://", 3) == 0;
+}
+
+/* Section 3.2.3: `host:port`, both there, and nothing of a URL around them. */
+static bool is_authority(struct slice target)
+{
+    size_t host = target.len;
+    while (host > 0 && isdigit((unsigned char)target.ptr[host - 1])) {
+        host--;
+    }
+    if (host == target.len || host < 2 || target.ptr[host - 1] != ':') {
+        return false;
+    }
+    for (size_t i = 0; i < host; i++) {
+        if (strchr("/?@\\", target.ptr[i]) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Of a method other than CONNECT. */
+static bool is_target(const struct h1_parser *p, struct slice target)
+{
+    if (target.len == 0) {
+        return false;
+    }
+    bool asterisk = slice_eq(target, SLICE("*")) && slice_eq(p->head.method, SLICE("OPTIONS"));
+    return target.ptr[0] == '/' || asterisk ||
+           (p->role == H1_PROXY_REQUESTS && is_absolute(target));
+}
+
 /* Method, one space, target, one space, version: as llhttp saw them and without a gap. */
 static enum h1_event check_request_line(struct h1_parser *p)
 {
     const char *line = (const char *)buf_data(&p->bytes);
-    const struct http_head *h = &p->head;
+    struct http_head *h = &p->head;
     if (h->method.ptr != line || h->target.ptr != line + h->method.len + 1 ||
         h->target.len != p->start_line_len - h->method.len - sizeof " HTTP/1.1") {
         return fail_bad(p, "the request line is malformed");
     }
-    if (slice_eq(h->method, SLICE("CONNECT"))) {
+    h->connect = slice_eq(h->method, SLICE("CONNECT"));
+    if (h->connect && p->role == H1_REQUESTS) {
         return fail_bad(p, "CONNECT is not supported");
     }
-    bool asterisk = slice_eq(h->target, SLICE("*")) && slice_eq(h->method, SLICE("OPTIONS"));
-    if (h->target.len == 0 || (h->target.ptr[0] != '/' && !asterisk)) {
-        return fail_bad(p, "the request target is not a path");
+    if (h->connect && !is_authority(h->target)) {
+        return fail_bad(p, "the request target of CONNECT is not host:port");
+    }
+    if (!h->connect && !is_target(p, h->target)) {
+        return fail_bad(p, p->role == H1_REQUESTS ? "the request target is not a path"
+                                                  : "the request target is not a URL or a path");
     }
     if (!is_visible_ascii(h->target)) {
         return fail_bad(p, "the request target contains a byte that must be percent-encoded");
@@ -400,7 +450,7 @@ static enum h1_event run_llhttp_on_head(struct h1_parser *p)
     if (llhttp_get_error_pos(&p->ll) != base + p->bytes.len) {
         return fail_bad(p, "a header line is malformed");
     }
-    return p->role == H1_REQUESTS ? check_request_line(p) : H1_MORE;
+    return p->role == H1_RESPONSES ? H1_MORE : check_request_line(p);
 }
 
 static void enter_body(struct h1_parser *p)
@@ -433,7 +483,7 @@ static enum h1_event parse_head(struct h1_parser *p)
     if (!make_room_for_headers(p, p->lines - 1)) {
         return fail(p, -ENOMEM, "out of memory");
     }
-    enum h1_event ev = p->role == H1_REQUESTS ? check_request_version(p) : check_status_line(p);
+    enum h1_event ev = p->role == H1_RESPONSES ? check_status_line(p) : check_request_version(p);
     if (ev != H1_MORE || (ev = run_llhttp_on_head(p)) != H1_MORE ||
         (ev = check_header_lines(p)) != H1_MORE) {
         return ev;
@@ -453,7 +503,7 @@ static enum h1_event parse_head(struct h1_parser *p)
 
 static enum h1_event fail_too_large(struct h1_parser *p)
 {
-    if (p->role == H1_REQUESTS && p->lines == 0) {
+    if (p->role != H1_RESPONSES && p->lines == 0) {
         return fail(p, -HTTP_PARSE_URI_TOO_LONG, "the request line is too long");
     }
     return fail(p, -HTTP_PARSE_TOO_LARGE, "the head is too large");
@@ -540,7 +590,7 @@ static enum h1_event read_head(struct h1_parser *p, struct slice *data)
 /* RFC 9112 section 2.2: some clients send an empty line behind a body. */
 static enum h1_event begin_message(struct h1_parser *p, struct slice *data)
 {
-    if (p->role == H1_REQUESTS && data->ptr[0] == '\r') {
+    if (p->role != H1_RESPONSES && data->ptr[0] == '\r') {
         (void)take(data, 1);
         p->state = BLANK_LINE;
         return H1_MORE;

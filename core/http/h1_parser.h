@@ -9,9 +9,10 @@
  * NUL and other control bytes in a head, more than one Content-Length (equal ones too),
  * Content-Length beside Transfer-Encoding, a Transfer-Encoding other than exactly `chunked`
  * (in a request also with HTTP/1.0), bad chunk sizes and chunk ends, HTTP versions other than 1.0
- * and 1.1, a request with no or several Host headers (HTTP/1.1), an absolute or authority target,
- * and heads over the limits. Chunk extensions are skipped within a bound. Trailers are checked and
- * dropped. Interim responses (1xx but 101) are consumed silently.
+ * and 1.1, a request with no or several Host headers (HTTP/1.1), an absolute or authority target
+ * (but see H1_PROXY_REQUESTS), CONNECT with a body, and heads over the limits. Chunk extensions are
+ * skipped within a bound. Trailers are checked and dropped. Interim responses (1xx but 101) are
+ * consumed silently.
  */
 #ifndef CORE_HTTP_H1_PARSER_H
 #define CORE_HTTP_H1_PARSER_H
@@ -26,7 +27,9 @@
 
 enum h1_role {
     H1_REQUESTS,
-    H1_PROXY_REQUESTS, /* absolute targets are taken too, and CONNECT with an authority alone */
+    /* Absolute targets are taken too, `scheme://` (of letters) and what follows, as received; and
+     * CONNECT with `host:port` alone, whose host and port are not looked at further. */
+    H1_PROXY_REQUESTS,
     H1_RESPONSES,
 };
 
@@ -61,7 +64,8 @@ void h1_parser_set_share(struct h1_parser *p, struct byte_share *share);
 
 /* Advances *data over what was consumed. After H1_HEAD with HTTP_BODY_NONE or a length of 0 the
  * next call gives H1_END without consuming. With `upgrade` set in the head, H1_END is followed by
- * raw bytes if the upgrade is agreed on: then the caller must not call again. The status suited to
+ * raw bytes if the upgrade is agreed on: then the caller must not call again. Nor after H1_END with
+ * `connect`: what follows may be the tunnel's, whatever the answer is. The status suited to
  * an error in a request is in e->code: one of -HTTP_PARSE_*, or -ENOMEM. After an error every call
  * gives it again. */
 MUST_CHECK enum h1_event h1_parser_next(struct h1_parser *p, struct slice *data,

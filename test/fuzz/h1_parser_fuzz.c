@@ -2,7 +2,8 @@
 /*
  * The first byte chooses role and limits, the second the way the rest is cut into pieces. What the
  * parser says must not depend on the pieces; and the messages it read, written again in the
- * plainest way, must be read again as the same messages.
+ * plainest way, must be read again as the same messages. What a server takes, a proxy takes too,
+ * and as the same.
  */
 #include "http/h1_parser.h"
 
@@ -21,6 +22,8 @@ struct run {
     struct http_head head;
     uint64_t body_bytes;
     bool in_message;
+    bool failed;
+    bool tunnel; /* behind a CONNECT: nothing is read any more */
     uint32_t random;
 };
 
@@ -88,6 +91,24 @@ static void write_head(struct buf *b, const struct http_head *h)
     put(b, SLICE("\r\n"));
 }
 
+static void check_target(const struct run *r, const struct http_head *h)
+{
+    CHECK(h->connect == slice_eq(h->method, SLICE("CONNECT")));
+    CHECK(!h->connect || r->role == H1_PROXY_REQUESTS);
+    CHECK(!h->connect || (h->framing == HTTP_BODY_NONE && !h->upgrade && !h->expect_continue));
+    if (r->role == H1_RESPONSES || slice_eq(h->target, SLICE("*"))) {
+        return;
+    }
+    CHECK(h->target.len > 0);
+    if (h->connect) {
+        CHECK(memchr(h->target.ptr, '/', h->target.len) == NULL);
+        CHECK(memchr(h->target.ptr, '@', h->target.len) == NULL);
+        CHECK(h->target.ptr[0] != ':' && h->target.ptr[h->target.len - 1] != ':');
+    } else if (r->role == H1_REQUESTS || memchr(h->target.ptr, ':', h->target.len) == NULL) {
+        CHECK(h->target.ptr[0] == '/');
+    }
+}
+
 static void on_head(struct run *r, const struct http_head *h)
 {
     CHECK(!r->in_message);
@@ -97,14 +118,15 @@ static void on_head(struct run *r, const struct http_head *h)
     check_text(h->target);
     check_text(h->reason);
     CHECK(h->header_count <= r->limits.header_count && h->minor <= 1);
-    CHECK((r->role == H1_REQUESTS) == (h->status == 0));
-    CHECK((r->role == H1_REQUESTS) == (h->method.len > 0));
+    CHECK((r->role == H1_RESPONSES) == (h->status != 0));
+    CHECK((r->role == H1_RESPONSES) == (h->method.len == 0));
     CHECK(r->role == H1_RESPONSES || h->framing != HTTP_BODY_CLOSE);
+    check_target(r, h);
     CHECK(!(h->keep_alive && h->framing == HTTP_BODY_CLOSE));
     write_head(&r->again, h);
     write_head(&r->said, h);
-    CHECK(buf_printf(&r->said, "[%d %d%d%d]", (int)h->framing, h->keep_alive, h->upgrade,
-                     h->expect_continue) == 0);
+    CHECK(buf_printf(&r->said, "[%d %d%d%d%d]", (int)h->framing, h->keep_alive, h->upgrade,
+                     h->expect_continue, h->connect) == 0);
 }
 
 static void on_body(struct run *r, struct slice body, struct slice piece)
@@ -127,6 +149,7 @@ static void on_end(struct run *r)
     CHECK(r->in_message);
     CHECK(r->head.framing != HTTP_BODY_LENGTH || r->body_bytes == r->head.content_length);
     r->in_message = false;
+    r->tunnel = r->head.connect;
     put(&r->said, SLICE("[end]"));
     if (r->head.framing == HTTP_BODY_CHUNKED) {
         put(&r->again, SLICE("0\r\n\r\n"));
@@ -152,6 +175,10 @@ static bool feed(struct run *r, struct h1_parser *p, struct slice piece)
     const struct http_head *head = NULL;
     struct err e = ERR_INIT;
     for (;;) {
+        if (r->tunnel) {
+            put(&r->said, data);
+            return true;
+        }
         switch (h1_parser_next(p, &data, &head, &body, &e)) {
         case H1_MORE:
             CHECK(data.len == 0);
@@ -173,6 +200,7 @@ static bool feed(struct run *r, struct h1_parser *p, struct slice piece)
         case H1_ERROR:
             CHECK(buf_printf(&r->said, "[error %d]", e.code) == 0);
             check_error_stays(p, e.code);
+            r->failed = true;
             return false;
         }
     }
@@ -236,6 +264,20 @@ static void check_again(const struct run *r)
     buf_reset(&second.again);
 }
 
+/* What a server made of it must be what a proxy makes of it. */
+static void check_proxy(const struct run *start, const struct run *server, const uint8_t *data,
+                        size_t size)
+{
+    struct run proxy = *start;
+    proxy.role = H1_PROXY_REQUESTS;
+    read_all(&proxy, (const char *)data, size, PIECES_WHOLE);
+    if (!server->failed) {
+        check_same(&server->said, server->said.len, &proxy.said);
+    }
+    buf_reset(&proxy.said);
+    buf_reset(&proxy.again);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2) {
@@ -243,7 +285,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     const struct h1_limits tight = {.head_bytes = 96, .header_count = 3};
     const struct run start = {
-        .role = (data[0] & 1) != 0 ? H1_RESPONSES : H1_REQUESTS,
+        .role = (data[0] & 1) != 0   ? H1_RESPONSES
+                : (data[0] & 8) != 0 ? H1_PROXY_REQUESTS
+                                     : H1_REQUESTS,
         .limits = (data[0] & 2) != 0 ? tight : h1_limits_default,
         .to_head = (data[0] & 4) != 0,
         .random = data[1],
@@ -256,6 +300,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_same(&runs[0].said, runs[0].said.len, &runs[1].said);
     check_same(&runs[0].said, runs[0].said.len, &runs[2].said);
     check_again(&runs[0]);
+    if (start.role == H1_REQUESTS) {
+        check_proxy(&start, &runs[0], data + 2, size - 2);
+    }
     for (int i = 0; i < 3; i++) {
         buf_reset(&runs[i].said);
         buf_reset(&runs[i].again);

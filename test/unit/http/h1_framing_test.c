@@ -76,6 +76,43 @@ static void refuses_what_can_be_read_in_two_ways(void **state)
     }
 }
 
+static void a_proxy_reads_them_as_a_server_does(void **state)
+{
+    (void)state;
+    const struct row rows[] = {
+        {"two lengths", H1_PROXY_REQUESTS, {HOST, LENGTH("1"), LENGTH("2")}, -400},
+        {"both", H1_PROXY_REQUESTS, {HOST, ENCODING("chunked"), LENGTH("1")}, -400},
+        {"chunked twice", H1_PROXY_REQUESTS, {HOST, ENCODING("chunked, chunked")}, -501},
+        {"no Host", H1_PROXY_REQUESTS, {LENGTH("1")}, -400},
+        {"two Hosts", H1_PROXY_REQUESTS, {HOST, HOST}, -400},
+    };
+    struct http_head h;
+    struct http_header headers[HEADERS_MAX];
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int got = derive(&rows[i], &h, headers);
+        if (got != rows[i].want) {
+            fail_msg("%s: %d", rows[i].name, got);
+        }
+    }
+    const struct row plain = {"", H1_PROXY_REQUESTS, {HOST}, 0};
+    assert_int_equal(derive(&plain, &h, headers), 0);
+    assert_int_equal(h.framing, HTTP_BODY_NONE);
+    assert_true(h.keep_alive);
+}
+
+static void connect_has_no_body(void **state)
+{
+    (void)state;
+    struct http_header framing[] = {LENGTH("0"), ENCODING("chunked")};
+    for (size_t i = 0; i < ARRAY_LEN(framing); i++) {
+        struct http_header headers[] = {HOST, framing[i]};
+        struct http_head h = {.minor = 1, .connect = true, .header_count = 2};
+        const char *why = NULL;
+        assert_int_equal(h1_framing_derive(&h, headers, H1_PROXY_REQUESTS, false, &why), -400);
+        assert_non_null(why);
+    }
+}
+
 static void takes_framing_out_and_keeps_the_order(void **state)
 {
     (void)state;
@@ -98,6 +135,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses_what_can_be_read_in_two_ways),
+        cmocka_unit_test(a_proxy_reads_them_as_a_server_does),
+        cmocka_unit_test(connect_has_no_body),
         cmocka_unit_test(takes_framing_out_and_keeps_the_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

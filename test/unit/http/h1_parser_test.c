@@ -5,8 +5,8 @@
  *     head(GET /a 1.1 none keep [Host: x]) body(...) end error(400)
  *
  * The head's words are method and target or the status, the minor version, the framing, and the
- * flags keep, upgrade and expect. Then comes what finish says: `whole` or `cut`. Every row is read
- * in one piece, byte by byte, and cut at random places; the outcome must be the same.
+ * flags keep, connect, upgrade and expect. Then comes what finish says: `whole` or `cut`. Every row
+ * is read in one piece, byte by byte, and cut at random places; the outcome must be the same.
  */
 #include <malloc.h>
 #include <setjmp.h>
@@ -75,8 +75,8 @@ static void say_head(struct trace *t, const struct http_head *h)
     if (h->framing == HTTP_BODY_LENGTH || h->content_length > 0) {
         say(t, " %llu", (unsigned long long)h->content_length);
     }
-    say(t, "%s%s%s", h->keep_alive ? " keep" : "", h->upgrade ? " upgrade" : "",
-        h->expect_continue ? " expect" : "");
+    say(t, "%s%s%s%s", h->keep_alive ? " keep" : "", h->connect ? " connect" : "",
+        h->upgrade ? " upgrade" : "", h->expect_continue ? " expect" : "");
     for (size_t i = 0; i < h->header_count; i++) {
         const struct http_header *f = &h->headers[i];
         say(t, " [%.*s: %.*s]", (int)f->name.len, f->name.ptr, (int)f->value.len, f->value.ptr);
@@ -755,6 +755,118 @@ static struct h1_parser *after_head(enum h1_role role, struct slice bytes, struc
     return p;
 }
 
+#define GET_AT(name, target)                                                                       \
+    ROW(name, "GET " target " HTTP/1.1\r\n" HOST "\r\n",                                           \
+        "head(GET " target " 1.1 none keep [Host: x]) end whole")
+#define CONNECT_TO(name, target)                                                                   \
+    ROW(name, "CONNECT " target " HTTP/1.1\r\n" HOST "\r\n",                                       \
+        "head(CONNECT " target " 1.1 none keep connect [Host: x]) end whole")
+
+static void reads_requests_to_a_proxy(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        GET_AT("a path", "/a?b=http://c"),
+        GET_AT("an absolute target", "http://example.com/a?b"),
+        GET_AT("https", "https://example.com:8443/a"),
+        GET_AT("without path", "http://example.com"),
+        GET_AT("without path, with a query", "http://example.com?a"),
+        GET_AT("another scheme", "ftp://example.com/a"),
+        GET_AT("upper case", "HTTP://EXAMPLE.com/A"),
+        GET_AT("user information", "http://u:p@example.com/"),
+        GET_AT("IPv6", "http://[2001:db8::1]:80/"),
+        ROW("OPTIONS of all", "OPTIONS * HTTP/1.1\r\n" HOST "\r\n",
+            "head(OPTIONS * 1.1 none keep [Host: x]) end whole"),
+        ROW("HTTP/1.0", "GET http://a/ HTTP/1.0\r\n\r\n", "head(GET http://a/ 1.0 none) end whole"),
+        ROW("a body, and another one",
+            "PUT http://a/ HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\nabGET / HTTP/1.1\r\n" HOST
+            "\r\n",
+            "head(PUT http://a/ 1.1 length 2 keep [Host: x]) body(ab) end " GOT "end whole"),
+        CONNECT_TO("CONNECT", "example.com:443"),
+        CONNECT_TO("CONNECT to IPv4", "192.0.2.1:80"),
+        CONNECT_TO("CONNECT to IPv6", "[2001:db8::1]:443"),
+        CONNECT_TO("an underscore", "a_b:1"),
+        ROW("CONNECT in HTTP/1.0", "CONNECT a:1 HTTP/1.0\r\n\r\n",
+            "head(CONNECT a:1 1.0 none connect) end whole"),
+        ROW("no upgrade",
+            "CONNECT a:1 HTTP/1.1\r\n" HOST "Connection: upgrade\r\nUpgrade: a\r\n\r\n",
+            "head(CONNECT a:1 1.1 none keep connect [Host: x] [Connection: upgrade] [Upgrade: a]) "
+            "end whole"),
+        ROW("nothing to expect", "CONNECT a:1 HTTP/1.1\r\n" HOST "Expect: 100-continue\r\n\r\n",
+            "head(CONNECT a:1 1.1 none keep connect [Host: x] [Expect: 100-continue]) end whole"),
+    };
+    CHECK_ROWS(H1_PROXY_REQUESTS, rows);
+}
+
+#define NO_TARGET(name, line) ROW(name, line " HTTP/1.1\r\n" HOST "\r\n", "error(400)")
+
+static void refuses_requests_to_a_proxy(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        NO_TARGET("an authority without CONNECT", "GET example.com:80"),
+        NO_TARGET("a name", "GET example.com"),
+        NO_TARGET("GET *", "GET *"),
+        NO_TARGET("an empty scheme", "GET ://example.com/"),
+        NO_TARGET("a scheme alone", "GET http:"),
+        NO_TARGET("one slash", "GET http:/example.com/"),
+        NO_TARGET("nothing behind it", "GET http://"),
+        NO_TARGET("a scheme of digits", "GET 1://example.com/"),
+        NO_TARGET("a space", "GET http://example.com/a b"),
+        NO_TARGET("a fragment", "GET http://example.com/#a"),
+        NO_TARGET("a byte above 0x7f", "GET http://example.com/\xc3\xa4"),
+        NO_TARGET("CONNECT with a path", "CONNECT /a"),
+        NO_TARGET("CONNECT with a path behind", "CONNECT a:443/"),
+        NO_TARGET("CONNECT with a query behind", "CONNECT a:443?b"),
+        NO_TARGET("CONNECT with a query of digits", "CONNECT a?b:443"),
+        NO_TARGET("CONNECT with a path of digits", "CONNECT a/:443"),
+        NO_TARGET("CONNECT with a URL", "CONNECT http://a/"),
+        NO_TARGET("CONNECT with a URL that ends as host:port", "CONNECT http://a:443"),
+        NO_TARGET("CONNECT *", "CONNECT *"),
+        NO_TARGET("CONNECT without port", "CONNECT a"),
+        NO_TARGET("CONNECT with an empty port", "CONNECT a:"),
+        NO_TARGET("CONNECT with a port by name", "CONNECT a:https"),
+        NO_TARGET("CONNECT without host", "CONNECT :443"),
+        NO_TARGET("CONNECT with a port alone", "CONNECT 443"),
+        NO_TARGET("CONNECT with user information", "CONNECT a@b:443"),
+        NO_TARGET("CONNECT with a fragment", "CONNECT a#:443"),
+        NO_TARGET("CONNECT with a backslash", "CONNECT a\\b:443"),
+        NO_TARGET("CONNECT with two targets", "CONNECT a:443 b:443"),
+        NO_TARGET("CONNECT without target", "CONNECT"),
+        ROW("CONNECT with a length", "CONNECT a:1 HTTP/1.1\r\n" HOST "Content-Length: 1\r\n\r\na",
+            "error(400)"),
+        ROW("CONNECT with a length of 0",
+            "CONNECT a:1 HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "error(400)"),
+        ROW("CONNECT in chunks",
+            "CONNECT a:1 HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "error(400)"),
+        ROW("CONNECT without Host", "CONNECT a:1 HTTP/1.1\r\n\r\n", "error(400)"),
+        ROW("CONNECT with two Hosts", "CONNECT a:1 HTTP/1.1\r\n" HOST HOST "\r\n", "error(400)"),
+        ROW("a URL without Host", "GET http://a/ HTTP/1.1\r\n\r\n", "error(400)"),
+        ROW("a URL with two Hosts", "GET http://a/ HTTP/1.1\r\n" HOST HOST "\r\n", "error(400)"),
+        ROW("a bare LF", "CONNECT a:1 HTTP/1.1\n" HOST "\r\n", "error(400)"),
+        ROW("lower case", "connect a:1 HTTP/1.1\r\n" HOST "\r\n", "error(501)"),
+    };
+    CHECK_ROWS(H1_PROXY_REQUESTS, rows);
+}
+
+static void leaves_the_bytes_of_a_tunnel(void **state)
+{
+    (void)state;
+    const struct http_head *head;
+    struct slice rest;
+    struct slice body;
+    struct h1_parser *p =
+        after_head(H1_PROXY_REQUESTS,
+                   SLICE("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n\x16\x03\x01GET / HTTP/1.1"),
+                   &rest, &head);
+    assert_true(head->connect && !head->upgrade);
+    assert_int_equal(head->framing, HTTP_BODY_NONE);
+    assert_int_equal(h1_parser_next(p, &rest, &head, &body, NULL), H1_END);
+    assert_int_equal(rest.len, 17);
+    h1_parser_free(p);
+}
+
 static void leaves_the_bytes_of_an_upgraded_connection(void **state)
 {
     (void)state;
@@ -912,6 +1024,9 @@ int main(void)
         cmocka_unit_test(bounds_trailers),
         cmocka_unit_test(bounds_chunk_lines),
         cmocka_unit_test(refuses_bodies_that_are_mostly_extensions),
+        cmocka_unit_test(reads_requests_to_a_proxy),
+        cmocka_unit_test(refuses_requests_to_a_proxy),
+        cmocka_unit_test(leaves_the_bytes_of_a_tunnel),
         cmocka_unit_test(leaves_the_bytes_of_an_upgraded_connection),
         cmocka_unit_test(upgrade_takes_both_headers),
         cmocka_unit_test(released_head_keeps_its_flags),
