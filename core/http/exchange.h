@@ -26,7 +26,8 @@ struct http_exchange_handlers {
      * the exchange is made. */
     void (*on_head)(struct http_exchange *x, const struct http_head *head);
     void (*on_body)(struct http_exchange *x, struct slice data);
-    /* The incoming message is complete. */
+    /* The incoming message is complete; in a tunnel: the peer sends no more. Of an upgrade that is
+     * agreed on later both are told, of CONNECT only the tunnel's. */
     void (*on_end)(struct http_exchange *x);
     /* After http_exchange_blocked was true: sending may go on. */
     void (*on_drain)(struct http_exchange *x);

@@ -99,8 +99,8 @@ void h1_conn_forget_head(struct h1_conn *c);
 void h1_conn_pause(struct h1_conn *c);
 void h1_conn_resume(struct h1_conn *c);
 
-/* Server: a 101 was sent. Client: a 101 came (done by the connection itself). Who is at the end of
- * a tunnel reads when it likes: no write timeout is left. */
+/* Server: a 101 was sent, or 2xx to CONNECT. Client: a 101 came (done by the connection itself).
+ * Who is at the end of a tunnel reads when it likes: no write timeout is left. */
 void h1_conn_go_raw(struct h1_conn *c);
 
 /* Both messages are complete: ready for the next pair. */

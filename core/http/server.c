@@ -64,6 +64,7 @@ struct conn {
     bool head_request;
     bool keep_alive; /* as the request wants it */
     bool upgrade;    /* the request asked for it */
+    bool connect;    /* the request is CONNECT */
     unsigned minor;  /* of the request */
 };
 
@@ -286,6 +287,7 @@ static void on_head(void *data, const struct http_head *head)
     c->head_request = slice_eq(head->method, SLICE("HEAD"));
     c->keep_alive = head->keep_alive;
     c->upgrade = head->upgrade;
+    c->connect = head->connect;
     c->minor = head->minor;
     c->x.ops = &exchange_ops;
     c->x.handlers = NULL;
@@ -319,7 +321,9 @@ static void on_end(void *data)
     if (c->state != CONN_BUSY) {
         return;
     }
-    if (c->x.handlers != NULL) {
+    /* Of a CONNECT it is the tunnel that counts. */
+    bool told = !c->connect || c->h1.in != H1_IN_DONE;
+    if (c->x.handlers != NULL && told) {
         c->x.handlers->on_end(&c->x);
     }
     if (c->state == CONN_BUSY && h1_conn_done(&c->h1)) {
@@ -443,6 +447,15 @@ static enum h1_after choose_after(const struct conn *c)
     return c->minor == 0 ? H1_AFTER_KEEP : H1_AFTER_DEFAULT;
 }
 
+/* Whether the connection is a tunnel after an answer with that status. */
+static bool opens_tunnel(const struct conn *c, unsigned status)
+{
+    return status == 101 || (c->connect && status >= 200 && status <= 299);
+}
+
+/* RFC 9110 section 9.3.6: no framing is in the head that opens a tunnel. After a CONNECT that was
+ * refused the connection ends: what stands behind it may be meant for the tunnel, and would be
+ * read as requests. */
 static int send_head(struct http_exchange *x, const struct http_head *head)
 {
     struct conn *c = conn_of(x);
@@ -450,13 +463,14 @@ static int send_head(struct http_exchange *x, const struct http_head *head)
         return -EPROTO;
     }
     struct http_head h = *head;
+    bool tunnel = opens_tunnel(c, head->status);
     h.method = (struct slice){0};
     h.upgrade = head->status == 101;
-    h.framing = h.upgrade ? HTTP_BODY_NONE : choose_framing(c, head);
-    c->keep_alive = c->keep_alive && !c->server->draining && !x->last;
+    h.framing = tunnel ? HTTP_BODY_NONE : choose_framing(c, head);
+    c->keep_alive = c->keep_alive && !c->connect && !c->server->draining && !x->last;
     struct buf bytes = BUF_INIT(HEAD_OUT_MAX);
     net_loop_lend(c->server->loop, &bytes);
-    int rc = h1_head_write(&h, choose_after(c), &bytes);
+    int rc = h1_head_write(&h, tunnel ? H1_AFTER_DEFAULT : choose_after(c), &bytes);
     bool no_body = c->head_request || head->status == 204 || head->status == 304;
     if (rc == 0) {
         rc = h1_conn_send_head(&c->h1, buf_slice(&bytes), no_body ? HTTP_BODY_NONE : h.framing,
@@ -467,9 +481,10 @@ static int send_head(struct http_exchange *x, const struct http_head *head)
         net_stream_set_write_timeout(c->h1.stream,
                                      head->unhurried ? 0 : c->server->o.write_timeout_ms);
     }
-    if (rc == 0 && h.upgrade) {
+    if (rc == 0 && tunnel) {
         h1_conn_go_raw(&c->h1);
-    } else if (rc == 0 && h.framing == HTTP_BODY_CHUNKED) {
+    }
+    if (rc == 0 && (tunnel || h.framing == HTTP_BODY_CHUNKED)) {
         h1_parser_release_head(c->h1.parser); /* perhaps a watch, open for long */
     }
     return rc;
@@ -508,12 +523,15 @@ static void resume_in(struct http_exchange *x)
 }
 
 /* What was sent so far still goes out, and without its end the client knows it for a part; but a
- * body that ends with the connection would seem whole, if that ended in order. */
+ * body that ends with the connection would seem whole, if that ended in order, and so would what
+ * came through a tunnel. */
 static void abort_exchange(struct http_exchange *x)
 {
     struct conn *c = conn_of(x);
     c->x.handlers = NULL;
-    if (c->h1.out != H1_OUT_BODY || c->h1.head_only) {
+    if (c->connect && c->h1.out == H1_OUT_RAW) {
+        close_by_reset(c);
+    } else if (c->h1.out != H1_OUT_BODY || c->h1.head_only) {
         close_now(c);
     } else if (c->h1.out_framing == HTTP_BODY_CLOSE) {
         close_by_reset(c);
@@ -656,7 +674,8 @@ static void add_conn(struct http_server *s, struct net_stream *stream, struct ne
 {
     struct conn *c = calloc(1, sizeof *c);
     if (c == NULL ||
-        h1_conn_init(&c->h1, s->loop, stream, H1_REQUESTS, &s->o.limits, &conn_handlers, c) != 0) {
+        h1_conn_init(&c->h1, s->loop, stream, s->o.proxy ? H1_PROXY_REQUESTS : H1_REQUESTS,
+                     &s->o.limits, &conn_handlers, c) != 0) {
         log_error("out of memory: closing a new connection");
         net_stream_close(stream);
         free(c);

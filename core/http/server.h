@@ -18,6 +18,10 @@
  * Of requests that a client sends ahead one is taken in a turn of the loop, and none while it does
  * not read the answers before.
  *
+ * Of a proxy, what a client sends behind a CONNECT waits, as requests do that are sent ahead, until
+ * that is answered: with 200 to 299 it goes into the tunnel, else the connection ends and nobody
+ * reads it. Tunnels have no write timeout.
+ *
  * With a budget, what all clients together make the server keep is bounded too. A large head for
  * which nothing is left is answered with 429, for it may be a watch's and nothing has been done; a
  * request that is being passed on slowly, and of which more came than can be kept, with 503, for it
@@ -115,8 +119,9 @@ bool http_server_client_left(const struct http_exchange *x);
  * referenced. Those that are open go on as they are. After http_server_drain it does nothing. */
 void http_server_set_tls(struct http_server *s, struct tls_config *tls);
 
-/* Stops accepting, closes idle connections, and ends the others after the exchange they are in;
- * on_drained follows once none is left (from the loop, never before return). */
+/* Stops accepting, closes idle connections, and ends the others after the exchange they are in,
+ * tunnels when both their sides have ended; on_drained follows once none is left (from the loop,
+ * never before return). */
 void http_server_drain(struct http_server *s);
 
 /* Closes everything at once and frees; users of running exchanges get on_close. */
