@@ -94,6 +94,7 @@ lint_borders() {
 		mbedtls/ core/crypto/mbedtls/
 		llhttp core/http/h1_parser.c
 		yaml core/yaml/
+		pcre2 core/traffic/pattern.c
 		uv core/(net/|base/err\.c)
 	TABLE
 }
