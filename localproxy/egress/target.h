@@ -9,9 +9,13 @@
  *                                     in the request line is of no meaning
  *
  * Read strictly: what two programs could read differently is refused. So are user information, a
- * fragment, white space and control characters, escapes and underscores beyond those of names in a
- * host, hosts that are not quite IP addresses ("127.1", "0x7f.0.0.1", "2130706433") but that the
- * resolver takes for one, IPv6 zones, and port 0.
+ * fragment, white space and control characters, all but letters, digits, "-", "." and "_" in a name
+ * (one in another script comes as "xn--..."), hosts that are not quite IPv4 addresses ("127.1",
+ * "0x7f.0.0.1", "2130706433", "127.0.0.1.") but that a resolver may take for one, IPv6 zones, port
+ * 0, a tunnel without port, and the header several times, or beside one of the other two ways. A
+ * Host header is of no meaning (RFC 9112 section 3.2.2).
+ *
+ * Path and query are passed on as they were written: neither escapes nor dots in them are resolved.
  */
 #ifndef LOCALPROXY_EGRESS_TARGET_H
 #define LOCALPROXY_EGRESS_TARGET_H
@@ -31,10 +35,11 @@ enum target_way { TARGET_ABSOLUTE, TARGET_TUNNEL, TARGET_HEADER_WAY };
 struct target {
     enum target_way way;
     bool https;                  /* localproxy speaks TLS with it; never of tunnels */
-    char host[URL_HOST_MAX + 1]; /* as traffic/external.h has it */
+    char host[URL_HOST_MAX + 1]; /* as traffic/external.h has it; addresses in their shortest form,
+                                    and an IPv4 one that is mapped into IPv6 as itself */
     bool literal;                /* it is an IP address */
     unsigned port;
-    struct slice path;   /* "/..." up to the query, views into the head; of tunnels "" */
+    struct slice path;   /* "/..." up to the query, a view into the head; of tunnels "" */
     struct slice query;  /* behind "?" */
     struct slice origin; /* path and query, as the origin is asked for it; "" where there is no
                             path: then "/" is to be asked for, before a query */
