@@ -5,10 +5,14 @@
 #include <string.h>
 
 #include "base/ascii.h"
+#include "base/buf.h"
+#include "base/file.h"
 #include "kube/service_names.h"
 #include "net/address.h"
 
 #define IN_DOMAIN "svc."
+#define RESOLV_CONF "/etc/resolv.conf"
+enum { RESOLV_CONF_MAX = 64 * 1024 };
 
 static void add(struct api_server_names *n, const char *name)
 {
@@ -89,4 +93,15 @@ void api_server_names_make(struct slice resolv_conf, const char *host, struct ap
     if (host != NULL && is_host(host)) {
         add(out, host);
     }
+}
+
+void api_server_names_read(const char *host, struct api_server_names *out)
+{
+    struct buf text = BUF_INIT(RESOLV_CONF_MAX);
+    struct err ignored = ERR_INIT;
+    if (file_read(RESOLV_CONF, &text, &ignored) != 0) {
+        buf_clear(&text);
+    }
+    api_server_names_make(buf_slice(&text), host, out);
+    buf_reset(&text);
 }

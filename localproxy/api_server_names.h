@@ -25,5 +25,7 @@ struct api_server_names {
  * gives as KUBERNETES_SERVICE_HOST (NULL: none). */
 void api_server_names_make(struct slice resolv_conf, const char *host,
                            struct api_server_names *out);
+/* The same, with the resolv.conf(5) of this machine; as if it was empty where it cannot be read. */
+void api_server_names_read(const char *host, struct api_server_names *out);
 
 #endif

@@ -11,9 +11,6 @@
 #include "net/address.h"
 #include "program/local_tls.h"
 
-#define RESOLV_CONF "/etc/resolv.conf"
-enum { RESOLV_CONF_MAX = 64 * 1024 };
-
 /* The address without port and brackets; "" where none can be told. */
 static void listen_name(const char *listen, char out[NET_ADDRESS_MAX])
 {
@@ -49,17 +46,6 @@ static void add_name(struct names *n, const char *name)
     }
 }
 
-static void read_api_server_names(struct api_server_names *out)
-{
-    struct buf text = BUF_INIT(RESOLV_CONF_MAX);
-    struct err ignored = ERR_INIT;
-    if (file_read(RESOLV_CONF, &text, &ignored) != 0) {
-        buf_clear(&text);
-    }
-    api_server_names_make(buf_slice(&text), getenv("KUBERNETES_SERVICE_HOST"), out);
-    buf_reset(&text);
-}
-
 static void find_names(const struct localproxy_flags *f, struct names *n)
 {
     static const char *const always[] = {"localhost", "127.0.0.1", "::1"};
@@ -73,7 +59,7 @@ static void find_names(const struct localproxy_flags *f, struct names *n)
         listen_name(f->listen_tls.items[i], n->listen[1 + i]);
         add_name(n, n->listen[1 + i]);
     }
-    read_api_server_names(&n->api_server);
+    api_server_names_read(getenv("KUBERNETES_SERVICE_HOST"), &n->api_server);
     for (size_t i = 0; i < n->api_server.count; i++) {
         add_name(n, n->api_server.names[i]);
     }
