@@ -4,7 +4,12 @@
  * nor what clouds tell about a machine's credentials, unless a rule names the address; and never to
  * localproxy itself or to the API server, where they would go around its rules.
  *
+ * This machine is what only it can reach: its loopback. Its other addresses are like those of any
+ * other, but for the ports on which localproxy listens.
+ *
  * What a name leads to is judged when it is connected to. What another proxy looks up is not seen.
+ * An API server whose URL has a name is known by that name alone, beside those that clients in a
+ * pod use.
  */
 #ifndef LOCALPROXY_EGRESS_REACH_H
 #define LOCALPROXY_EGRESS_REACH_H
@@ -22,24 +27,26 @@ enum { REACH_OWN_MAX = 24, REACH_LOOKUPS_MAX = 2 };
 
 struct reach_options {
     const struct url *server;       /* the API server's */
-    const char *own[REACH_OWN_MAX]; /* ADDR:PORT where localproxy itself listens; ends with NULL */
+    const char *own[REACH_OWN_MAX]; /* ADDR:PORT where localproxy itself listens, as listeners tell
+                                       it; ends with NULL, or when it is full */
 };
 
 struct reach;
 
-/* `policies` NULL: there are none; both must outlive it. NULL without memory. Reads
- * KUBERNETES_SERVICE_HOST and resolv.conf(5), for the names of the API server. */
+/* `policies` NULL: there are none; they must outlive it. NULL without memory. Reads
+ * KUBERNETES_SERVICE_HOST and _PORT, and resolv.conf(5), for the names of the API server. */
 MUST_CHECK struct reach *reach_new(const struct reach_options *o, const struct policies *policies);
 void reach_free(struct reach *r);
 
 /* Whether the target, by what is written there, may be reached at all: not if it is the API server
- * by one of its names, localproxy itself, or an address that no rule names. 0, or -EACCES with `e`
- * saying why. */
+ * by one of its names, localproxy itself, or a protected address that no rule names. `q` as
+ * target_describe has it. 0, or -EACCES with `e` saying why, and what to do. */
 MUST_CHECK int reach_check(const struct reach *r, const struct target *t,
                            const struct traffic_external *q, struct err *e);
 
 /* Whether that address is one that is only reached by name of a rule. Addresses of IPv4 in IPv6
- * (mapped, NAT64, 6to4) count as what they carry. */
+ * (mapped, compatible, NAT64, 6to4) count as what they carry, and so the rule names that; Teredo
+ * and NAT64 by a prefix of one's own can carry any, and are protected. */
 bool reach_is_protected(const struct sockaddr *address);
 
 /* What all dialling to targets must pass. */
