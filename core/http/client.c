@@ -363,6 +363,7 @@ static int dial(struct http_client *client, struct client_request *r, struct err
         .host = client->o.host,
         .port = client->o.port,
         .path = client->o.path,
+        .gate = client->o.gate,
         .tls = client->tls,
         .connect_timeout_ms = client->o.connect_timeout_ms,
         .user_timeout_ms = client->o.user_timeout_ms,

@@ -310,6 +310,7 @@ int proxy_connect(struct net_loop *l, const struct http_proxy *proxy,
     c->data = data;
     to.host = proxy->host;
     to.port = proxy->port;
+    to.gate = NULL; /* it is for the origin, which the proxy looks up */
     to.tls = NULL;
     int rc = net_dial(l, &to, &own_handlers, c, &c->stream, &why);
     if (rc != 0) {

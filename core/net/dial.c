@@ -6,6 +6,9 @@
  * A name may have several addresses, of which some do not answer at all, or answer without end.
  * Each gets a short try first, connection and handshake together; if none was reached, all get an
  * equal part of the time that is left (dial_pass_on).
+ *
+ * With a gate, a look-up may wait for others, within the same time (begin_turn), and addresses that
+ * may not be reached are taken out of what was found.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +29,8 @@ void dial_free(struct net_stream *s)
     if (d->found != NULL) {
         uv_freeaddrinfo(d->found);
     }
+    list_remove(&d->in_gate);
+    net_task_cancel(&d->failed);
     tls_config_unref(d->tls);
     free(d->host);
     free(d);
@@ -166,9 +171,66 @@ void dial_next(struct net_stream *s)
     limit_address(s);
 }
 
+static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found);
+
+static int begin_lookup(struct net_stream *s)
+{
+    struct dial *d = s->dial;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
+    char port[16];
+    (void)snprintf(port, sizeof port, "%u", d->number);
+    d->lookup.data = s;
+    int rc = uv_getaddrinfo(&s->loop->uv, &d->lookup, on_resolved, d->host, port, &hints);
+    if (rc == 0) {
+        stream_set_state(s, STATE_RESOLVING);
+        dial_gate_enter(d);
+    }
+    return rc;
+}
+
+static int begin_lookup_or_wait(struct net_stream *s)
+{
+    if (dial_gate_has_room(s->dial->gate)) {
+        return begin_lookup(s);
+    }
+    stream_set_state(s, STATE_WAITING);
+    dial_gate_wait(s->dial);
+    return 0;
+}
+
+static void on_failed(struct net_task *t)
+{
+    struct dial *d = LIST_ITEM(t, struct dial, failed);
+    struct err e = d->last;
+    stream_fail(d->stream, &e);
+}
+
+/* It waited, and is the next. */
+static void begin_turn(struct net_stream *s)
+{
+    int rc = begin_lookup(s);
+    if (rc != 0) {
+        (void)explain(s->dial, rc, &s->dial->last);
+        stream_set_state(s, STATE_NO_SOCKET);
+        net_task_queue(s->loop, &s->dial->failed);
+    }
+}
+
+/* The others come before what was found is used: no handler runs in here. */
+static void end_lookup(struct dial *d)
+{
+    dial_gate_leave(d);
+    struct dial *next;
+    while ((next = dial_gate_next(d->gate)) != NULL) {
+        begin_turn(next->stream);
+    }
+}
+
 static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *found)
 {
     struct net_stream *s = req->data;
+    struct dial *d = s->dial;
+    end_lookup(d);
     if (s->state == STATE_CLOSING) {
         if (found != NULL) {
             uv_freeaddrinfo(found);
@@ -177,27 +239,20 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
         return;
     }
     if (status != 0) {
-        err_set(&s->dial->last, status, "cannot look up %s: %s", s->dial->host, err_text(status));
+        err_set(&d->last, status, "cannot look up %s: %s", d->host, err_text(status));
         give_up(s);
         return;
     }
-    s->dial->found = found;
-    s->dial->next = found;
-    dial_next(s);
-}
-
-static int begin_lookup(struct net_stream *s, unsigned number)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    char port[16];
-    (void)snprintf(port, sizeof port, "%u", number);
-    s->dial->lookup.data = s;
-    int rc =
-        uv_getaddrinfo(&s->loop->uv, &s->dial->lookup, on_resolved, s->dial->host, port, &hints);
-    if (rc == 0) {
-        stream_set_state(s, STATE_RESOLVING);
+    d->found = found;
+    dial_gate_drop_refused(d);
+    if (d->found == NULL) {
+        err_set(&d->last, UV_EACCES, "cannot connect to %s%s: none of its addresses may be reached",
+                d->host, d->port);
+        give_up(s);
+        return;
     }
-    return rc;
+    d->next = d->found;
+    dial_next(s);
 }
 
 /* A literal or a path needs no look-up, but its errors too must come after net_dial returned. */
@@ -216,12 +271,26 @@ static int begin_connect(struct net_stream *s, const struct sockaddr_storage *li
     return 0;
 }
 
-static int begin_dial(struct net_stream *s, unsigned port)
+static int refuse_literal(struct net_stream *s)
+{
+    struct dial *d = s->dial;
+    err_set(&d->last, UV_EACCES, "cannot connect to %s%s: this address may not be reached", d->host,
+            d->port);
+    net_task_queue(s->loop, &d->failed);
+    return 0;
+}
+
+static int begin_dial(struct net_stream *s)
 {
     struct sockaddr_storage literal;
-    return s->local || net_address_literal(s->dial->host, port, &literal) == 0
-               ? begin_connect(s, &literal)
-               : begin_lookup(s, port);
+    if (s->local) {
+        return begin_connect(s, NULL);
+    }
+    if (net_address_literal(s->dial->host, s->dial->number, &literal) != 0) {
+        return begin_lookup_or_wait(s);
+    }
+    return dial_gate_allows(s->dial, (const struct sockaddr *)&literal) ? begin_connect(s, &literal)
+                                                                        : refuse_literal(s);
 }
 
 /* NULL without memory. */
@@ -236,6 +305,11 @@ static struct net_stream *dial_new(struct net_loop *l, const struct net_dial_opt
         return NULL;
     }
     s->dial = d;
+    d->stream = s;
+    d->gate = o->path == NULL ? o->gate : NULL;
+    d->number = o->port;
+    list_init(&d->in_gate);
+    net_task_init(&d->failed, on_failed);
     s->dialled = true;
     s->local = o->path != NULL;
     if (!s->local) {
@@ -260,7 +334,7 @@ int net_dial(struct net_loop *l, const struct net_dial_options *o,
     }
     s->handlers = handlers;
     s->data = data;
-    rc = begin_dial(s, o->port);
+    rc = begin_dial(s);
     if (rc != 0) {
         (void)explain(s->dial, rc, e);
         stream_begin_close(s);

@@ -21,14 +21,17 @@ struct net_dial_gate {
      * the error's code is UV_EACCES. Not called with Unix sockets. */
     bool (*allows)(void *data, const struct sockaddr *address);
     void *data;
-    unsigned lookups_max; /* at least 1 */
-    unsigned lookups;     /* under way */
-    struct list waiting;  /* streams whose look-up waits for others */
+    unsigned lookups_max;   /* at least 1 */
+    unsigned lookups;       /* under way, also for streams that were closed meanwhile */
+    struct list looking_up; /* those */
+    struct list waiting;    /* streams whose look-up waits for others, in order */
 };
 
-/* It must outlive all streams that were dialled with it. */
 void net_dial_gate_init(struct net_dial_gate *g,
                         bool (*allows)(void *data, const struct sockaddr *address), void *data,
                         unsigned lookups_max);
+/* After all streams that were dialled with it were closed. A look-up that still goes on for one
+ * knows nothing of it any more. */
+void net_dial_gate_deinit(struct net_dial_gate *g);
 
 #endif

@@ -14,8 +14,10 @@
 
 static const struct state_machine machine = {
     .object = "stream",
-    .states = {[STATE_NO_SOCKET] = {"NoSocket", STATE(STATE_RESOLVING) | STATE(STATE_CONNECTING) |
-                                                    STATE(STATE_CLOSING)},
+    .states = {[STATE_NO_SOCKET] = {"NoSocket", STATE(STATE_WAITING) | STATE(STATE_RESOLVING) |
+                                                    STATE(STATE_CONNECTING) | STATE(STATE_CLOSING)},
+               [STATE_WAITING] = {"Waiting", STATE(STATE_RESOLVING) | STATE(STATE_NO_SOCKET) |
+                                                 STATE(STATE_CLOSING)},
                [STATE_RESOLVING] = {"Resolving", STATE(STATE_NO_SOCKET) | STATE(STATE_CONNECTING) |
                                                      STATE(STATE_CLOSING)},
                [STATE_CONNECTING] = {"Connecting", STATE(STATE_REOPENING) |
@@ -78,7 +80,7 @@ void stream_begin_close(struct net_stream *s)
     if (s->backlog != NULL) {
         stream_leave_backlog(s);
     }
-    if (was == STATE_NO_SOCKET) {
+    if (was == STATE_NO_SOCKET || was == STATE_WAITING) {
         stream_free(s);
     } else if (was == STATE_RESOLVING) {
         (void)uv_cancel((uv_req_t *)&s->dial->lookup); /* which may be past it */

@@ -55,7 +55,7 @@ struct net_dial_options {
     const char *host; /* name or IP literal, without brackets; copied */
     unsigned port;
     const char *path;            /* of a Unix socket, in place of host and port; copied */
-    struct net_dial_gate *gate;  /* NULL: none (net/dial_gate.h) */
+    struct net_dial_gate *gate;  /* NULL: none (net/dial_gate.h); not of Unix sockets */
     struct tls_config *tls;      /* NULL: plain; referenced */
     uint64_t connect_timeout_ms; /* for look-up, connection and handshake together; of several
                                     addresses none can take all of it */

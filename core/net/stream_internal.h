@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stream_internal.h - what the files of a byte stream share: stream.c has its life and the reading
- * side, stream_write.c the writing side, dial.c the way to an open connection. Nobody else includes
- * it.
+ * side, stream_write.c the writing side, dial.c the way to an open connection, dial_gate.c what is
+ * let through on it. Nobody else includes it.
  */
 #ifndef CORE_NET_STREAM_INTERNAL_H
 #define CORE_NET_STREAM_INTERNAL_H
@@ -10,11 +10,14 @@
 #include "base/byte_budget.h"
 #include "net/backlog.h"
 #include "net/deadline.h"
+#include "net/dial_gate.h"
 #include "net/peers.h"
 #include "net/socket.h"
 #include "net/stream.h"
 
 /*
+ *       +--> WAITING --+
+ *       |              v
  *     NO_SOCKET <--> RESOLVING
  *      |     ^           |
  *      |     |           v
@@ -31,6 +34,7 @@
  */
 enum state {
     STATE_NO_SOCKET, /* not yet dialled or accepted; or no address is left, and the owner told so */
+    STATE_WAITING,   /* its look-up waits for others (dial_gate.h) */
     STATE_RESOLVING,
     STATE_CONNECTING,
     STATE_REOPENING, /* the socket is being closed, to try the next address with a new one */
@@ -100,6 +104,10 @@ static inline bool stream_is_tls(const struct net_stream *s)
 
 /* What only a stream that is being dialled needs. */
 struct dial {
+    struct net_stream *stream;
+    struct net_dial_gate *gate; /* NULL: none, or it is gone */
+    struct list in_gate;        /* in one of its lists, while it waits or is looked up */
+    struct net_task failed;     /* tells `last`, where nobody may be called yet */
     uv_getaddrinfo_t lookup;
     uv_connect_t connect;
     struct addrinfo *found;      /* to be freed; NULL for a literal */
@@ -108,8 +116,9 @@ struct dial {
     bool hurried;                /* an address was given up that may only have been slow */
     bool second_round;           /* which therefore is tried once more */
     struct tls_config *tls;
-    char *host;    /* or the path of a Unix socket */
-    char port[16]; /* for messages: " port N", or "" */
+    unsigned number; /* the port */
+    char *host;      /* or the path of a Unix socket */
+    char port[16];   /* for messages: " port N", or "" */
     unsigned user_timeout_ms;
     struct err last; /* of the address tried last */
 };
@@ -159,5 +168,16 @@ void dial_next(struct net_stream *s);
 /* The address at hand takes too long: goes on to another one. False: there is none, or no time. */
 MUST_CHECK bool dial_pass_on(struct net_stream *s);
 void dial_free(struct net_stream *s);
+
+/* dial_gate.c; without a gate all is let through at once. */
+bool dial_gate_has_room(const struct net_dial_gate *g);
+void dial_gate_wait(struct dial *d);
+void dial_gate_enter(struct dial *d);
+void dial_gate_leave(struct dial *d);
+/* Who is to be looked up next, and no longer waits; NULL: nobody. */
+struct dial *dial_gate_next(struct net_dial_gate *g);
+bool dial_gate_allows(const struct dial *d, const struct sockaddr *address);
+/* Of the addresses found. */
+void dial_gate_drop_refused(struct dial *d);
 
 #endif

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "http_fixture.h"
+#include "net/dial_gate.h"
 
 /* A scripted server: takes a connection by hand, and the head of a request on it. */
 static void accept_request(struct world *w, int fd, struct raw_peer *p)
@@ -313,6 +314,38 @@ static void test_an_answer_that_is_not_http_is_an_error(void **state)
     assert_int_equal(close(fd), 0);
 }
 
+static bool refuse(void *data, const struct sockaddr *address)
+{
+    unsigned *asked = data;
+    assert_int_equal(address->sa_family, AF_INET);
+    ++*asked;
+    return false;
+}
+
+static void test_a_gate_judges_where_it_connects(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    unsigned asked = 0;
+    unsigned port = (unsigned)atoi(strrchr(http_server_address(w->server), ':') + 1);
+    struct net_dial_gate gate;
+    net_dial_gate_init(&gate, refuse, &asked, 1);
+    const struct http_client_options o = {
+        .host = "127.0.0.1", .port = port, .gate = &gate, .connect_timeout_ms = LONG_MS};
+    http_client_free(w->client);
+    w->client = http_client_new(w->loop, &o, NULL);
+    assert_non_null(w->client);
+    ask_get(w, &a);
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, UV_EACCES);
+    assert_false(a.sent);
+    assert_int_equal(asked, 1);
+    assert_int_equal(w->requests, 0);
+    http_client_free(w->client);
+    w->client = NULL;
+    net_dial_gate_deinit(&gate);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
@@ -333,6 +366,7 @@ int main(void)
         TEST(test_a_request_may_be_paused_before_it_is_sent),
         TEST(test_an_early_answer_is_delivered),
         TEST(test_an_answer_that_is_not_http_is_an_error),
+        TEST(test_a_gate_judges_where_it_connects),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

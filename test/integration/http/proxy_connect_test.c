@@ -13,6 +13,7 @@
 #include "http/client.h"
 #include "http/server.h"
 #include "loop_fixture.h"
+#include "net/dial_gate.h"
 #include "raw_peer.h"
 
 enum { LONG_MS = 600000 };
@@ -101,6 +102,16 @@ static bool ask_begin(struct world *w)
     return w->ask.x != NULL;
 }
 
+/* What the proxy is asked to connect to is not judged, nor is the proxy. */
+static bool refuse(void *data, const struct sockaddr *address)
+{
+    (void)data;
+    (void)address;
+    return false;
+}
+
+static struct net_dial_gate gate;
+
 static bool client_open_within(struct world *w, const char *host, const char *authorization,
                                uint64_t timeout_ms)
 {
@@ -110,11 +121,13 @@ static bool client_open_within(struct world *w, const char *host, const char *au
         .host = host,
         .port = 6443,
         .proxy = &proxy,
+        .gate = &gate,
         .tls = w->client_tls,
         .connect_timeout_ms = timeout_ms,
         .idle_timeout_ms = LONG_MS,
         .max_idle = 4,
     };
+    net_dial_gate_init(&gate, refuse, NULL, 1);
     w->client = http_client_new(w->loop, &o, NULL);
     return w->client != NULL;
 }
