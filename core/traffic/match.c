@@ -9,16 +9,16 @@ bool traffic_policy_selects(const struct traffic_policy *p, const struct selecto
     return selector_matches(p->pods, labels, count);
 }
 
-/* The rows of rules whose policy is for the pod. */
-static bool activate(const struct row_table *rows, const struct traffic *t,
+/* Those of `count` whose policy is for the pod; each is of a rule. */
+static bool activate(const struct traffic *t, size_t count, const uint16_t *rule,
                      const struct traffic_policy *(*policy_of)(const struct traffic *, size_t),
                      const bool *selected, uint64_t *set)
 {
     bool any = false;
-    for (size_t row = 0; row < rows->count; row++) {
-        const struct traffic_policy *p = policy_of(t, rows->rule[row]);
+    for (size_t i = 0; i < count; i++) {
+        const struct traffic_policy *p = policy_of(t, rule == NULL ? i : rule[i]);
         if (selected[p - t->policies]) {
-            set[row / 64] |= UINT64_C(1) << row % 64;
+            set[i / 64] |= UINT64_C(1) << i % 64;
             any = true;
         }
     }
@@ -35,16 +35,36 @@ static const struct traffic_policy *fault_policy(const struct traffic *t, size_t
     return t->faults[i].policy;
 }
 
+static const struct traffic_policy *intercept_policy(const struct traffic *t, size_t i)
+{
+    return t->intercepts[i].policy;
+}
+
+static void activate_external(struct traffic_active *a, const struct traffic *t,
+                              const bool *selected)
+{
+    const struct external_table *x = &t->external;
+    bool urls = activate(t, x->url_count, x->url_rule, limiting_policy, selected, a->urls);
+    bool http = activate(t, x->http_count, x->http_rule, fault_policy, selected, a->http);
+    bool intercepts =
+        activate(t, t->intercept_count, NULL, intercept_policy, selected, a->intercepts);
+    a->any_external = urls || http || intercepts;
+}
+
 void traffic_active_set(struct traffic_active *a, const struct traffic *t,
                         const struct selector_label *labels, size_t count)
 {
+    const struct row_table *limitings = &t->limiting_rows;
+    const struct row_table *faults = &t->fault_rows;
     bool selected[TRAFFIC_POLICIES_MAX] = {false};
     *a = (struct traffic_active){0};
     for (size_t i = 0; i < t->policy_count; i++) {
         selected[i] = traffic_policy_selects(&t->policies[i], labels, count);
     }
-    a->any_limiting = activate(&t->limiting_rows, t, limiting_policy, selected, a->limitings);
-    a->any_fault = activate(&t->fault_rows, t, fault_policy, selected, a->faults);
+    a->any_limiting =
+        activate(t, limitings->count, limitings->rule, limiting_policy, selected, a->limitings);
+    a->any_fault = activate(t, faults->count, faults->rule, fault_policy, selected, a->faults);
+    activate_external(a, t, selected);
 }
 
 void traffic_find_limitings(const struct traffic *t, const struct traffic_active *a,

@@ -6,36 +6,13 @@
 
 #include "base/array.h"
 #include "kube/name.h"
-#include "traffic/traffic_internal.h"
+#include "traffic/parse_internal.h"
 
 #define VALUES_BESIDE_MAX 1000
 
-/* One of the words; 0 with an error. */
-static size_t read_word(const struct document_reader *s, const cJSON *parent, const char *key,
-                        const char *path, const char *const *words, size_t count)
-{
-    const char *text = document_string(s, parent, key, path);
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(text, words[i]) == 0) {
-            return i;
-        }
-    }
-    document_fail(s, -EINVAL, document_member(parent, key), path, "Unsupported value: \"%.100s\"",
-                  text);
-    return 0;
-}
-
 /* ---- what rules and policies have in common ---- */
 
-/* What reads one of them. */
-struct place {
-    const struct document_reader *s;
-    struct traffic *t;
-    const cJSON *item;
-    const char *path; /* of the item */
-};
-
-static void path_of(const struct place *p, const char *key, char out[DOCUMENT_PATH_LEN])
+void place_path(const struct place *p, const char *key, char out[DOCUMENT_PATH_LEN])
 {
     (void)snprintf(out, DOCUMENT_PATH_LEN, "%.96s.%s", p->path, key);
 }
@@ -43,7 +20,7 @@ static void path_of(const struct place *p, const char *key, char out[DOCUMENT_PA
 static uint64_t read_number(const struct place *p, const char *key, uint64_t min, uint64_t max)
 {
     char path[DOCUMENT_PATH_LEN];
-    path_of(p, key, path);
+    place_path(p, key, path);
     return document_number(p->s, p->item, key, path, min, max);
 }
 
@@ -54,19 +31,17 @@ static uint64_t read_optional(const struct place *p, const char *key, uint64_t m
     return document_member(p->item, key) == NULL ? absent : read_number(p, key, min, max);
 }
 
-/* An object in it; NULL: it is not there. */
-static const cJSON *read_part(const struct place *p, const char *key, const char *const *known,
-                              char path[DOCUMENT_PATH_LEN])
+const cJSON *place_part(const struct place *p, const char *key, const char *const *known,
+                        char path[DOCUMENT_PATH_LEN])
 {
-    path_of(p, key, path);
+    place_path(p, key, path);
     return document_object(p->s, p->item, key, path, known);
 }
 
-/* A text that may be left out. */
-static const char *read_text(const struct place *p, const char *key, size_t max)
+const char *place_text(const struct place *p, const char *key, size_t max)
 {
     char path[DOCUMENT_PATH_LEN];
-    path_of(p, key, path);
+    place_path(p, key, path);
     if (document_member(p->item, key) == NULL) {
         return "";
     }
@@ -92,6 +67,36 @@ static const char *check_rule_name(struct slice name)
         }
     }
     return NULL;
+}
+
+const char *place_rule_name(const struct place *p)
+{
+    char path[DOCUMENT_PATH_LEN];
+    place_path(p, "name", path);
+    return document_name(p->s, p->item, "name", path, check_rule_name);
+}
+
+size_t place_word(const struct place *p, const char *key, const char *const *words, size_t count)
+{
+    char path[DOCUMENT_PATH_LEN];
+    place_path(p, key, path);
+    const char *text = document_string(p->s, p->item, key, path);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            return i;
+        }
+    }
+    document_fail(p->s, -EINVAL, document_member(p->item, key), path,
+                  "Unsupported value: \"%.100s\"", text);
+    return 0;
+}
+
+void place_count_name(const struct place *p)
+{
+    if (++p->t->name_count > TRAFFIC_NAMES_MAX) {
+        document_fail(p->s, -E2BIG, p->item, p->path, "Too many: the rules have more than %d names",
+                      TRAFFIC_NAMES_MAX);
+    }
 }
 
 /* ---- which requests ---- */
@@ -141,10 +146,8 @@ static const struct {
 static void add_name(const struct place *p, struct row_table *rows, uint16_t row,
                      enum row_dimension d, const char *value)
 {
-    if (++p->t->name_count > TRAFFIC_NAMES_MAX) {
-        document_fail(p->s, -E2BIG, p->item, p->path, "Too many: the rules have more than %d names",
-                      TRAFFIC_NAMES_MAX);
-    } else if (row_table_name(rows, row, d, value) != 0) {
+    place_count_name(p);
+    if (p->s->e->code == 0 && row_table_name(rows, row, d, value) != 0) {
         err_memory(p->s->e);
     }
 }
@@ -176,10 +179,9 @@ static void read_row(const struct place *p, struct row_table *rows, size_t rule,
     }
 }
 
-/* The items of an array with at least one; NULL with an error. */
-static const cJSON *read_array(const struct place *p, const char *key, char path[DOCUMENT_PATH_LEN])
+const cJSON *place_array(const struct place *p, const char *key, char path[DOCUMENT_PATH_LEN])
 {
-    path_of(p, key, path);
+    place_path(p, key, path);
     const cJSON *list = document_required(p->s, p->item, key, path);
     if (list != NULL && !cJSON_IsArray(list)) {
         document_wrong_type(p->s, list, path, "an array");
@@ -189,11 +191,17 @@ static const cJSON *read_array(const struct place *p, const char *key, char path
     return p->s->e->code == 0 ? list : NULL;
 }
 
-static void read_rows(const struct place *p, struct row_table *rows, size_t rule, bool complete)
+/* They may be left out where there is `instead`. */
+static void read_rows(const struct place *p, struct row_table *rows, size_t rule, bool complete,
+                      const char *instead)
 {
     char path[DOCUMENT_PATH_LEN];
     size_t i = 0;
-    const cJSON *list = read_array(p, "resources", path);
+    if (document_member(p->item, "resources") == NULL &&
+        document_member(p->item, instead) != NULL) {
+        return;
+    }
+    const cJSON *list = place_array(p, "resources", path);
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
@@ -212,7 +220,7 @@ static void read_bucket(const struct place *p, struct traffic_limiting *l)
 {
     static const char *const known[] = {"burst", "limit", "intervalMs", NULL};
     char path[DOCUMENT_PATH_LEN];
-    const cJSON *item = read_part(p, "bucket", known, path);
+    const cJSON *item = place_part(p, "bucket", known, path);
     bool optional = l->trigger != TRAFFIC_NORMAL &&
                     (l->trigger != TRAFFIC_LIMITER_ONLY || l->max_in_flight > 0);
     l->has_bucket = item != NULL;
@@ -232,8 +240,7 @@ static void read_recover(const struct place *p, struct traffic_limiting *l)
 {
     static const char *const known[] = {"type", "windowMs", NULL};
     char path[DOCUMENT_PATH_LEN];
-    char type_path[DOCUMENT_PATH_LEN];
-    const cJSON *item = read_part(p, "recover", known, path);
+    const cJSON *item = place_part(p, "recover", known, path);
     if (item == NULL) {
         if (l->trigger == TRAFFIC_NORMAL || l->trigger == TRAFFIC_HEALTH) {
             document_fail(p->s, -EINVAL, p->item, path, "Required value");
@@ -241,9 +248,8 @@ static void read_recover(const struct place *p, struct traffic_limiting *l)
         return;
     }
     struct place inner = {p->s, p->t, item, path};
-    path_of(&inner, "type", type_path);
-    l->recover = (enum traffic_recover)read_word(p->s, item, "type", type_path,
-                                                 traffic_recover_words, TRAFFIC_RECOVERS);
+    l->recover =
+        (enum traffic_recover)place_word(&inner, "type", traffic_recover_words, TRAFFIC_RECOVERS);
     if (l->recover == TRAFFIC_SLEEPING_WINDOW) {
         l->window_ms = read_number(&inner, "windowMs", 1, TRAFFIC_TIME_MAX_MS);
     }
@@ -254,7 +260,7 @@ static void read_health(const struct place *p, struct traffic_limiting *l)
     static const char *const known[] = {
         "windowMs", "minimumRequests", "errorPercent", "slowMs", "slowPercent", "halfOpen", NULL};
     char path[DOCUMENT_PATH_LEN];
-    const cJSON *item = read_part(p, "health", known, path);
+    const cJSON *item = place_part(p, "health", known, path);
     if ((item != NULL) != (l->trigger == TRAFFIC_HEALTH)) {
         document_fail(p->s, -EINVAL, item != NULL ? item : p->item, path, "%s",
                       item != NULL ? "Forbidden: only with the trigger Health" : "Required value");
@@ -281,22 +287,22 @@ static void read_health(const struct place *p, struct traffic_limiting *l)
 
 static void read_limiting(const struct place *p, struct traffic_limiting *l, size_t rule)
 {
-    static const char *const known[] = {"name",        "resources", "trigger", "bucket",
-                                        "maxInFlight", "recover",   "health",  NULL};
-    char path[DOCUMENT_PATH_LEN];
+    static const char *const known[] = {"name",        "resources", "urls",   "trigger", "bucket",
+                                        "maxInFlight", "recover",   "health", NULL};
     if (!document_check_object(p->s, p->item, p->path, known)) {
         return;
     }
-    path_of(p, "name", path);
-    l->name = document_name(p->s, p->item, "name", path, check_rule_name);
-    path_of(p, "trigger", path);
-    l->trigger = (enum traffic_trigger)read_word(p->s, p->item, "trigger", path,
-                                                 traffic_trigger_words, TRAFFIC_TRIGGERS);
+    l->name = place_rule_name(p);
+    l->trigger =
+        (enum traffic_trigger)place_word(p, "trigger", traffic_trigger_words, TRAFFIC_TRIGGERS);
     l->max_in_flight = (uint32_t)read_optional(p, "maxInFlight", 1, UINT32_MAX, 0);
     read_bucket(p, l);
     read_recover(p, l);
     read_health(p, l);
-    read_rows(p, &p->t->limiting_rows, rule, true);
+    if (document_member(p->item, "urls") != NULL) {
+        parse_urls(p, rule);
+    }
+    read_rows(p, &p->t->limiting_rows, rule, true, "urls");
 }
 
 /* ---- a fault ---- */
@@ -304,7 +310,7 @@ static void read_limiting(const struct place *p, struct traffic_limiting *l, siz
 static const char *read_when_time(const struct place *p, const char *key, uint32_t *out)
 {
     char path[DOCUMENT_PATH_LEN];
-    path_of(p, key, path);
+    place_path(p, key, path);
     if (document_member(p->item, key) == NULL) {
         return NULL;
     }
@@ -324,7 +330,7 @@ static uint32_t read_days(const struct place *p, const char *key, int min, int m
     if (document_member(p->item, key) == NULL) {
         return 0;
     }
-    const cJSON *list = read_array(p, key, path);
+    const cJSON *list = place_array(p, key, path);
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
@@ -345,13 +351,13 @@ static void read_zone(const struct place *p, struct schedule *s)
     char path[DOCUMENT_PATH_LEN];
     char rule_path[DOCUMENT_PATH_LEN];
     struct err why = ERR_INIT;
-    const cJSON *item = read_part(p, "zone", known, path);
+    const cJSON *item = place_part(p, "zone", known, path);
     if (item == NULL) {
         return;
     }
     struct place inner = {p->s, p->t, item, path};
-    (void)read_text(&inner, "name", 255);
-    path_of(&inner, "rule", rule_path);
+    (void)place_text(&inner, "name", 255);
+    place_path(&inner, "rule", rule_path);
     const char *rule = document_string(p->s, item, "rule", rule_path);
     if (time_zone_parse(rule, &s->zone, &why) != 0) {
         document_fail(p->s, -EINVAL, document_member(item, "rule"), rule_path, "Invalid value: %s",
@@ -364,7 +370,7 @@ static void read_when(const struct place *p, struct traffic_fault *f, struct sch
     static const char *const known[] = {"start",  "end",  "daysOfWeek", "daysOfMonth",
                                         "months", "zone", NULL};
     char path[DOCUMENT_PATH_LEN];
-    const cJSON *item = read_part(p, "when", known, path);
+    const cJSON *item = place_part(p, "when", known, path);
     if (item == NULL) {
         return;
     }
@@ -384,22 +390,22 @@ static void read_when(const struct place *p, struct traffic_fault *f, struct sch
 
 static void read_fault(const struct place *p, struct traffic_fault *f, size_t rule)
 {
-    static const char *const known[] = {"name", "resources", "delay", "abort", "when", NULL};
+    static const char *const known[] = {"name",  "resources", "http", "delay",
+                                        "abort", "when",      NULL};
     static const char *const delay_known[] = {"ms", "ppm", NULL};
     static const char *const abort_known[] = {"status", "ppm", NULL};
     char path[DOCUMENT_PATH_LEN];
     if (!document_check_object(p->s, p->item, p->path, known)) {
         return;
     }
-    path_of(p, "name", path);
-    f->name = document_name(p->s, p->item, "name", path, check_rule_name);
-    const cJSON *delay = read_part(p, "delay", delay_known, path);
+    f->name = place_rule_name(p);
+    const cJSON *delay = place_part(p, "delay", delay_known, path);
     if (delay != NULL) {
         struct place inner = {p->s, p->t, delay, path};
         f->delay_ms = read_number(&inner, "ms", 1, TRAFFIC_DELAY_MAX_MS);
         f->delay_ppm = (uint32_t)read_number(&inner, "ppm", 0, TRAFFIC_PPM);
     }
-    const cJSON *abort = read_part(p, "abort", abort_known, path);
+    const cJSON *abort = place_part(p, "abort", abort_known, path);
     if (abort != NULL) {
         struct place inner = {p->s, p->t, abort, path};
         f->abort_status = (unsigned)read_number(&inner, "status", 400, 599);
@@ -409,7 +415,10 @@ static void read_fault(const struct place *p, struct traffic_fault *f, size_t ru
         document_fail(p->s, -EINVAL, p->item, p->path, "Required value: delay or abort");
     }
     read_when(p, f, &p->t->schedules[rule]);
-    read_rows(p, &p->t->fault_rows, rule, false);
+    if (document_member(p->item, "http") != NULL) {
+        parse_http(p, rule);
+    }
+    read_rows(p, &p->t->fault_rows, rule, false, "http");
 }
 
 /* ---- policies ---- */
@@ -421,8 +430,10 @@ struct family {
     const char *const *known;
 };
 
-static const char *const breaker_known[] = {"name",  "uid",       "specHash", "pods",
-                                            "reset", "limitings", NULL};
+#define INTERCEPTS "intercepts"
+
+static const char *const breaker_known[] = {"name",  "uid",       "specHash",   "pods",
+                                            "reset", "limitings", "intercepts", NULL};
 static const char *const fault_known[] = {"name", "uid", "specHash", "pods", "rules", NULL};
 
 static const struct family families[] = {
@@ -435,7 +446,7 @@ static void read_pods(const struct place *p, struct traffic_policy *policy)
 {
     struct err inner = ERR_INIT;
     char path[DOCUMENT_PATH_LEN];
-    path_of(p, "pods", path);
+    place_path(p, "pods", path);
     const char *text = document_string(p->s, p->item, "pods", path);
     cJSON *item = document_member(p->item, "pods");
     if (p->s->e->code != 0) {
@@ -457,7 +468,7 @@ static void read_pods(const struct place *p, struct traffic_policy *policy)
 static void read_resets(const struct place *p)
 {
     char path[DOCUMENT_PATH_LEN];
-    const cJSON *resets = read_part(p, "reset", NULL, path);
+    const cJSON *resets = place_part(p, "reset", NULL, path);
     const cJSON *token;
     cJSON_ArrayForEach(token, resets)
     {
@@ -478,15 +489,21 @@ static void read_policy(const struct place *p, const struct family *f,
         return;
     }
     policy->kind = f->kind;
-    path_of(p, "name", path);
+    place_path(p, "name", path);
     policy->name = document_name(p->s, p->item, "name", path, name_check_subdomain);
-    policy->uid = read_text(p, "uid", 63);
-    policy->spec_hash = read_text(p, "specHash", 71);
+    policy->uid = place_text(p, "uid", 63);
+    policy->spec_hash = place_text(p, "specHash", 71);
     read_pods(p, policy);
+    bool intercepts = f->kind == TRAFFIC_BREAKER && document_member(p->item, INTERCEPTS) != NULL;
     if (f->kind == TRAFFIC_BREAKER) {
         read_resets(p);
     }
-    (void)read_array(p, f->rules, path);
+    if (intercepts) {
+        (void)place_array(p, INTERCEPTS, path);
+    }
+    if (!intercepts || document_member(p->item, f->rules) != NULL) {
+        (void)place_array(p, f->rules, path);
+    }
 }
 
 /* Where each policy stands in the document: they are read in that order, and evaluated by name. */
@@ -542,46 +559,95 @@ static const char *reset_of(const cJSON *policy, const char *rule)
     return cJSON_IsString(token) ? token->valuestring : "";
 }
 
-static void read_rule(const struct place *p, const struct listed *of,
-                      const struct traffic_policy *policy)
+static bool intercept_is_new(const struct traffic *t, const struct traffic_intercept *r)
+{
+    for (const struct traffic_intercept *o = r; o > t->intercepts && o[-1].policy == r->policy;
+         o--) {
+        if (strcmp(o[-1].name, r->name) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Each returns whether there is none with its name. */
+typedef bool (*read_rule_cb)(const struct place *p, const struct listed *of,
+                             const struct traffic_policy *policy);
+
+static bool read_one_limiting(const struct place *p, const struct listed *of,
+                              const struct traffic_policy *policy)
 {
     struct traffic *t = p->t;
-    bool is_new = true;
-    if (policy->kind == TRAFFIC_BREAKER) {
-        struct traffic_limiting *l = &t->limitings[t->limiting_count];
-        l->policy = policy;
-        read_limiting(p, l, t->limiting_count++);
-        if (p->s->e->code == 0) {
-            l->reset = reset_of(of->item, l->name);
-            is_new = limiting_is_new(t, l);
-        }
-    } else {
-        struct traffic_fault *f = &t->faults[t->fault_count];
-        f->policy = policy;
-        read_fault(p, f, t->fault_count++);
-        is_new = p->s->e->code != 0 || fault_is_new(t, f);
+    struct traffic_limiting *l = &t->limitings[t->limiting_count];
+    l->policy = policy;
+    read_limiting(p, l, t->limiting_count++);
+    if (p->s->e->code != 0) {
+        return true;
     }
-    if (!is_new) {
+    l->reset = reset_of(of->item, l->name);
+    return limiting_is_new(t, l);
+}
+
+static bool read_one_intercept(const struct place *p, const struct listed *of,
+                               const struct traffic_policy *policy)
+{
+    struct traffic *t = p->t;
+    struct traffic_intercept *r = &t->intercepts[t->intercept_count];
+    (void)of;
+    r->policy = policy;
+    parse_intercept(p, r, t->intercept_count++);
+    return p->s->e->code != 0 || intercept_is_new(t, r);
+}
+
+static bool read_one_fault(const struct place *p, const struct listed *of,
+                           const struct traffic_policy *policy)
+{
+    struct traffic *t = p->t;
+    struct traffic_fault *f = &t->faults[t->fault_count];
+    (void)of;
+    f->policy = policy;
+    read_fault(p, f, t->fault_count++);
+    return p->s->e->code != 0 || fault_is_new(t, f);
+}
+
+static void read_rule(const struct place *p, const struct listed *of,
+                      const struct traffic_policy *policy, read_rule_cb read)
+{
+    if (!read(p, of, policy)) {
         char path[DOCUMENT_PATH_LEN];
-        path_of(p, "name", path);
+        place_path(p, "name", path);
         document_fail(p->s, -EINVAL, p->item, path, "Duplicate value: \"%.100s\"",
                       document_member(p->item, "name")->valuestring);
     }
 }
 
-static void read_rules(const struct document_reader *s, struct traffic *t, const struct family *f,
-                       const struct listed *of, const struct traffic_policy *policy)
+/* Those that stand at `key` of the policy. */
+static void read_rules(const struct place *family, const char *key, const struct listed *of,
+                       const struct traffic_policy *policy, read_rule_cb read)
 {
     size_t i = 0;
     const cJSON *rule;
-    cJSON_ArrayForEach(rule, document_member(of->item, f->rules))
+    cJSON_ArrayForEach(rule, document_member(of->item, key))
     {
         char path[DOCUMENT_PATH_LEN];
-        (void)snprintf(path, sizeof path, "spec.%s[%zu].%s[%zu]", f->key, of->index, f->rules, i++);
-        read_rule(&(struct place){s, t, rule, path}, of, policy);
-        if (s->e->code != 0) {
+        (void)snprintf(path, sizeof path, "%.64s[%zu].%s[%zu]", family->path, of->index, key, i++);
+        read_rule(&(struct place){family->s, family->t, rule, path}, of, policy, read);
+        if (family->s->e->code != 0) {
             return;
         }
+    }
+}
+
+static void read_rules_of(const struct place *family, const struct family *f,
+                          const struct listed *of, const struct traffic_policy *policy)
+{
+    if (f->kind == TRAFFIC_FAULT_INJECTION) {
+        read_rules(family, f->rules, of, policy, read_one_fault);
+        return;
+    }
+    read_rules(family, f->rules, of, policy, read_one_limiting);
+    if (family->s->e->code == 0) {
+        read_rules(family, INTERCEPTS, of, policy, read_one_intercept);
     }
 }
 
@@ -609,8 +675,11 @@ static void read_family(const struct document_reader *s, struct traffic *t, cons
     for (size_t i = 0; i < count; i++) {
         t->policies[first + i] = all[i].policy;
     }
+    char family_path[DOCUMENT_PATH_LEN];
+    (void)snprintf(family_path, sizeof family_path, "spec.%s", f->key);
     for (size_t i = 0; i < count && s->e->code == 0; i++) {
-        read_rules(s, t, f, &all[i], &t->policies[first + i]);
+        read_rules_of(&(struct place){s, t, list, family_path}, f, &all[i],
+                      &t->policies[first + i]);
     }
 }
 
@@ -666,6 +735,9 @@ static void read_policies(const struct document_reader *s, struct traffic *t, co
         err_memory(s->e);
         return;
     }
+    if (!parse_external_begin(s, t, spec)) {
+        return;
+    }
     for (size_t i = 0; i < ARRAY_LEN(families) && s->e->code == 0; i++) {
         read_family(s, t, &families[i], document_member(spec, families[i].key), all);
     }
@@ -696,7 +768,8 @@ static void read_document(const struct document_reader *s, struct traffic *t)
         document_checksum(s, TRAFFIC_TEXT_MAX - TRAFFIC_FRAME_MAX, "spec", too_long, t->checksum);
     }
     if (s->e->code == 0 &&
-        (row_table_build(&t->limiting_rows) != 0 || row_table_build(&t->fault_rows) != 0)) {
+        (row_table_build(&t->limiting_rows) != 0 || row_table_build(&t->fault_rows) != 0 ||
+         external_table_build(&t->external) != 0)) {
         err_memory(s->e);
     }
 }

@@ -49,7 +49,9 @@ void traffic_unref(struct traffic *t)
     row_table_deinit(&t->limiting_rows);
     row_table_deinit(&t->fault_rows);
     free(t->policies);
+    external_table_deinit(&t->external);
     free(t->limitings);
+    free(t->intercepts);
     free(t->faults);
     free(t->schedules);
     cJSON_Delete(t->document);
@@ -112,6 +114,16 @@ size_t traffic_limiting_count(const struct traffic *t)
 const struct traffic_limiting *traffic_limiting_at(const struct traffic *t, size_t i)
 {
     return &t->limitings[i];
+}
+
+size_t traffic_intercept_count(const struct traffic *t)
+{
+    return t->intercept_count;
+}
+
+const struct traffic_intercept *traffic_intercept_at(const struct traffic *t, size_t i)
+{
+    return &t->intercepts[i];
 }
 
 size_t traffic_fault_count(const struct traffic *t)

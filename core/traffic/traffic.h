@@ -116,8 +116,9 @@ struct traffic_limiting {
 /* Allows or forbids requests to other places than the API server; external.h matches. */
 struct traffic_intercept {
     const struct traffic_policy *policy;
-    const char *name; /* unique among the policy's */
-    bool whitelist;   /* else it forbids */
+    const char *name;    /* unique among the policy's */
+    bool whitelist;      /* else it forbids */
+    const char *methods; /* for messages: "GET, POST" */
 };
 
 struct traffic_fault {

@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "traffic/external_table.h"
 #include "traffic/row_table.h"
 #include "traffic/traffic.h"
 
@@ -27,12 +28,15 @@ struct traffic {
     size_t policy_count;
     struct traffic_limiting *limitings;
     size_t limiting_count;
+    struct traffic_intercept *intercepts;
+    size_t intercept_count;
     struct traffic_fault *faults;
     size_t fault_count;
     struct schedule *schedules; /* one for each fault, used or not */
     size_t name_count;          /* that resource rules have */
     struct row_table limiting_rows;
     struct row_table fault_rows;
+    struct external_table external;
 };
 
 #endif

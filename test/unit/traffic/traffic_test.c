@@ -32,6 +32,14 @@
     BREAKERS(LIMITING(                                                                             \
         "\"trigger\":\"Health\",\"recover\":{\"type\":\"Manual\"},\"health\":{" members "}"))
 
+#define INTERCEPTS(list) SPEC("\"breakers\":[" POLICY("intercepts", list) "]")
+#define INTERCEPT(content, contents, methods)                                                      \
+    "{\"name\":\"i\",\"type\":\"Whitelist\",\"content\":\"" content "\",\"contents\":[" contents   \
+    "],\"methods\":[" methods "]}"
+#define URLS(list) BREAKERS("{\"name\":\"r\",\"urls\":[" list "]," LIMITER "}")
+#define HTTP(match)                                                                                \
+    FAULTS("{\"name\":\"f\",\"http\":[" match "],\"abort\":{\"status\":503,\"ppm\":1}}")
+
 static struct traffic *parse(const char *text)
 {
     struct err e = ERR_INIT;
@@ -113,6 +121,42 @@ static void whole_document(void **state)
     assert_int_equal(f->when->months, 1 << 2);
     assert_int_equal(f->when->zone.standard, 3600);
     traffic_unref(t);
+}
+
+static void external_rules(void **state)
+{
+    (void)state;
+    static const char text[] = SPEC(
+        "\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"limitings\":[{\"name\":\"l\",\"urls\":"
+        "[{\"url\":\"https://Example.com/a/../*\",\"method\":\"POST\"}]," LIMITER
+        "}],\"intercepts\":[{\"name\":\"l\",\"type\":\"Blacklist\",\"content\":\"Normal\","
+        "\"contents\":[\"Example.com\"],\"methods\":[\"PUT\",\"GET\"]}]},{\"name\":\"a\",\"pods\":"
+        "\"\",\"intercepts\":[" INTERCEPT("Regexp", "\"^a\"", "\"*\"") "]}]");
+    struct buf out = BUF_INIT(4096);
+    struct buf again = BUF_INIT(4096);
+    struct traffic *t = parse(text);
+    assert_int_equal(traffic_intercept_count(t), 2);
+    const struct traffic_intercept *i = traffic_intercept_at(t, 0);
+    assert_string_equal(i->policy->name, "a");
+    assert_string_equal(i->methods, "*");
+    assert_true(i->whitelist);
+    i = traffic_intercept_at(t, 1);
+    assert_ptr_equal(i->policy, traffic_policy_at(t, 1));
+    assert_string_equal(i->name, "l"); /* names are of their kind */
+    assert_string_equal(i->methods, "PUT, GET");
+    assert_false(i->whitelist);
+    assert_int_equal(traffic_limiting_count(t), 1);
+    /* Texts are told as they were written. */
+    assert_int_equal(traffic_to_json(t, &out), 0);
+    assert_non_null(strstr(buf_cstr(&out), "\"https://Example.com/a/../*\""));
+    struct traffic *second = parse(buf_cstr(&out));
+    assert_int_equal(traffic_to_json(second, &again), 0);
+    assert_string_equal(buf_cstr(&again), buf_cstr(&out));
+    assert_string_equal(traffic_checksum(t), traffic_checksum(second));
+    traffic_unref(second);
+    traffic_unref(t);
+    buf_reset(&out);
+    buf_reset(&again);
 }
 
 static void canonical(void **state)
@@ -251,6 +295,57 @@ static void refused(void **state)
         {FAULTS(
              FAULT("\"delay\":{\"ms\":1,\"ppm\":1}") "," FAULT("\"delay\":{\"ms\":1,\"ppm\":1}")),
          "rules[1].name: Duplicate value: \"f\""},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"intercepts\":[]}]"),
+         "spec.breakers[0].intercepts: Required value: must have at least one entry"},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"intercepts\":{}}]"),
+         "spec.breakers[0].intercepts: Invalid value: must be an array"},
+        {SPEC("\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"limitings\":[],\"intercepts\":"
+              "[" INTERCEPT("Normal", "\"a\"", "\"*\"") "]}]"),
+         "spec.breakers[0].limitings: Required value: must have at least one entry"},
+        {SPEC("\"faults\":[" POLICY("intercepts", "") "]"),
+         "spec.faults[0]: unknown field \"intercepts\""},
+        {INTERCEPTS("{\"name\":\"i\",\"urls\":[]}"), "intercepts[0]: unknown field \"urls\""},
+        {INTERCEPTS("{\"name\":\"i\",\"type\":\"White\"}"),
+         "intercepts[0].type: Unsupported value: \"White\""},
+        {INTERCEPTS("{\"name\":\"i\",\"type\":\"Blacklist\",\"content\":\"Regex\"}"),
+         "intercepts[0].content: Unsupported value: \"Regex\""},
+        {INTERCEPTS(INTERCEPT("Normal", "", "\"*\"")), "intercepts[0].contents: Required value"},
+        {INTERCEPTS(INTERCEPT("Normal", "\"a\"", "")), "intercepts[0].methods: Required value"},
+        {INTERCEPTS(INTERCEPT("Normal", "\"a\"", "\"get\"")),
+         "intercepts[0].methods[0]: Invalid value: \"get\": must be a method in upper case"},
+        {INTERCEPTS(INTERCEPT("Normal", "\"a\",\"http://b\"", "\"*\"")),
+         "intercepts[0].contents[1]: Invalid value: \"http://b\": must be a host"},
+        {INTERCEPTS(INTERCEPT("Normal", "\"*\"", "\"*\"")), "contents[0]: Invalid value: \"*\""},
+        {INTERCEPTS(INTERCEPT("Regexp", "\"a\",\"b(\"", "\"*\"")),
+         "line 4: spec.breakers[0].intercepts[0].contents[1]: Invalid value: \"b(\": at offset "
+         "2: "},
+        {INTERCEPTS(INTERCEPT("Regexp", "\"\"", "\"*\"")), "contents[0]: Invalid value: \"\""},
+        {INTERCEPTS(
+             INTERCEPT("Normal", "\"a\"", "\"*\"") "," INTERCEPT("Normal", "\"a\"", "\"*\"")),
+         "intercepts[1].name: Duplicate value: \"i\""},
+        {URLS(""), "limitings[0].urls: Required value: must have at least one entry"},
+        {URLS("{\"url\":\"http://a/\"}"), "urls[0].method: Required value"},
+        {URLS("{\"method\":\"*\"}"), "urls[0].url: Required value"},
+        {URLS("{\"url\":\"a/\",\"method\":\"*\"}"),
+         "urls[0].url: Invalid value: \"a/\": must begin with http:// or https://"},
+        {URLS("{\"url\":\"http://a/\",\"method\":\"\"}"), "urls[0].method: Invalid value"},
+        {URLS("{\"url\":\"http://a/\",\"method\":\"*\",\"host\":\"\"}"), "unknown field \"host\""},
+        {HTTP(""), "rules[0].http: Required value: must have at least one entry"},
+        {HTTP("{}"), "http[0]: Required value: host, path, method or headers"},
+        {HTTP("{\"host\":{}}"), "http[0].host: Required value: exact or regex, and not both"},
+        {HTTP("{\"host\":{\"exact\":\"a\",\"regex\":\"a\"}}"), "exact or regex, and not both"},
+        {HTTP("{\"host\":{\"exact\":\"a/b\"}}"), "http[0].host.exact: Invalid value: \"a/b\""},
+        {HTTP("{\"host\":{\"regex\":\"[\"}}"),
+         "http[0].host.regex: Invalid value: \"[\": at offset"},
+        {HTTP("{\"path\":{\"exact\":\"a\"}}"), "http[0].path.exact: Invalid value: \"a\""},
+        {HTTP("{\"path\":{\"exact\":\"/a?b\"}}"), "http[0].path.exact: Invalid value: \"/a?b\""},
+        {HTTP("{\"path\":{\"regex\":1}}"), "http[0].path.regex: Invalid value: must be a string"},
+        {HTTP("{\"method\":\"a b\"}"), "http[0].method: Invalid value: \"a b\""},
+        {HTTP("{\"headers\":[]}"), "http[0].headers: Required value"},
+        {HTTP("{\"headers\":[{\"value\":\"a\"}]}"), "headers[0].name: Required value"},
+        {HTTP("{\"headers\":[{\"name\":\"a:\"}]}"), "headers[0].name: Invalid value: \"a:\""},
+        {HTTP("{\"headers\":[{\"name\":\"a\",\"value\":\" b\"}]}"),
+         "headers[0].value: Invalid value"},
         /* wrong in a rule, the policies not in the order of their names */
         {SPEC("\"breakers\":[{\"name\":\"q\",\"pods\":\"a\",\"limitings\":[1]},"
               "{\"name\":\"p\",\"pods\":\"b\",\"limitings\":[1]}]"),
@@ -325,6 +420,92 @@ static void bounds(void **state)
     assert_non_null(strstr(e.msg, "more than 1048576 bytes"));
 }
 
+/* So many of something in one document. */
+static int parse_list(const char *before, const char *each, size_t count, const char *after)
+{
+    struct err e = ERR_INIT;
+    struct buf out = BUF_INIT(4 << 20);
+    buf_append_str(&out, before);
+    for (size_t i = 0; i < count; i++) {
+        buf_append_str(&out, i == 0 ? "" : ",");
+        for (const char *c = each; *c != '\0'; c++) {
+            if (*c == '@') {
+                buf_printf(&out, "%zu", i);
+            } else {
+                buf_append_char(&out, *c);
+            }
+        }
+    }
+    buf_append_str(&out, after);
+    assert_int_equal(buf_error(&out), 0);
+    struct traffic *t = traffic_parse((const char *)buf_data(&out), out.len, &e);
+    traffic_unref(t);
+    buf_reset(&out);
+    return t == NULL ? e.code : 0;
+}
+
+static void bounds_of_external_rules(void **state)
+{
+    (void)state;
+    static const char breaker[] = HEAD "\"spec\":{\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"";
+#define TRY(member, before, each, count, after)                                                    \
+    do {                                                                                           \
+        char text[512];                                                                            \
+        (void)snprintf(text, sizeof text, "%s%s\":[%s", breaker, member, before);                  \
+        assert_int_equal(parse_list(text, each, count, after "]}]}}"), 0);                         \
+        assert_int_equal(parse_list(text, each, (count) + 1, after "]}]}}"), -E2BIG);              \
+    } while (0)
+    static const char white[] = "{\"name\":\"i@\",\"type\":\"Whitelist\",\"content\":\"Normal\","
+                                "\"contents\":[\"a\"],\"methods\":[\"*\"]}";
+    TRY("intercepts", "", white, TRAFFIC_INTERCEPTS_MAX, "");
+    static const char normal[] = "{\"name\":\"i\",\"type\":\"Whitelist\",\"content\":\"Normal\","
+                                 "\"methods\":[\"*\"],\"contents\":[";
+    TRY("intercepts", normal, "\"a@\"", TRAFFIC_LIST_MAX, "]}");
+    static const char regexp[] = "{\"name\":\"i\",\"type\":\"Whitelist\",\"content\":\"Regexp\","
+                                 "\"methods\":[\"*\"],\"contents\":[";
+    TRY("intercepts", regexp, "\"a@\"", TRAFFIC_PATTERNS_MAX, "]}");
+    static const char urls[] = "{\"name\":\"l\",\"trigger\":\"ForceOpened\",\"urls\":[";
+    TRY("limitings", urls, "{\"url\":\"http://a/@\",\"method\":\"*\"}", TRAFFIC_EXTERNAL_MAX, "]}");
+    static const char faults[] =
+        HEAD "\"spec\":{\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":[{\"name\":\"f\","
+             "\"abort\":{\"status\":503,\"ppm\":1},\"http\":[";
+    static const char match[] = "{\"host\":{\"exact\":\"a@\"}}";
+    assert_int_equal(parse_list(faults, match, TRAFFIC_EXTERNAL_MAX, "]}]}]}}"), 0);
+    assert_int_equal(parse_list(faults, match, TRAFFIC_EXTERNAL_MAX + 1, "]}]}]}}"), -E2BIG);
+    static const char header[] =
+        "{\"headers\":[{\"name\":\"a\"},{\"name\":\"b\"},{\"name\":\"c\"},"
+        "{\"name\":\"d\"},{\"name\":\"e\"},{\"name\":\"f\"},{\"name\":\"g\"},"
+        "{\"name\":\"h\"},{\"name\":\"i\"},{\"name\":\"j\"},{\"name\":\"k\"},"
+        "{\"name\":\"l\"},{\"name\":\"m\"},{\"name\":\"n\"},{\"name\":\"o\"},"
+        "{\"name\":\"p\"}]}";
+    assert_int_equal(parse_list(faults, header, TRAFFIC_NAMES_MAX / 16, "]}]}]}}"), 0);
+    assert_int_equal(
+        parse_list(faults, header, TRAFFIC_NAMES_MAX / 16, "],\"resources\":[{}]}]}]}}"), -E2BIG);
+#undef TRY
+}
+
+/* A text of so many bytes at most. */
+static void lengths_of_external_texts(void **state)
+{
+    (void)state;
+    char text[4096];
+    for (int over = 0; over < 2; over++) {
+        int want = over == 0 ? 0 : -EINVAL;
+        struct err e = ERR_INIT;
+        (void)snprintf(text, sizeof text, URLS("{\"url\":\"http://a/%0*d\",\"method\":\"*\"}"),
+                       TRAFFIC_URL_MAX - 9 + over, 0);
+        struct traffic *t = traffic_parse(text, strlen(text), &e);
+        assert_int_equal(e.code, want);
+        traffic_unref(t);
+        e = (struct err)ERR_INIT;
+        (void)snprintf(text, sizeof text, INTERCEPTS(INTERCEPT("Regexp", "\"%0*d\"", "\"*\"")),
+                       TRAFFIC_URL_MAX + over, 0);
+        t = traffic_parse(text, strlen(text), &e);
+        assert_int_equal(e.code, want);
+        traffic_unref(t);
+    }
+}
+
 static bool same(const char *a, const char *b)
 {
     struct traffic *x = parse(a);
@@ -351,6 +532,9 @@ static void same_state(void **state)
         same(base, OF_UID("1", "p",
                           "{\"name\":\"r\"," LIMITER ",\"resources\":[{\"apiGroups\":[\"*\"],"
                           "\"resources\":[\"*\"],\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}]}")));
+    assert_true(same(base, OF_UID("1", "p",
+                                  "{\"name\":\"r\"," LIMITER
+                                  ",\"urls\":[{\"url\":\"http://a\",\"method\":\"*\"}]}")));
     assert_false(same(base, OF_UID("1", "p", LIMITING(LIMITER ",\"maxInFlight\":1"))));
     assert_false(same(base, OF_UID("1", "p", LIMITING("\"trigger\":\"ForceOpened\"," BUCKET))));
     assert_false(same(base, OF_UID("1", "p",
@@ -391,10 +575,16 @@ static void words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_document), cmocka_unit_test(canonical),
-        cmocka_unit_test(no_policies),    cmocka_unit_test(refused),
-        cmocka_unit_test(bounds),         cmocka_unit_test(same_state),
+        cmocka_unit_test(whole_document),
+        cmocka_unit_test(canonical),
+        cmocka_unit_test(no_policies),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(bounds),
+        cmocka_unit_test(same_state),
         cmocka_unit_test(words),
+        cmocka_unit_test(external_rules),
+        cmocka_unit_test(bounds_of_external_rules),
+        cmocka_unit_test(lengths_of_external_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
