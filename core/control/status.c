@@ -221,6 +221,7 @@ cJSON *control_traffic_status_add(cJSON *root, const struct control_traffic_stat
     }
     cJSON_AddArrayToObject(traffic, "breakers");
     cJSON_AddArrayToObject(traffic, "faults");
+    cJSON_AddArrayToObject(traffic, "intercepts");
     cJSON_AddNumberToObject(traffic, "leftOut", s->left_out);
     return traffic;
 }
@@ -268,6 +269,13 @@ bool control_traffic_fault_add(cJSON *traffic, const struct control_fault *row)
     bool good = cJSON_AddNumberToObject(item, "delayed", (double)row->delayed) != NULL &&
                 cJSON_AddNumberToObject(item, "aborted", (double)row->aborted) != NULL;
     return append_rule(traffic, "faults", item, good);
+}
+
+bool control_traffic_intercept_add(cJSON *traffic, const struct control_intercept *row)
+{
+    cJSON *item = add_rule(row->policy, row->uid, row->rule);
+    bool good = cJSON_AddNumberToObject(item, "refused", (double)row->refused) != NULL;
+    return append_rule(traffic, "intercepts", item, good);
 }
 
 void control_traffic_status_read(const cJSON *root, struct control_traffic_status *out)
@@ -348,6 +356,13 @@ static bool read_fault(const cJSON *row, void *data)
            read_count(row, "delayed", &out->delayed) && read_count(row, "aborted", &out->aborted);
 }
 
+static bool read_intercept(const cJSON *row, void *data)
+{
+    struct control_intercept *out = data;
+    return read_rule(row, &out->policy, &out->uid, &out->rule) &&
+           read_count(row, "refused", &out->refused);
+}
+
 /* *data is undefined if there is none. */
 static bool row_at(const cJSON *root, const char *list, size_t i,
                    bool (*read)(const cJSON *row, void *data), void *data)
@@ -376,6 +391,11 @@ bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *ou
     return row_at(root, "faults", i, read_fault, out);
 }
 
+bool control_traffic_intercept(const cJSON *root, size_t i, struct control_intercept *out)
+{
+    return row_at(root, "intercepts", i, read_intercept, out);
+}
+
 bool control_traffic_next_breaker(const cJSON *root, const cJSON **row, struct control_breaker *out)
 {
     const cJSON *rows = member(member(root, "traffic"), "breakers");
@@ -385,6 +405,28 @@ bool control_traffic_next_breaker(const cJSON *root, const cJSON **row, struct c
     }
     *row = next;
     return next != NULL;
+}
+
+/* ---- requests to other places ---- */
+
+void control_egress_status_add(cJSON *root, const struct control_egress_status *s)
+{
+    cJSON *egress = cJSON_AddObjectToObject(root, "egress");
+    cJSON_AddStringToObject(egress, "address", s->address);
+    cJSON_AddNumberToObject(egress, "requests", (double)s->requests);
+    cJSON_AddNumberToObject(egress, "refused", (double)s->refused);
+    cJSON_AddNumberToObject(egress, "failed", (double)s->failed);
+    cJSON_AddNumberToObject(egress, "tunnels", (double)s->tunnels);
+}
+
+void control_egress_status_read(const cJSON *root, struct control_egress_status *out)
+{
+    const cJSON *address = member(member(root, "egress"), "address");
+    *out = (struct control_egress_status){.address = ""};
+    if (cJSON_IsString(address) && strlen(address->valuestring) <= CONTROL_TRAFFIC_TEXT_MAX) {
+        out->known = true;
+        out->address = address->valuestring;
+    }
 }
 
 /* ---- rulesync ---- */

@@ -242,6 +242,8 @@ static void test_what_localproxy_writes_of_traffic(void **state)
     assert_true(control_traffic_breaker_add(traffic, &open));
     assert_true(control_traffic_breaker_add(traffic, &closed));
     assert_true(control_traffic_fault_add(traffic, &fault));
+    const struct control_intercept intercept = {"guard", "u-1", "inside", 5};
+    assert_true(control_traffic_intercept_add(traffic, &intercept));
     expect_text(root, "{\"traffic\":{\"reads\":\"cmesh/v1\",\"inForce\":true," RULES
                       ",\"since\":1000000000,\"breakers\":[{" GUARD
                       ",\"state\":\"Opened\",\"since\":\"2001-09-09T01:46:40Z\","
@@ -249,12 +251,13 @@ static void test_what_localproxy_writes_of_traffic(void **state)
                       "\"refused\":12},{\"policy\":\"guard\",\"rule\":\"other\","
                       "\"state\":\"Closed\",\"refused\":0}],\"faults\":[{\"policy\":\"slow\","
                       "\"uid\":\"u-2\",\"rule\":\"lists\",\"delayed\":3,\"aborted\":1}],"
-                      "\"leftOut\":4}}");
+                      "\"intercepts\":[{\"policy\":\"guard\",\"uid\":\"u-1\",\"rule\":\"inside\","
+                      "\"refused\":5}],\"leftOut\":4}}");
     s = (struct control_traffic_status){.error = "bad"};
     root = cJSON_CreateObject();
     (void)control_traffic_status_add(root, &s);
     expect_text(root, "{\"traffic\":{\"reads\":\"cmesh/v1\",\"inForce\":false,\"error\":\"bad\","
-                      "\"breakers\":[],\"faults\":[],\"leftOut\":0}}");
+                      "\"breakers\":[],\"faults\":[],\"intercepts\":[],\"leftOut\":0}}");
 }
 
 static cJSON *printed_and_parsed(cJSON *root)
@@ -274,11 +277,13 @@ static void test_traffic_is_read_as_it_was_written(void **state)
     struct control_traffic_status status;
     struct control_breaker breaker;
     struct control_fault fault = {"slow", "", "lists", 3, 1};
+    struct control_intercept intercept = {"guard", "u-1", "inside", 123456789012};
     (void)state;
     cJSON *root = cJSON_CreateObject();
     cJSON *traffic = control_traffic_status_add(root, &s);
     assert_true(control_traffic_breaker_add(traffic, &half));
     assert_true(control_traffic_fault_add(traffic, &fault));
+    assert_true(control_traffic_intercept_add(traffic, &intercept));
     root = printed_and_parsed(root);
     control_traffic_status_read(root, &status);
     assert_true(status.known);
@@ -306,6 +311,13 @@ static void test_traffic_is_read_as_it_was_written(void **state)
     assert_int_equal(fault.delayed, 3);
     assert_int_equal(fault.aborted, 1);
     assert_false(control_traffic_fault(root, 1, &fault));
+    intercept = (struct control_intercept){NULL, NULL, NULL, 0};
+    assert_true(control_traffic_intercept(root, 0, &intercept));
+    assert_string_equal(intercept.policy, "guard");
+    assert_string_equal(intercept.uid, "u-1");
+    assert_string_equal(intercept.rule, "inside");
+    assert_true(intercept.refused == 123456789012);
+    assert_false(control_traffic_intercept(root, 1, &intercept));
     cJSON_Delete(root);
 }
 
@@ -324,6 +336,7 @@ static void test_unknown_traffic(void **state)
     struct control_traffic_status status;
     struct control_breaker breaker;
     struct control_fault fault;
+    struct control_intercept intercept;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         cJSON *root = tree(texts[i]);
@@ -332,6 +345,7 @@ static void test_unknown_traffic(void **state)
         assert_false(status.document.enforcing);
         assert_false(control_traffic_breaker(root, 0, &breaker));
         assert_false(control_traffic_fault(root, 0, &fault));
+        assert_false(control_traffic_intercept(root, 0, &intercept));
         cJSON_Delete(root);
     }
     cJSON *root = tree("{\"traffic\":{\"inForce\":false,\"error\":3,\"leftOut\":-1}}");
@@ -340,6 +354,72 @@ static void test_unknown_traffic(void **state)
     assert_null(status.error);
     assert_int_equal(status.left_out, 0);
     cJSON_Delete(root);
+}
+
+static void test_odd_intercepts_are_skipped(void **state)
+{
+    struct control_intercept row;
+    (void)state;
+    cJSON *root = tree("{\"traffic\":{\"intercepts\":[1,{\"policy\":\"guard\"},{\"policy\":\"A b\","
+                       "\"rule\":\"r\"},{\"policy\":\"guard\",\"rule\":\"r\",\"refused\":-1},"
+                       "{\"policy\":\"guard\",\"rule\":\"good\"}]}}");
+    assert_true(control_traffic_intercept(root, 0, &row));
+    assert_string_equal(row.rule, "good");
+    assert_string_equal(row.uid, "");
+    assert_int_equal(row.refused, 0);
+    assert_false(control_traffic_intercept(root, 1, &row));
+    cJSON_Delete(root);
+}
+
+static void test_egress(void **state)
+{
+    const struct control_egress_status s = {
+        .address = "127.0.0.1:15002", .requests = 9, .refused = 3, .failed = 2, .tunnels = 1};
+    struct control_egress_status out;
+    (void)state;
+    cJSON *root = cJSON_CreateObject();
+    control_egress_status_add(root, &s);
+    control_egress_status_read(root, &out);
+    assert_true(out.known);
+    assert_string_equal(out.address, "127.0.0.1:15002");
+    expect_text(root, "{\"egress\":{\"address\":\"127.0.0.1:15002\",\"requests\":9,\"refused\":3,"
+                      "\"failed\":2,\"tunnels\":1}}");
+    root = cJSON_CreateObject();
+    control_egress_status_add(root, &(struct control_egress_status){.address = ""});
+    control_egress_status_read(root, &out);
+    assert_true(out.known);
+    assert_string_equal(out.address, "");
+    cJSON_Delete(root);
+}
+
+static void test_unknown_egress(void **state)
+{
+    static const char *const texts[] = {
+        "{}",
+        "{\"egress\":null}",
+        "{\"egress\":\"127.0.0.1:1\"}",
+        "{\"egress\":{}}",
+        "{\"egress\":{\"address\":null}}",
+        "{\"egress\":{\"address\":1}}",
+    };
+    struct control_egress_status out;
+    char longest[512];
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        cJSON *root = tree(texts[i]);
+        control_egress_status_read(root, &out);
+        assert_false(out.known);
+        assert_string_equal(out.address, "");
+        cJSON_Delete(root);
+    }
+    for (int over = 0; over < 2; over++) {
+        (void)snprintf(longest, sizeof longest, "{\"egress\":{\"address\":\"%0*d\"}}",
+                       CONTROL_TRAFFIC_TEXT_MAX + over, 0);
+        cJSON *root = tree(longest);
+        control_egress_status_read(root, &out);
+        assert_int_equal(out.known, over == 0);
+        cJSON_Delete(root);
+    }
 }
 
 /* What is between two good ones does not matter. */
@@ -422,6 +502,9 @@ int main(void)
         cmocka_unit_test(test_unknown_traffic),
         cmocka_unit_test(test_odd_rules_are_skipped),
         cmocka_unit_test(test_rules_have_a_bound),
+        cmocka_unit_test(test_odd_intercepts_are_skipped),
+        cmocka_unit_test(test_egress),
+        cmocka_unit_test(test_unknown_egress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
