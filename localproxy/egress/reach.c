@@ -10,6 +10,7 @@
 #include "api_server_names.h"
 #include "base/array.h"
 #include "net/address.h"
+#include "net/loop.h"
 #include "net/own_address.h"
 
 enum { API_SERVERS = 2 };
@@ -262,6 +263,18 @@ int reach_check(const struct reach *r, const struct target *t, const struct traf
                    at);
 }
 
+void reach_explain(struct err *e)
+{
+    if (e->code == UV_EACCES) {
+        struct err why = *e;
+        err_set(
+            e, why.code,
+            "%.256s; addresses of this machine, of its link and of a cloud's metadata are reached "
+            "only if a Whitelist rule names them, localproxy and the API server never",
+            why.msg);
+    }
+}
+
 /* ---- life cycle ---- */
 
 static void add_server(struct api_server *s, const char *host, unsigned port)
@@ -317,7 +330,10 @@ struct reach *reach_new(const struct reach_options *o, const struct policies *po
 
 void reach_free(struct reach *r)
 {
-    free(r);
+    if (r != NULL) {
+        net_dial_gate_deinit(&r->gate);
+        free(r);
+    }
 }
 
 struct net_dial_gate *reach_gate(struct reach *r)

@@ -36,6 +36,7 @@ struct reach;
 /* `policies` NULL: there are none; they must outlive it. NULL without memory. Reads
  * KUBERNETES_SERVICE_HOST and _PORT, and resolv.conf(5), for the names of the API server. */
 MUST_CHECK struct reach *reach_new(const struct reach_options *o, const struct policies *policies);
+/* NULL is ignored. */
 void reach_free(struct reach *r);
 
 /* Whether the target, by what is written there, may be reached at all: not if it is the API server
@@ -49,7 +50,9 @@ MUST_CHECK int reach_check(const struct reach *r, const struct target *t,
  * and NAT64 by a prefix of one's own can carry any, and are protected. */
 bool reach_is_protected(const struct sockaddr *address);
 
-/* What all dialling to targets must pass. */
+/* What all dialling to targets must pass; streams that use it are closed before `r` is freed. */
 struct net_dial_gate *reach_gate(struct reach *r);
+/* Of an error with which such dialling ended: where the gate refused, says what to do. */
+void reach_explain(struct err *e);
 
 #endif

@@ -32,18 +32,6 @@ bool __wrap_policies_name_address(const struct policies *p, struct slice address
     return named != NULL && strcmp(named, text) == 0;
 }
 
-void __wrap_net_dial_gate_init(struct net_dial_gate *g,
-                               bool (*allows)(void *data, const struct sockaddr *address),
-                               void *data, unsigned lookups_max);
-void __wrap_net_dial_gate_init(struct net_dial_gate *g,
-                               bool (*allows)(void *data, const struct sockaddr *address),
-                               void *data, unsigned lookups_max)
-{
-    g->allows = allows;
-    g->data = data;
-    g->lookups_max = lookups_max;
-}
-
 static int setup(void **state)
 {
     (void)state;
@@ -212,6 +200,20 @@ static void test_a_rule_may_name_an_address(void **state)
     reach_free(r);
 }
 
+/* Where dialling failed, it says what to do. */
+static void test_explain(void **state)
+{
+    struct err refused = {.code = UV_EACCES, .msg = "cannot connect to h"};
+    struct err other = {.code = UV_ECONNREFUSED, .msg = "cannot connect to h"};
+    (void)state;
+    reach_explain(&refused);
+    reach_explain(&other);
+    assert_int_equal(refused.code, UV_EACCES);
+    assert_non_null(strstr(refused.msg, "cannot connect to h; "));
+    assert_non_null(strstr(refused.msg, "Whitelist"));
+    assert_string_equal(other.msg, "cannot connect to h");
+}
+
 static void test_without_policies(void **state)
 {
     struct url url = {.https = true, .host = "api.example", .port = 443};
@@ -295,6 +297,7 @@ int main(void)
         cmocka_unit_test_setup(test_protected, setup),
         cmocka_unit_test_setup(test_protected_addresses_are_not_reached, setup),
         cmocka_unit_test_setup(test_a_rule_may_name_an_address, setup),
+        cmocka_unit_test_setup(test_explain, setup),
         cmocka_unit_test_setup(test_without_policies, setup),
         cmocka_unit_test_setup(test_localproxy_itself_is_never_reached, setup),
         cmocka_unit_test_setup(test_a_listener_on_all_addresses, setup),
