@@ -6,7 +6,8 @@
  *
  * Either side may end before the other one (half-closed). What one side does not read stops the
  * other; together they hold what the backlog lets (net/backlog.h). A tunnel in which nothing moves
- * for the idle time is closed, half-closed ones after a minute.
+ * for the idle time is closed; a half-closed one after a minute, unless bytes wait to be read.
+ * Where one side breaks off, the other one is reset, and so are both when localproxy ends them.
  */
 #ifndef LOCALPROXY_EGRESS_TUNNEL_H
 #define LOCALPROXY_EGRESS_TUNNEL_H
@@ -30,35 +31,39 @@ struct tunnels {
     struct net_backlog *backlog;
     uint64_t connect_timeout_ms;
     uint64_t idle_ms;
-    unsigned max; /* more are refused with 503 */
-    /* The tunnel was not opened: to be answered by the callee, with 502, 504 or 403 (`code`). The
-     * exchange has no handlers then. */
+    unsigned max; /* more are not taken */
+    /* The tunnel was not opened: to be answered by the callee, with 502, 504, 403, or 503 when
+     * draining (`code`). The exchange has no handlers then. */
     void (*on_failed)(void *data, struct http_exchange *x, unsigned code, const struct target *t,
                       const char *why);
-    /* It is over. */
+    /* It is open; may be NULL. */
+    void (*on_opened)(void *data, const struct target *t);
+    /* One that was open is over. Bytes to the host, and from it. */
     void (*on_over)(void *data, const struct target *t, uint64_t sent, uint64_t received);
     void *data;
     struct list all;
     unsigned count;  /* also those that are being dialled */
     uint64_t opened; /* since the start, like the next */
     uint64_t bytes;  /* both ways */
+    uint64_t sent;   /* of them, to hosts */
     uint64_t idle_closed;
 };
 
 void tunnels_init(struct tunnels *all, struct net_loop *l);
-/* Those that are left are closed at once. */
+/* Those that are left are closed at once, and nothing is told of them. */
 void tunnels_deinit(struct tunnels *all);
 
 /* Takes the exchange, whose target was judged, and the passage, which is given back with the
- * answer. `proxy` as via_of has it, outlives the tunnel. False: there are too many, or there is no
- * memory; nothing is taken. */
+ * answer. `proxy` as via_of has it, outlives the tunnel. on_failed may be called before return.
+ * False: there are too many, or there is no memory; nothing is taken. */
 MUST_CHECK bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct target *t,
                              const struct http_proxy *proxy, struct passage *passage);
 
-/* Other rules are in force: closes those of which `allows` says no. */
+/* Other rules are in force: closes those of which `allows` says no, and refuses those that are not
+ * open yet with 403. */
 void tunnels_review(struct tunnels *all,
                     bool (*allows)(void *data, const struct traffic_external *q), void *data);
-/* Those that are not open yet are refused; the others go on. */
+/* Those that are not open yet are refused with 503; the others go on. */
 void tunnels_drain(struct tunnels *all);
 
 #endif

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Happy path: tunnel_begin > on_open, which answers > from_client and from_host >
+ * client_ended and host_ended, in either order > client_closed.
+ *
+ * Ways to fail: not opened (refuse, which hands the exchange back); the client goes away
+ * (client_closed); the host breaks off, or nothing moves (break_off).
+ */
+#include "egress/tunnel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/state_machine.h"
+#include "http/proxy_connect.h"
+#include "net/deadline.h"
+#include "net/stream.h"
+
+enum { HALF_CLOSED_MS = 60000 };
+
+/*
+ *     DIALLING --> OPEN --> CLIENT_ENDED --+
+ *                   |                      |
+ *                   +-----> HOST_ENDED ----+--> ENDED
+ */
+enum tunnel_state {
+    TUNNEL_DIALLING,
+    TUNNEL_OPEN,
+    TUNNEL_CLIENT_ENDED,
+    TUNNEL_HOST_ENDED,
+    TUNNEL_ENDED, /* the exchange's on_close is to follow */
+};
+
+static const struct state_machine machine = {
+    .object = "tunnel",
+    .states = {[TUNNEL_DIALLING] = {"Dialling", STATE(TUNNEL_OPEN)},
+               [TUNNEL_OPEN] = {"Open", STATE(TUNNEL_CLIENT_ENDED) | STATE(TUNNEL_HOST_ENDED)},
+               [TUNNEL_CLIENT_ENDED] = {"ClientEnded", STATE(TUNNEL_ENDED)},
+               [TUNNEL_HOST_ENDED] = {"HostEnded", STATE(TUNNEL_ENDED)},
+               [TUNNEL_ENDED] = {"Ended", 0}},
+};
+
+struct tunnel {
+    struct tunnels *all;
+    struct list link;
+    struct http_exchange *x;
+    struct net_stream *stream; /* to the host; NULL: it was let go */
+    struct proxy_connect
+        *connector; /* NULL: there is no proxy, or the tunnel through it is there */
+    struct passage passage;
+    struct net_deadline limit; /* nothing moves; not while dialling */
+    enum tunnel_state state;
+    bool patient; /* the limit was prolonged, for bytes wait to be read */
+    uint64_t sent;
+    uint64_t received;
+    struct target target;
+};
+
+static void set_state(struct tunnel *t, enum tunnel_state next)
+{
+    t->state = state_change(&machine, t->state, next, slice_str(t->target.host));
+}
+
+/* ---- the end ---- */
+
+/* It is none of all of them any more, and owes no breaker anything. */
+static void leave(struct tunnel *t)
+{
+    list_remove(&t->link);
+    t->all->count--;
+    net_deadline_clear(&t->limit);
+    passage_end(&t->passage);
+}
+
+/* However far it has come. */
+static void drop_host(struct tunnel *t)
+{
+    proxy_connect_free(t->connector);
+    t->connector = NULL;
+    if (t->stream != NULL && t->state == TUNNEL_DIALLING) {
+        net_stream_close(t->stream);
+    } else if (t->stream != NULL) {
+        net_stream_reset(t->stream);
+    }
+    t->stream = NULL;
+}
+
+/* The last access. */
+static void end(struct tunnel *t)
+{
+    struct tunnels *all = t->all;
+    bool opened = t->state != TUNNEL_DIALLING;
+    leave(t);
+    if (opened) {
+        all->on_over(all->data, &t->target, t->sent, t->received);
+    }
+    free(t);
+}
+
+/* An open one: both sides can tell it from an orderly end. The last access. */
+static void break_off(struct tunnel *t)
+{
+    drop_host(t);
+    http_exchange_abort(t->x);
+    end(t);
+}
+
+/* One that is not open: the exchange is handed back. The last access. */
+static void refuse(struct tunnel *t, unsigned code, const char *why)
+{
+    struct tunnels *all = t->all;
+    drop_host(t);
+    leave(t);
+    t->x->handlers = NULL;
+    t->x->data = NULL;
+    all->on_failed(all->data, t->x, code, &t->target, why);
+    free(t);
+}
+
+/* The host could not be reached. The last access. */
+static void fail(struct tunnel *t, const struct err *e)
+{
+    struct err why = *e;
+    bool forbidden = why.code == UV_EACCES;
+    unsigned code = why.code == UV_ETIMEDOUT ? 504 : 502;
+    reach_explain(&why);
+    if (!forbidden) {
+        breaker_ticket_answered(&t->passage.ticket, true);
+    }
+    refuse(t, forbidden ? 403 : code, why.msg);
+}
+
+/* ---- nothing moves ---- */
+
+static uint64_t limit_ms(const struct tunnel *t)
+{
+    uint64_t idle_ms = t->all->idle_ms;
+    return t->state == TUNNEL_OPEN || idle_ms < HALF_CLOSED_MS ? idle_ms : HALF_CLOSED_MS;
+}
+
+static void note_move(struct tunnel *t)
+{
+    t->patient = false;
+    net_deadline_set(t->all->loop, &t->limit, limit_ms(t));
+}
+
+/* Whether the side that has not ended has yet to read something. */
+static bool is_read_slowly(const struct tunnel *t)
+{
+    return http_exchange_blocked(t->x) || !net_stream_flushed(t->stream);
+}
+
+static void on_limit(struct net_deadline *d)
+{
+    struct tunnel *t = LIST_ITEM(d, struct tunnel, limit);
+    uint64_t idle_ms = t->all->idle_ms;
+    if (limit_ms(t) < idle_ms && !t->patient && is_read_slowly(t)) {
+        t->patient = true;
+        net_deadline_set(t->all->loop, &t->limit, idle_ms - limit_ms(t));
+        return;
+    }
+    t->all->idle_closed++;
+    break_off(t);
+}
+
+/* One side sends no more. */
+static void side_ended(struct tunnel *t, enum tunnel_state ended)
+{
+    if (t->state == TUNNEL_OPEN) {
+        set_state(t, ended);
+        note_move(t);
+        return;
+    }
+    set_state(t, TUNNEL_ENDED);
+    net_deadline_clear(&t->limit);
+    net_stream_finish(t->stream);
+    t->stream = NULL;
+}
+
+/* ---- the client ---- */
+
+static void from_client(struct http_exchange *x, struct slice data)
+{
+    struct tunnel *t = x->data;
+    if (net_stream_write(t->stream, &data, 1) != 0) {
+        break_off(t);
+        return;
+    }
+    t->sent += data.len;
+    t->all->sent += data.len;
+    t->all->bytes += data.len;
+    note_move(t);
+    if (net_stream_blocked(t->stream)) {
+        http_exchange_pause(x);
+    }
+}
+
+static void client_ended(struct http_exchange *x)
+{
+    struct tunnel *t = x->data;
+    net_stream_shutdown(t->stream);
+    side_ended(t, TUNNEL_CLIENT_ENDED);
+}
+
+static void client_drained(struct http_exchange *x)
+{
+    struct tunnel *t = x->data;
+    if (t->stream != NULL && t->state != TUNNEL_DIALLING) {
+        note_move(t);
+        net_stream_read_start(t->stream);
+    }
+}
+
+static void client_closed(struct http_exchange *x, const struct err *e)
+{
+    struct tunnel *t = x->data;
+    (void)e;
+    if (t->state == TUNNEL_DIALLING) {
+        breaker_ticket_given_up(&t->passage.ticket);
+    }
+    drop_host(t);
+    end(t);
+}
+
+static const struct http_exchange_handlers client_handlers = {
+    .on_body = from_client,
+    .on_end = client_ended,
+    .on_drain = client_drained,
+    .on_close = client_closed,
+};
+
+/* ---- the host ---- */
+
+/* Headers that would say how the body is framed have no place there (RFC 9110 section 9.3.6). */
+static int tell_open(struct tunnel *t)
+{
+    const struct http_head head = {
+        .status = 200,
+        .reason = SLICE("Connection established"),
+        .minor = 1,
+        .framing = HTTP_BODY_NONE,
+        .unhurried = true,
+    };
+    return http_exchange_send_head(t->x, &head);
+}
+
+static void on_open(void *data)
+{
+    struct tunnel *t = data;
+    t->connector = NULL;
+    breaker_ticket_answered(&t->passage.ticket, false);
+    passage_end(&t->passage);
+    set_state(t, TUNNEL_OPEN);
+    t->all->opened++;
+    if (tell_open(t) != 0) {
+        break_off(t);
+        return;
+    }
+    note_move(t);
+    net_stream_read_start(t->stream);
+    if (t->all->on_opened != NULL) {
+        t->all->on_opened(t->all->data, &t->target);
+    }
+}
+
+static void from_host(void *data, struct slice bytes)
+{
+    struct tunnel *t = data;
+    if (http_exchange_send_body(t->x, bytes) != 0) {
+        break_off(t);
+        return;
+    }
+    t->received += bytes.len;
+    t->all->bytes += bytes.len;
+    note_move(t);
+    if (http_exchange_blocked(t->x)) {
+        net_stream_read_stop(t->stream);
+    }
+}
+
+static void host_ended(void *data)
+{
+    struct tunnel *t = data;
+    if (http_exchange_send_end(t->x) != 0) {
+        break_off(t);
+        return;
+    }
+    side_ended(t, TUNNEL_HOST_ENDED);
+}
+
+static void host_drained(void *data)
+{
+    struct tunnel *t = data;
+    note_move(t);
+    http_exchange_resume(t->x);
+}
+
+static void host_failed(void *data, const struct err *e)
+{
+    struct tunnel *t = data;
+    t->connector = NULL;
+    if (t->state == TUNNEL_DIALLING) {
+        fail(t, e);
+    } else {
+        break_off(t);
+    }
+}
+
+static const struct net_stream_handlers host_handlers = {
+    .on_open = on_open,
+    .on_read = from_host,
+    .on_eof = host_ended,
+    .on_drain = host_drained,
+    .on_error = host_failed,
+};
+
+/* ---- the beginning ---- */
+
+static int dial(struct tunnel *t, const struct http_proxy *proxy, struct err *e)
+{
+    struct tunnels *all = t->all;
+    const struct net_dial_options o = {
+        .host = t->target.host,
+        .port = t->target.port,
+        .gate = proxy == NULL ? reach_gate(all->reach) : NULL,
+        .connect_timeout_ms = all->connect_timeout_ms,
+    };
+    int rc = proxy == NULL ? net_dial(all->loop, &o, &host_handlers, t, &t->stream, e)
+                           : proxy_connect(all->loop, proxy, &o, &host_handlers, t, &t->connector,
+                                           &t->stream, e);
+    if (rc == 0) {
+        net_stream_set_backlog(t->stream, all->backlog);
+    }
+    return rc;
+}
+
+bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct target *target,
+                  const struct http_proxy *proxy, struct passage *passage)
+{
+    struct err e = ERR_INIT;
+    struct tunnel *t = all->count < all->max ? calloc(1, sizeof *t) : NULL;
+    if (t == NULL) {
+        return false;
+    }
+    t->all = all;
+    t->x = x;
+    t->target = *target;
+    net_deadline_init(&t->limit, on_limit);
+    int rc = dial(t, proxy, &e);
+    if (rc == -ENOMEM || rc == UV_ENOMEM) {
+        free(t);
+        return false;
+    }
+    passage_move(&t->passage, passage);
+    list_append(&all->all, &t->link);
+    all->count++;
+    if (rc != 0) {
+        fail(t, &e);
+        return true;
+    }
+    x->handlers = &client_handlers;
+    x->data = t;
+    return true;
+}
+
+/* ---- all of them ---- */
+
+void tunnels_init(struct tunnels *all, struct net_loop *l)
+{
+    *all = (struct tunnels){.loop = l};
+    list_init(&all->all);
+}
+
+void tunnels_deinit(struct tunnels *all)
+{
+    while (!list_empty(&all->all)) {
+        struct tunnel *t = LIST_ITEM(all->all.next, struct tunnel, link);
+        drop_host(t);
+        http_exchange_abort(t->x);
+        leave(t);
+        free(t);
+    }
+}
+
+void tunnels_review(struct tunnels *all,
+                    bool (*allows)(void *data, const struct traffic_external *q), void *data)
+{
+    static const struct http_head none = {.status = 0};
+    LIST_FOR_EACH_SAFE(node, after, &all->all)
+    {
+        struct tunnel *t = LIST_ITEM(node, struct tunnel, link);
+        struct traffic_external q;
+        target_describe(&t->target, &none, &q);
+        if (allows(data, &q)) {
+            continue;
+        }
+        if (t->state == TUNNEL_DIALLING) {
+            refuse(t, 403, "a rule that is in force since then forbids it");
+        } else {
+            break_off(t);
+        }
+    }
+}
+
+void tunnels_drain(struct tunnels *all)
+{
+    LIST_FOR_EACH_SAFE(node, after, &all->all)
+    {
+        struct tunnel *t = LIST_ITEM(node, struct tunnel, link);
+        if (t->state == TUNNEL_DIALLING) {
+            refuse(t, 503, "localproxy is shutting down");
+        }
+    }
+}
