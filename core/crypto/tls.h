@@ -26,6 +26,7 @@
 
 struct tls_config;
 struct tls_session;
+struct tls_trust;
 
 /* All PEM (or DER where it is not text); copied. Empty slices: not given. Names are for messages
  * and may be NULL. */
@@ -33,7 +34,9 @@ struct tls_client_options {
     struct slice ca;     /* trusted roots; empty: the file $SSL_CERT_FILE or the system's bundle.
                             Unreadable ones among readable ones are passed over. */
     const char *ca_name; /* where it came from, for messages; as below */
-    struct slice cert;   /* client certificate chain */
+    struct tls_trust *trust; /* in place of `ca`, shared with other configs; referenced. NULL: none
+                              */
+    struct slice cert;       /* client certificate chain */
     const char *cert_name;
     struct slice key;
     const char *key_name;
@@ -53,6 +56,12 @@ struct tls_server_options {
     const char *client_name; /* the common name that it must bear; NULL: any */
     const char *const *alpn;
 };
+
+/* Roots that many configs of clients trust: read once, and kept once. `ca` and `ca_name` as above.
+ * NULL with `e` set. The reference belongs to the caller. */
+MUST_CHECK struct tls_trust *tls_trust_new(struct slice ca, const char *ca_name, struct err *e);
+/* NULL is ignored. */
+void tls_trust_unref(struct tls_trust *t);
 
 /* NULL with `e` set: certificate or key unreadable, encrypted, or not a pair. The reference belongs
  * to the caller. */

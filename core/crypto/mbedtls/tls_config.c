@@ -94,16 +94,26 @@ static int parse_certs(mbedtls_x509_crt *crt, struct slice text, const char *nam
     return rc;
 }
 
+/* ---- whom to trust ---- */
+
 /* Unreadable certificates among readable ones are passed over, as Go does: bundles hold oddities.
  */
-static int load_ca(struct tls_config *c, struct slice ca, const char *name, struct err *e)
+static struct tls_trust *load_ca(struct slice ca, const char *name, struct err *e)
 {
-    c->ca_name = strdup(label(name, "the given CA"));
-    if (c->ca_name == NULL) {
-        return err_memory(e);
+    struct tls_trust *t = calloc(1, sizeof *t);
+    if (t == NULL) {
+        err_memory(e);
+        return NULL;
     }
-    int rc = parse_certs(&c->ca, ca, c->ca_name, e);
-    return rc < 0 ? rc : 0;
+    t->refs = 1;
+    mbedtls_x509_crt_init(&t->ca);
+    t->name = strdup(label(name, "the given CA"));
+    int rc = t->name == NULL ? err_memory(e) : parse_certs(&t->ca, ca, t->name, e);
+    if (rc < 0) {
+        tls_trust_unref(t);
+        return NULL;
+    }
+    return t;
 }
 
 static const char *find_bundle(void)
@@ -128,21 +138,52 @@ static const char *find_bundle(void)
     return NULL;
 }
 
-static int load_system_ca(struct tls_config *c, struct err *e)
+static struct tls_trust *load_system_ca(struct err *e)
 {
     const char *path = find_bundle();
     if (path == NULL) {
-        return err_set(e, -ENOENT,
-                       "no CA is given and the system has no bundle of root certificates (such as "
-                       "/etc/ssl/certs/ca-certificates.crt)");
+        err_set(e, -ENOENT,
+                "no CA is given and the system has no bundle of root certificates (such as "
+                "/etc/ssl/certs/ca-certificates.crt)");
+        return NULL;
     }
     struct buf text = BUF_INIT(BUNDLE_MAX);
-    int rc = file_read(path, &text, e);
-    if (rc == 0) {
-        rc = load_ca(c, buf_slice(&text), path, e);
+    struct tls_trust *t = NULL;
+    if (file_read(path, &text, e) == 0) {
+        t = load_ca(buf_slice(&text), path, e);
     }
     buf_reset(&text);
-    return rc;
+    return t;
+}
+
+struct tls_trust *tls_trust_new(struct slice ca, const char *ca_name, struct err *e)
+{
+    if (compat_init() != 0) {
+        err_set(e, -EINVAL, "the TLS library cannot be started");
+        return NULL;
+    }
+    return ca.len > 0 ? load_ca(ca, ca_name, e) : load_system_ca(e);
+}
+
+void tls_trust_unref(struct tls_trust *t)
+{
+    if (t != NULL && --t->refs == 0) {
+        mbedtls_x509_crt_free(&t->ca);
+        free(t->name);
+        free(t);
+    }
+}
+
+/* Takes the reference. NULL: `e` is set. */
+static int set_trust(struct tls_config *c, struct tls_trust *t, struct err *e)
+{
+    c->trust = t;
+    if (t == NULL) {
+        return e->code;
+    }
+    mbedtls_ssl_conf_ca_chain(&c->conf, &t->ca, NULL);
+    mbedtls_ssl_conf_authmode(&c->conf, MBEDTLS_SSL_VERIFY_REQUIRED);
+    return 0;
 }
 
 static int load_key(struct tls_config *c, struct slice key, const char *name, struct err *e)
@@ -232,11 +273,10 @@ static void config_free(struct tls_config *c)
     mbedtls_ssl_config_free(&c->conf);
     mbedtls_ssl_ticket_free(&c->tickets);
     mbedtls_ssl_session_free(&c->resumable);
-    mbedtls_x509_crt_free(&c->ca);
     mbedtls_x509_crt_free(&c->cert);
     mbedtls_pk_free(&c->key);
     alpn_free(c->alpn);
-    free(c->ca_name);
+    tls_trust_unref(c->trust);
     free(c->server_name);
     free(c->client_name);
     free(c);
@@ -253,7 +293,6 @@ static struct tls_config *config_alloc(int endpoint, struct err *e)
     mbedtls_ssl_config_init(&c->conf);
     mbedtls_ssl_ticket_init(&c->tickets);
     mbedtls_ssl_session_init(&c->resumable);
-    mbedtls_x509_crt_init(&c->ca);
     mbedtls_x509_crt_init(&c->cert);
     mbedtls_pk_init(&c->key);
     int rc = compat_init();
@@ -297,10 +336,11 @@ static int set_client_trust(struct tls_config *c, const struct tls_client_option
         mbedtls_ssl_conf_authmode(&c->conf, MBEDTLS_SSL_VERIFY_NONE);
         return 0;
     }
-    int rc = o->ca.len > 0 ? load_ca(c, o->ca, o->ca_name, e) : load_system_ca(c, e);
-    mbedtls_ssl_conf_ca_chain(&c->conf, &c->ca, NULL);
-    mbedtls_ssl_conf_authmode(&c->conf, MBEDTLS_SSL_VERIFY_REQUIRED);
-    return rc;
+    if (o->trust != NULL) {
+        o->trust->refs++;
+        return set_trust(c, o->trust, e);
+    }
+    return set_trust(c, tls_trust_new(o->ca, o->ca_name, e), e);
 }
 
 struct tls_config *tls_config_new_client(const struct tls_client_options *o, struct err *e)
@@ -357,10 +397,7 @@ static int set_server_trust(struct tls_config *c, const struct tls_server_option
             return err_memory(e);
         }
     }
-    int rc = load_ca(c, o->client_ca, label(o->client_ca_name, "the client CA"), e);
-    mbedtls_ssl_conf_ca_chain(&c->conf, &c->ca, NULL);
-    mbedtls_ssl_conf_authmode(&c->conf, MBEDTLS_SSL_VERIFY_REQUIRED);
-    return rc;
+    return set_trust(c, load_ca(o->client_ca, label(o->client_ca_name, "the client CA"), e), e);
 }
 
 /* The library would refuse only later, at every handshake, and without words. */

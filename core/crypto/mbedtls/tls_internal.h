@@ -9,15 +9,21 @@
 #include "crypto/tls.h"
 #include "crypto/tls_names.h"
 
+/* Certificates of authorities that are trusted. */
+struct tls_trust {
+    unsigned refs;
+    mbedtls_x509_crt ca;
+    char *name;
+};
+
 struct tls_config {
     unsigned refs;
     bool server;
     bool insecure;
     mbedtls_ssl_config conf;
-    mbedtls_x509_crt ca;
+    struct tls_trust *trust; /* NULL: nobody is verified */
     mbedtls_x509_crt cert;
     mbedtls_pk_context key;
-    char *ca_name;
     char *server_name; /* client only */
     char *client_name; /* server only: whom it admits; NULL: anybody who is verified */
     struct tls_peer_name peer;

@@ -70,7 +70,7 @@ static void say_unknown_authority(const struct tls_session *s, const mbedtls_x50
     cert_label(&crt->issuer, NULL, issuer, sizeof(issuer));
     err_set(s->io.e, -EACCES,
             "certificate of \"%s\" is signed by an unknown authority, \"%s\" (CA from %s)", name,
-            issuer, s->config->ca_name);
+            issuer, s->config->trust->name);
 }
 
 static void say_dates(const struct tls_session *s, const mbedtls_x509_crt *crt, const char *name,

@@ -229,6 +229,44 @@ static void without_a_ca_the_system_is_asked(void **state)
     temp_dir_deinit(&dir);
 }
 
+static void authorities_are_shared(void **state)
+{
+    struct err e = ERR_INIT;
+    struct link l;
+    (void)state;
+    struct tls_trust *trust = tls_trust_new(slice_str(ca.cert), "/some/ca.crt", &e);
+    struct tls_config *right = tls_config_new_client(
+        &(struct tls_client_options){.trust = trust, .server_name = "localhost"}, &e);
+    struct tls_config *wrong = tls_config_new_client(
+        &(struct tls_client_options){.trust = trust, .server_name = "example.org"}, &e);
+    struct tls_config *s = tls_config_new_server(
+        &(struct tls_server_options){.cert = slice_str(server.cert), .key = slice_str(server.key)},
+        &e);
+    tls_trust_unref(trust);
+    link_init(&l, right, s);
+    link_shake(&l);
+    assert_int_equal(l.client.result, TLS_OK);
+    link_deinit(&l);
+    tls_config_unref(right);
+    link_init(&l, wrong, s);
+    link_shake(&l);
+    assert_int_equal(l.client.result, TLS_FAILED);
+    assert_non_null(strstr(l.client.e.msg, "example.org"));
+    link_deinit(&l);
+    tls_config_unref(wrong);
+    tls_config_unref(s);
+}
+
+static void authorities_that_cannot_be_read_are_named(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_null(tls_trust_new(SLICE("nothing"), "/some/ca.crt", &e));
+    assert_int_equal(e.code, -EINVAL);
+    assert_non_null(strstr(e.msg, "/some/ca.crt: no certificate could be read"));
+    tls_trust_unref(NULL);
+}
+
 static void der_is_read_too(void **state)
 {
     (void)state;
@@ -283,6 +321,8 @@ int main(void)
         cmocka_unit_test(odd_certificates_in_a_bundle_are_passed_over),
         cmocka_unit_test(the_second_certificate_of_a_bundle_counts),
         cmocka_unit_test(without_a_ca_the_system_is_asked),
+        cmocka_unit_test(authorities_are_shared),
+        cmocka_unit_test(authorities_that_cannot_be_read_are_named),
         cmocka_unit_test(der_is_read_too),
         cmocka_unit_test(options_are_copied),
     };
