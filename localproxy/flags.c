@@ -46,6 +46,8 @@ static const struct localproxy_flags defaults = {
     .cut_spread_s = 2,
     .resume_doubt_s = 60,
     .shutdown_grace_s = 30,
+    .egress_max_tunnels = 2000,
+    .egress_idle_s = 3600,
 };
 
 const struct flag localproxy_flags_table[] = {
@@ -243,6 +245,41 @@ const struct flag localproxy_flags_table[] = {
      .help = "Connections of the operator that are served at a time; more are closed. One takes up "
              "to 20 KiB, over TLS 40 KiB, beside 64 MiB for large requests and "
              "responses of all of them."},
+    {.name = "egress",
+     .value = "ADDR:PORT",
+     FLAG_STRING_AT(struct localproxy_flags, egress),
+     .help = "Serve an HTTP proxy there for the operator's requests to other places than the API "
+             "server: what its HTTP_PROXY and HTTPS_PROXY name. Rules of traffic policies for such "
+             "requests are in force there, and nowhere else: it is no firewall. An address that is "
+             "not a loopback one needs --token-file, whose token is the proxy's password then."},
+    {.name = "egress-via",
+     .value = "URL",
+     FLAG_STRING_AT(struct localproxy_flags, egress_via),
+     .help = "The HTTP proxy through which the pod reaches other places, as "
+             "http://[USER:PASSWORD@]HOST[:PORT]: what --egress sends goes through it."},
+    {.name = "egress-no-proxy",
+     .value = "LIST",
+     FLAG_STRING_AT(struct localproxy_flags, egress_no_proxy),
+     .help = "Hosts that are reached without --egress-via, as the variable NO_PROXY has them."},
+    {.name = "egress-ca",
+     .value = "PATH",
+     .default_text = "those of the system",
+     FLAG_STRING_AT(struct localproxy_flags, egress_ca),
+     .help = "Authorities (PEM) by which --egress verifies servers with which it speaks TLS "
+             "itself. Read at the start."},
+    {.name = "egress-max-tunnels",
+     .value = "COUNT",
+     .min = 1,
+     .max = 1000000,
+     FLAG_UINT_AT(struct localproxy_flags, egress_max_tunnels),
+     .help = "Tunnels (CONNECT) through --egress at a time; more are answered with 503."},
+    {.name = "egress-idle",
+     .value = "SECONDS",
+     .min = 1,
+     .max = 604800,
+     FLAG_UINT_AT(struct localproxy_flags, egress_idle_s),
+     .help = "A tunnel or a request through --egress in which nothing moves for so long is "
+             "ended."},
     FLAGS_COMMON(struct localproxy_flags, common),
     {.name = NULL},
 };
@@ -329,6 +366,7 @@ static int check(const struct localproxy_flags *c, struct err *e)
     }
     if (program_check_address("--listen", c->listen, e) != 0 || check_listen_tls(c, e) != 0 ||
         program_check_address("--admin", c->admin, e) != 0 ||
+        (c->egress != NULL && program_check_address("--egress", c->egress, e) != 0) ||
         program_check_socket("--control", c->control, e) != 0 ||
         check_hosts(&c->accept_hosts, e) != 0 || check_origins(&c->accept_origins, e) != 0 ||
         check_api_prefixes(&c->api_prefixes, e) != 0) {

@@ -47,7 +47,13 @@ struct localproxy_flags {
     const char *ready_file;
     uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;
-    uint64_t max_connections; /* 0: what proxy.c takes */
+    uint64_t max_connections;    /* 0: what proxy.c takes */
+    const char *egress;          /* NULL: there is no listener for requests to other places */
+    const char *egress_via;      /* as core/kube/access/proxy.h reads it; NULL: no proxy */
+    const char *egress_no_proxy; /* NULL: nothing is excepted from it */
+    const char *egress_ca;       /* NULL: the system's authorities */
+    uint64_t egress_max_tunnels;
+    uint64_t egress_idle_s;
 };
 
 /* Those that there are; ends with a NULL name. */

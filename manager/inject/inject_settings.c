@@ -44,6 +44,9 @@ const struct flag inject_proxy_flags[] = {
     NUMBER("shutdown-delay", 0, 86400),
     NUMBER("shutdown-grace", 0, 3600),
     NUMBER("max-connections", 1, 1000000),
+    TEXT("egress-ca"),
+    NUMBER("egress-max-tunnels", 1, 1000000),
+    NUMBER("egress-idle", 1, 604800),
     CHOICE("log-format", flags_log_formats),
     CHOICE("log-level", flags_log_levels),
     {.name = "allow-core-dumps", .type = FLAG_BOOL},
@@ -53,7 +56,8 @@ const struct flag inject_proxy_flags[] = {
 const char *const inject_own_flags[] = {
     "kubeconfig", "context",         "in-cluster",     "rules",     "control",    "listen",
     "listen-tls", "listen-tls-cert", "listen-tls-key", "local-tls", "token-file", "admin",
-    "traffic",    "pod-labels",      "breaker-state",  NULL,
+    "traffic",    "pod-labels",      "breaker-state",  "egress",    "egress-via", "egress-no-proxy",
+    NULL,
 };
 
 static int check_pull_policy(const char *policy, struct err *e)
