@@ -75,6 +75,7 @@ static void move_all(struct list *from, struct list *to)
 
 static void request_free(struct client_request *r)
 {
+    r->client->stats.busy--;
     client_request_drop_head(r);
     free(r);
 }
@@ -580,7 +581,7 @@ static int write_head(struct client_request *r, const struct http_head *head, st
     return 0;
 }
 
-static struct client_request *request_new(const struct http_head *head,
+static struct client_request *request_new(struct http_client *client, const struct http_head *head,
                                           const struct http_exchange_handlers *handlers, void *data,
                                           struct err *e)
 {
@@ -589,6 +590,8 @@ static struct client_request *request_new(const struct http_head *head,
         (void)err_memory(e);
         return NULL;
     }
+    client->stats.busy++;
+    r->client = client;
     byte_share_init(&r->head_share, head->budget);
     buf_init(&r->head, HEAD_OUT_MAX);
     list_init(&r->link);
@@ -616,7 +619,7 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
                                           const struct http_exchange_handlers *handlers, void *data,
                                           struct err *e)
 {
-    struct client_request *r = request_new(head, handlers, data, e);
+    struct client_request *r = request_new(c, head, handlers, data, e);
     if (r == NULL) {
         return NULL;
     }

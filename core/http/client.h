@@ -53,6 +53,7 @@ struct http_client_stats {
     uint64_t repeated; /* requests sent again on a new connection */
     unsigned open;     /* connections now, those being dialled included */
     unsigned idle;     /* of them unused */
+    unsigned busy;     /* requests now, those that wait included */
 };
 
 /* Codes of errors given to on_close beside libuv's: the origin's answer is not HTTP: -HTTP_PARSE_*

@@ -25,6 +25,7 @@ struct proxy_connect;
  * repeated, on a second. */
 struct client_request {
     struct http_exchange x;
+    struct http_client *client;
     struct client_conn *conn; /* NULL while waiting */
     struct list link;         /* among those that wait, or in conn->requests */
     struct buf head;          /* as HTTP/1.1 has it; kept until the response begins */
