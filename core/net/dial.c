@@ -246,8 +246,8 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *foun
     d->found = found;
     dial_gate_drop_refused(d);
     if (d->found == NULL) {
-        err_set(&d->last, UV_EACCES, "cannot connect to %s%s: none of its addresses may be reached",
-                d->host, d->port);
+        err_set(&d->last, NET_DIAL_FORBIDDEN,
+                "cannot connect to %s%s: none of its addresses may be reached", d->host, d->port);
         give_up(s);
         return;
     }
@@ -274,8 +274,8 @@ static int begin_connect(struct net_stream *s, const struct sockaddr_storage *li
 static int refuse_literal(struct net_stream *s)
 {
     struct dial *d = s->dial;
-    err_set(&d->last, UV_EACCES, "cannot connect to %s%s: this address may not be reached", d->host,
-            d->port);
+    err_set(&d->last, NET_DIAL_FORBIDDEN, "cannot connect to %s%s: this address may not be reached",
+            d->host, d->port);
     net_task_queue(s->loop, &d->failed);
     return 0;
 }

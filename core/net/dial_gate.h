@@ -11,14 +11,18 @@
 #ifndef CORE_NET_DIAL_GATE_H
 #define CORE_NET_DIAL_GATE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 
 #include "base/list.h"
 
+/* The code of an error: no address may be connected to. It is none of a certificate's. */
+#define NET_DIAL_FORBIDDEN (-EPERM)
+
 struct net_dial_gate {
     /* Whether it may be connected to; the other addresses of a name are tried then. If none may be,
-     * the error's code is UV_EACCES. Not called with Unix sockets. */
+     * the error's code is NET_DIAL_FORBIDDEN. Not called with Unix sockets. */
     bool (*allows)(void *data, const struct sockaddr *address);
     void *data;
     unsigned lookups_max;   /* at least 1 */

@@ -265,7 +265,7 @@ int reach_check(const struct reach *r, const struct target *t, const struct traf
 
 void reach_explain(struct err *e)
 {
-    if (e->code == UV_EACCES) {
+    if (e->code == NET_DIAL_FORBIDDEN) {
         struct err why = *e;
         err_set(
             e, why.code,

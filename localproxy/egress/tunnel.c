@@ -121,7 +121,7 @@ static void refuse(struct tunnel *t, unsigned code, const char *why)
 static void fail(struct tunnel *t, const struct err *e)
 {
     struct err why = *e;
-    bool forbidden = why.code == UV_EACCES;
+    bool forbidden = why.code == NET_DIAL_FORBIDDEN;
     unsigned code = why.code == UV_ETIMEDOUT ? 504 : 502;
     reach_explain(&why);
     if (!forbidden) {

@@ -234,7 +234,7 @@ static void expect_refused(struct world *w, const char *host, const char *why)
     (void)snprintf(text, sizeof text, "cannot connect to %s port %u: %s", host, w->port, why);
     dial(w, 0, host);
     run_until(w->loop, &w->callers[0].failed);
-    assert_int_equal(w->callers[0].error.code, UV_EACCES);
+    assert_int_equal(w->callers[0].error.code, NET_DIAL_FORBIDDEN);
     assert_string_equal(w->callers[0].error.msg, text);
     assert_int_equal(connects, 0);
     assert_int_equal(w->gate.lookups, 0);
@@ -337,7 +337,7 @@ static void test_lookups_wait_in_order(void **state)
         run_until(w->loop, good ? &w->callers[i].opened : &w->callers[i].failed);
     }
     assert_int_equal(w->callers[1].error.code, UV_EAI_NONAME);
-    assert_int_equal(w->callers[3].error.code, UV_EACCES);
+    assert_int_equal(w->callers[3].error.code, NET_DIAL_FORBIDDEN);
     assert_int_equal(w->gate.lookups, 0);
 }
 
