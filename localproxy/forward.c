@@ -469,7 +469,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     tell_breakers(f, head->status);
     byte_share_give_back(&f->body_share);
     h.headers = headers;
-    h.header_count = headers_of_response(head, headers);
+    h.header_count = headers_end_to_end(head, headers);
     h.unhurried = f->limits.unhurried;
     if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {
         h.framing = HTTP_BODY_LENGTH; /* what the answer to a GET would have */

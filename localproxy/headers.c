@@ -24,7 +24,7 @@ static bool is_hop_by_hop(const struct http_head *head, struct slice name)
     return found;
 }
 
-size_t headers_of_response(const struct http_head *head, struct http_header out[HEADERS_MAX])
+size_t headers_end_to_end(const struct http_head *head, struct http_header out[HEADERS_MAX])
 {
     size_t n = 0;
     for (size_t i = 0; i < head->header_count && n < HEADERS_MAX - 1; i++) {
@@ -58,7 +58,7 @@ static struct http_header via(const struct http_head *head)
 size_t headers_of_request(const struct http_head *head, enum request_verb verb,
                           struct http_header out[HEADERS_MAX])
 {
-    size_t n = headers_of_response(head, out);
+    size_t n = headers_end_to_end(head, out);
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         if (goes_up(out[i].name, verb)) {

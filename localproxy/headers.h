@@ -17,8 +17,9 @@ struct slice headers_value(const struct http_head *head, struct slice name);
 /* How the objects of a response are written; ENCODING_OTHER too when they are compressed. */
 enum encoding headers_encoding(const struct http_head *head);
 
-/* Copies the headers of a response that the operator gets; returns their number. */
-size_t headers_of_response(const struct http_head *head, struct http_header out[HEADERS_MAX]);
+/* Copies the headers of a message that go on to the other side, those of the hop left out, but for
+ * Upgrade where it is asked for or agreed on; returns their number. RFC 9110 section 7.6.1. */
+size_t headers_end_to_end(const struct http_head *head, struct http_header out[HEADERS_MAX]);
 
 /* Those of a request that the API server gets: without Host, credentials and Expect, with one Via
  * more. The answer to a watch is asked for uncompressed, as nothing can be told apart in it

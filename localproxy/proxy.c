@@ -188,7 +188,7 @@ static int open_delays(struct proxy *p, struct err *e)
 static void close_delays(struct proxy *p)
 {
     if (p->o.policies != NULL) {
-        policies_on_faults(p->o.policies, NULL, NULL);
+        policies_forget_faults(p->o.policies, p);
     }
     delays_deinit(&p->delays);
 }

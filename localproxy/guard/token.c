@@ -51,7 +51,8 @@ static enum token_verdict judge_password(struct slice encoded, const struct toke
 
 enum token_verdict token_look(const struct http_head *head, const struct token *token)
 {
-    const struct http_header *h = http_head_find(head, SLICE("Authorization"));
+    struct slice name = token->header.len > 0 ? token->header : SLICE("Authorization");
+    const struct http_header *h = http_head_find(head, name);
     if (h == NULL) {
         return TOKEN_WRONG;
     }

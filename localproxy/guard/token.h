@@ -8,13 +8,14 @@
 #include "base/slice.h"
 #include "http/message.h"
 
-/* `scope` is local_token_scope of the API server: what was written for this cluster bears it.
- * `basic` is what clients make of it with the user name of kubeconfig-gen, encoded, so that it need
- * not be decoded with each request. */
+/* `header` is where it is looked for; empty: Authorization. `scope` is local_token_scope of the API
+ * server: what was written for this cluster bears it. `basic` is what clients make of it with the
+ * user name of kubeconfig-gen, encoded, so that it need not be decoded with each request. */
 struct token {
     struct slice text;
     struct slice basic;
     struct slice scope;
+    struct slice header;
 };
 
 enum token_verdict {

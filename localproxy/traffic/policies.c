@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/ensure.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/prometheus.h"
@@ -43,8 +44,10 @@ struct policies {
     char unselected[128];      /* policies do not select a pod without labels, and it has none */
     policies_changed_cb on_changed;
     void *changed_data;
-    policies_changed_cb on_faults;
-    void *faults_data;
+    struct listener {
+        policies_changed_cb cb; /* NULL: the place is free */
+        void *data;
+    } on_faults[POLICIES_FAULT_LISTENERS];
 };
 
 /* ---- the state ---- */
@@ -156,8 +159,10 @@ static void activate(struct policies *p)
     note_unselected(p);
     breakers_activate(&p->breakers, list->labels, list->count);
     faults_activate(&p->faults, list->labels, list->count);
-    if (p->on_faults != NULL) {
-        p->on_faults(p->faults_data);
+    for (size_t i = 0; i < ARRAY_LEN(p->on_faults); i++) {
+        if (p->on_faults[i].cb != NULL) {
+            p->on_faults[i].cb(p->on_faults[i].data);
+        }
     }
     tell_changed(p);
 }
@@ -233,8 +238,22 @@ void policies_on_changed(struct policies *p, policies_changed_cb cb, void *data)
 
 void policies_on_faults(struct policies *p, policies_changed_cb cb, void *data)
 {
-    p->on_faults = cb;
-    p->faults_data = data;
+    for (size_t i = 0; i < ARRAY_LEN(p->on_faults); i++) {
+        if (p->on_faults[i].cb == NULL) {
+            p->on_faults[i] = (struct listener){cb, data};
+            return;
+        }
+    }
+    ensure(false);
+}
+
+void policies_forget_faults(struct policies *p, const void *data)
+{
+    for (size_t i = 0; i < ARRAY_LEN(p->on_faults); i++) {
+        if (p->on_faults[i].data == data) {
+            p->on_faults[i] = (struct listener){.cb = NULL};
+        }
+    }
 }
 
 /* ---- documents ---- */

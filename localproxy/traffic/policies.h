@@ -40,8 +40,11 @@ void policies_free(struct policies *p);
  * inside. */
 typedef void (*policies_changed_cb)(void *data);
 void policies_on_changed(struct policies *p, policies_changed_cb cb, void *data);
-/* The same, when other faults are in force than before. */
+/* The same, when other faults are in force than before; so many may listen, each with data of its
+ * own. */
+enum { POLICIES_FAULT_LISTENERS = 2 };
 void policies_on_faults(struct policies *p, policies_changed_cb cb, void *data);
+void policies_forget_faults(struct policies *p, const void *data);
 /* The same, when other rules that allow and forbid may be in force: with another document, and when
  * the pod's labels change. Of this header policies_allow_external and policies_name_address may be
  * called inside. */

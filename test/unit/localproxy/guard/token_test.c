@@ -24,7 +24,8 @@ static enum token_verdict look(const char *authorization)
 {
     struct http_header header = {SLICE("Authorization"), slice_str(authorization)};
     const struct http_head head = {.headers = &header, .header_count = 1};
-    const struct token token = {SLICE(TEXT), SLICE(BASIC), slice_str(scope)};
+    const struct token token = {
+        .text = SLICE(TEXT), .basic = SLICE(BASIC), .scope = slice_str(scope)};
     return token_look(&head, &token);
 }
 
@@ -89,7 +90,8 @@ static void no_header(void **state)
 {
     (void)state;
     const struct http_head head = {.headers = NULL};
-    const struct token token = {SLICE(TEXT), SLICE(BASIC), slice_str(scope)};
+    const struct token token = {
+        .text = SLICE(TEXT), .basic = SLICE(BASIC), .scope = slice_str(scope)};
     assert_int_equal(token_look(&head, &token), TOKEN_WRONG);
 }
 
