@@ -14,12 +14,12 @@
 
 enum {
     CA_MAX = 4 * 1024 * 1024,
-    TARGET_MAX = 128 * 1024,    /* what a parser lets through, and the host */
-    HEADERS_OUT_MAX = 176,      /* relay.c gives no more than HEADERS_MAX */
-    IDLE_MS = 30000,            /* many servers close unused connections after a minute */
-    USER_TIMEOUT_MS = 30000,    /* a dead server is found within this */
-    KEPT_MS = 300000,           /* a pool without connections; TLS sessions go with it */
-    LOOK_MS = 5000,             /* how often it is looked for what can go */
+    TARGET_MAX = 128 * 1024, /* what a parser lets through, and the host */
+    HEADERS_OUT_MAX = 176,   /* relay.c gives no more than HEADERS_MAX */
+    IDLE_MS = 30000,         /* many servers close unused connections after a minute */
+    USER_TIMEOUT_MS = 30000, /* a dead server is found within this */
+    KEPT_MS = 300000,        /* a pool without connections; TLS sessions go with it */
+    LOOK_MS = 5000,          /* how often it is looked for what can go */
     IDLE_EACH_MAX = 64,
 };
 
@@ -180,8 +180,8 @@ static struct origin *origin_get(struct origins *all, const struct target *t,
         (void)snprintf(key, sizeof key, "%s://%s", t->https ? "https" : "http", host);
     }
     struct table_node *n = table_find(&all->by_key, key);
-    struct origin *o = n != NULL ? LIST_ITEM(n, struct origin, node)
-                                 : origin_new(all, t, key, proxy, absolute, e);
+    struct origin *o =
+        n != NULL ? LIST_ITEM(n, struct origin, node) : origin_new(all, t, key, proxy, absolute, e);
     if (o == NULL) {
         return NULL;
     }
@@ -202,15 +202,17 @@ static int write_target(const struct target *t, const struct http_head *head, bo
                         struct buf *out)
 {
     char host[TARGET_HOST_PORT_SIZE];
-    bool path = t->origin.len > 0 && t->origin.ptr[0] == '/';
+    bool whole =
+        t->origin.len == 0 && t->query.len == 0 && slice_eq(head->method, SLICE("OPTIONS"));
     if (absolute) {
         target_host_port(t, true, host);
         buf_printf(out, "http://%s", host);
-    } else if (t->origin.len == 0 && slice_eq(head->method, SLICE("OPTIONS"))) {
-        return buf_append_str(out, "*");
     }
-    if (!path && !(absolute && t->origin.len == 0)) {
-        buf_append_char(out, '/');
+    if (whole) {
+        buf_append_str(out, absolute ? "" : "*");
+    } else if (t->origin.len == 0) {
+        buf_append_str(out, t->query.len > 0 ? "/?" : "/");
+        buf_append(out, t->query.ptr, t->query.len);
     }
     return buf_append(out, t->origin.ptr, t->origin.len);
 }
@@ -232,8 +234,8 @@ struct http_exchange *origins_request(struct origins *all, const struct target *
     }
     if (absolute && proxy->authorization != NULL && head->header_count < HEADERS_OUT_MAX) {
         memcpy(headers, head->headers, head->header_count * sizeof *headers);
-        headers[h.header_count++] = (struct http_header){SLICE("Proxy-Authorization"),
-                                                         slice_str(proxy->authorization)};
+        headers[h.header_count++] =
+            (struct http_header){SLICE("Proxy-Authorization"), slice_str(proxy->authorization)};
         h.headers = headers;
     }
     if (write_target(t, head, absolute, &target) != 0) {
