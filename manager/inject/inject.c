@@ -11,6 +11,7 @@
 #include "inject/inject_alias.h"
 #include "inject/inject_bounds.h"
 #include "inject/inject_check.h"
+#include "inject/inject_egress.h"
 #include "inject/inject_nat.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_options.h"
@@ -80,32 +81,58 @@ static void label_with_shard(struct edit *ed, cJSON *labels, const char *key, co
     edit_string(ed, labels, key, value);
 }
 
-static void change_pod(struct edit *ed, struct inject_plan *plan, const cJSON *pod, cJSON *copy,
-                       struct warnings *warnings)
+static void mark_pod(struct edit *ed, const struct inject_plan *plan, const cJSON *pod, cJSON *copy)
 {
     char key[INJECT_KEY_SIZE];
-    const struct inject_options *o = plan->options;
-    cJSON *spec = edit_object(ed, copy, "spec");
     cJSON *metadata = edit_object(ed, copy, "metadata");
     cJSON *annotations = edit_object(ed, metadata, "annotations");
-    plan->watch_bypass =
-        !cJSON_IsTrue(field_get(spec, "hostNetwork")) && inject_operator_is_all(o, spec);
+    (void)inject_options_key(plan->settings->prefix, SIDECAR_INJECTED, key);
+    edit_string(ed, annotations, key, plan->shard);
+    label_with_shard(ed, edit_object(ed, metadata, "labels"), key, plan->shard);
+    if (!plan->settings->native) {
+        keep_default_container(ed, plan->options, pod, annotations);
+    }
+}
+
+/* What the annotations set counts as the pod's own. 0, or -EINVAL. */
+static int change_variables(struct edit *ed, struct inject_plan *plan, cJSON *spec,
+                            struct warnings *warnings, struct err *e)
+{
+    const struct inject_options *o = plan->options;
     plan->proxy_env = inject_variables_sync(ed, o, spec, warnings);
     inject_variables_inject(ed, o, spec, warnings);
+    return inject_egress_lead(ed, plan->settings, o, spec, &plan->egress_env, warnings, e);
+}
+
+/* Failures are those of `ed`. */
+static void change_pod(struct edit *ed, const struct inject_plan *plan, const cJSON *pod,
+                       cJSON *copy, cJSON *spec, struct warnings *warnings)
+{
+    const struct inject_options *o = plan->options;
     inject_operator_lead(ed, o, &plan->access, spec, warnings);
     inject_sidecars_add(ed, plan, spec);
     if (o->by_name) {
         inject_alias_add(ed, plan->settings, spec);
     }
     inject_operator_share_logs(ed, o, spec);
-    (void)inject_options_key(plan->settings->prefix, SIDECAR_INJECTED, key);
-    edit_string(ed, annotations, key, plan->shard);
-    label_with_shard(ed, edit_object(ed, metadata, "labels"), key, plan->shard);
-    if (!plan->settings->native) {
-        keep_default_container(ed, o, pod, annotations);
+    mark_pod(ed, plan, pod, copy);
+}
+
+static int change(struct edit *ed, struct inject_plan *plan, const cJSON *pod, cJSON *copy,
+                  struct warnings *warnings, struct err *e)
+{
+    cJSON *spec = edit_object(ed, copy, "spec");
+    plan->watch_bypass = !cJSON_IsTrue(field_get(spec, "hostNetwork")) &&
+                         inject_operator_is_all(plan->options, spec);
+    int rc = change_variables(ed, plan, spec, warnings, e);
+    if (rc == 0) {
+        change_pod(ed, plan, pod, copy, spec, warnings);
     }
     cJSON_Delete(plan->proxy_env);
+    cJSON_Delete(plan->egress_env);
     plan->proxy_env = NULL;
+    plan->egress_env = NULL;
+    return rc;
 }
 
 static void note_restarts(const struct inject_settings *s, const cJSON *spec,
@@ -129,12 +156,15 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct warning
     if (copy == NULL) {
         return err_memory(e);
     }
-    change_pod(&ed, plan, pod, copy, warnings);
-    if (ed.rc == 0) {
+    int rc = change(&ed, plan, pod, copy, warnings, e);
+    if (rc == 0 && ed.rc == 0) {
         *patch = json_patch_diff(pod, copy);
         ed.rc = *patch == NULL ? -ENOMEM : 0;
     }
     cJSON_Delete(copy);
+    if (rc != 0) {
+        return rc;
+    }
     if (ed.rc == -EINVAL) {
         return err_set(e, -EINVAL, "the pod has a field of the wrong type");
     }
@@ -149,7 +179,8 @@ static int check_ways(const struct inject_settings *s, struct inject_options *o,
     inject_account_settle(o, a, warnings);
     bool right = inject_account_check(o, spec, e) == 0 &&
                  inject_nat_check(s, o, spec, warnings, e) == 0 &&
-                 inject_alias_check(s, o, a, spec, warnings, e) == 0;
+                 inject_alias_check(s, o, a, spec, warnings, e) == 0 &&
+                 inject_egress_check(o, spec, warnings, e) == 0;
     return right ? 0 : e->code;
 }
 
@@ -159,6 +190,7 @@ static int inject(const struct inject_settings *s, struct inject_options *o, con
 {
     struct inject_plan plan = {.settings = s, .options = o, .ns = ns, .shard = shard};
     const cJSON *spec = field_get(pod, "spec");
+    inject_egress_settle(s, o, spec);
     int rc = inject_check(o, pod, shard, e);
     if (rc != 0) {
         return rc > 0 ? 0 : rc;

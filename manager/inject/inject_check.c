@@ -16,9 +16,12 @@
 
 static bool is_taken(const struct inject_options *o, const cJSON *port)
 {
-    const int taken[] = {SIDECAR_API_PORT, SIDECAR_ADMIN_PORT, SIDECAR_RULESYNC_PORT,
+    const int taken[] = {SIDECAR_API_PORT,
+                         SIDECAR_ADMIN_PORT,
+                         SIDECAR_RULESYNC_PORT,
                          o->keep_account ? 0 : SIDECAR_TLS_PORT,
-                         o->by_name ? INJECT_ALIAS_PORT : 0};
+                         o->by_name ? INJECT_ALIAS_PORT : 0,
+                         (int)o->egress_port};
     const cJSON *number = field_get(port, "containerPort");
     const char *protocol = field_text(port, "protocol");
     for (size_t i = 0; i < ARRAY_LEN(taken); i++) {

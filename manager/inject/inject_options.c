@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "inject/inject_paths.h"
 #include "object/names.h"
 #include "json/field.h"
@@ -179,6 +180,23 @@ static int read_account(const struct source *s, const struct inject_settings *se
     return why == NULL ? 0 : invalid_annotation(s, name, why);
 }
 
+static int read_egress(const struct source *s, struct inject_options *o)
+{
+    static const struct {
+        const char *text;
+        enum inject_egress_way way;
+    } known[] = {
+        {"", EGRESS_UNSAID}, {"off", EGRESS_OFF}, {"proxy", EGRESS_PROXY}, {"chain", EGRESS_CHAIN}};
+    const char *text = get(s, SIDECAR_EGRESS);
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(text == NULL ? "" : text, known[i].text) == 0) {
+            o->egress = known[i].way;
+            return 0;
+        }
+    }
+    return invalid_annotation(s, SIDECAR_EGRESS, "must be \"proxy\", \"chain\" or \"off\"");
+}
+
 /* An operator that keeps the pod's service account is not led in any other way; else a program that
  * does not know the flag is led as well, and would not start with it. */
 static int read_arguments(const struct source *s, struct inject_options *o)
@@ -219,7 +237,7 @@ static int read_all(const struct source *s, const struct inject_settings *settin
     bool read = read_account(s, settings, o) == 0 && read_arguments(s, o) == 0 &&
                 read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
                 read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 &&
-                read_resources(s, o) == 0 && read_containers(s, o) == 0;
+                read_resources(s, o) == 0 && read_containers(s, o) == 0 && read_egress(s, o) == 0;
     return read ? 0 : s->e->code;
 }
 

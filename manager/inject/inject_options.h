@@ -16,6 +16,15 @@
 #include "inject/inject.h"
 #include "inject/inject_index.h"
 
+/* What becomes of the operator's requests to other places than the API server. */
+enum inject_egress_way {
+    EGRESS_UNSAID,
+    EGRESS_OFF,
+    EGRESS_LISTEN, /* localproxy listens for them, and no variable leads there */
+    EGRESS_PROXY,  /* variables lead there, where the pod has no proxy of its own */
+    EGRESS_CHAIN,  /* and in place of the pod's own proxy, which localproxy uses then */
+};
+
 /* Strings point into the pod, but for the copy; NULL: not given. */
 struct inject_options {
     const char *prefix;
@@ -27,6 +36,9 @@ struct inject_options {
     bool said_account;             /* it was given */
     bool by_name;                  /* lead-by-name */
     bool nat;                      /* enable-iptables */
+    enum inject_egress_way egress; /* egress; EGRESS_UNSAID until inject_egress_settle at most */
+    const char *egress_address;    /* ADDR:PORT, where localproxy listens then */
+    unsigned egress_port;          /* 0: nowhere */
     const char *account_path;      /* service-account-path: another place of the folder */
     const char *containers;        /* operator-containers: names, separated by commas */
     char *named_text;              /* a copy, which `named` has the names from */

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "inject/inject_account.h"
+#include "inject/inject_egress.h"
 #include "inject/inject_paths.h"
 #include "kube/access/access.h"
 #include "object/names.h"
@@ -255,7 +256,9 @@ static void add_proxy_args(struct edit *ed, const struct inject_plan *plan, cons
         add_delay(ed, args, spec);
     }
     for (size_t i = 0; s->proxy_args != NULL && s->proxy_args[i] != NULL; i++) {
-        edit_append_string(ed, args, s->proxy_args[i]);
+        if (inject_egress_passes(plan->options, s->proxy_args[i])) {
+            edit_append_string(ed, args, s->proxy_args[i]);
+        }
     }
 }
 
@@ -274,6 +277,7 @@ static void add_later_settings(struct edit *ed, const struct inject_plan *plan, 
         add_format_variable(ed, c, "CMESH_LISTEN_TLS", "localhost:%d%s", SIDECAR_TLS_PORT,
                             plan->options->by_name ? ",localhost:443" : "");
     }
+    add_copies(ed, c, "env", plan->egress_env);
 }
 
 static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, const cJSON *spec)
@@ -289,6 +293,9 @@ static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, c
     add_port(ed, c, SIDECAR_API_PORT_NAME, SIDECAR_API_PORT);
     if (!plan->options->keep_account) {
         add_port(ed, c, SIDECAR_TLS_PORT_NAME, SIDECAR_TLS_PORT);
+    }
+    if (plan->options->egress_port != 0) {
+        add_port(ed, c, SIDECAR_EGRESS_PORT_NAME, (int)plan->options->egress_port);
     }
     add_port(ed, c, SIDECAR_ADMIN_PORT_NAME, SIDECAR_ADMIN_PORT);
     add_probe(ed, c, "startupProbe", "/readyz", SIDECAR_ADMIN_PORT, 1,

@@ -27,6 +27,7 @@ struct inject_plan {
     const char *ns;
     const char *shard;
     cJSON *proxy_env;  /* more variables for localproxy */
+    cJSON *egress_env; /* those of its egress; NULL: there is none */
     bool watch_bypass; /* whoever goes around localproxy is an operator */
 };
 

@@ -18,12 +18,14 @@
 #define SIDECAR_TLS_PORT 5446      /* the same with TLS, also on ::1 */
 #define SIDECAR_ADMIN_PORT 5441    /* localproxy's health, metrics and status */
 #define SIDECAR_RULESYNC_PORT 5442 /* rulesync's */
+#define SIDECAR_EGRESS_PORT 15002  /* localproxy, for requests to other places, on 127.0.0.1 */
 
 /* What they are called in containers' ports. */
 #define SIDECAR_API_PORT_NAME "cmesh-api"
 #define SIDECAR_TLS_PORT_NAME "cmesh-tls"
 #define SIDECAR_ADMIN_PORT_NAME "cmesh-admin"
 #define SIDECAR_RULESYNC_PORT_NAME "cmesh-rulesync"
+#define SIDECAR_EGRESS_PORT_NAME "cmesh-egress"
 
 /* The ConfigMap with a shard's rules, in its namespace: the prefix and the shard's name. */
 #define SIDECAR_CONFIGMAP "cmesh-rules-"
@@ -32,8 +34,10 @@
 #define SIDECAR_ENABLE "enable-proxy"               /* label: "true" asks for injection */
 #define SIDECAR_INJECTED "sharding-config-injected" /* annotation and label: the shard's name */
 #define SIDECAR_KEEP_ACCOUNT "keep-service-account" /* "true": the operator has the pod's own */
-#define SIDECAR_NAT "enable-iptables"       /* "true": the kernel redirects the pod's connections */
-#define SIDECAR_BY_NAME "lead-by-name"      /* "true": the API server's names lead to localproxy */
+#define SIDECAR_NAT "enable-iptables"  /* "true": the kernel redirects the pod's connections */
+#define SIDECAR_BY_NAME "lead-by-name" /* "true": the API server's names lead to localproxy */
+#define SIDECAR_EGRESS                                                                             \
+    "egress" /* "proxy", "chain", "off": requests to other places (inject_egress.h) */
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

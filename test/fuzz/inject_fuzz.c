@@ -2,8 +2,8 @@
 /*
  * The first byte says whether the rest is a whole pod in YAML or stands in place of some part of a
  * good one, and which kind of sidecars it gets. What is injected must be whole: the patch fits, the
- * second time nothing is left to do, every container that was there still is, and none of the
- * operator's has a way around localproxy.
+ * second time nothing is left to do, every container that was there still is, none of the
+ * operator's has a way around localproxy, and no proxy of the pod's own was replaced silently.
  */
 #include "inject/inject.h"
 
@@ -18,6 +18,7 @@
 #include "patch_apply.h"
 
 #define KUBECONFIG "/etc/cmesh/kubeconfig/config"
+#define EGRESS "http://127.0.0.1:15002"
 
 static const struct {
     const char *before;
@@ -134,6 +135,38 @@ static void check_account(const cJSON *container, bool nat)
     CHECK(nat || (host != NULL && strcmp(host, "127.0.0.1") == 0));
 }
 
+/* Variables that name a proxy of the pod's own. */
+static int count_proxies(const cJSON *pod)
+{
+    static const char *const names[] = {"HTTP_PROXY",  "http_proxy", "HTTPS_PROXY",
+                                        "https_proxy", "ALL_PROXY",  "all_proxy"};
+    int count = 0;
+    const cJSON *container;
+    cJSON_ArrayForEach(container, get(get(pod, "spec"), "containers"))
+    {
+        const cJSON *item;
+        cJSON_ArrayForEach(item, get(container, "env"))
+        {
+            const char *value = cJSON_GetStringValue(get(item, "value"));
+            bool own = get(item, "valueFrom") != NULL ||
+                       (value != NULL && value[0] != '\0' && strcmp(value, EGRESS) != 0);
+            for (size_t i = 0; own && i < ARRAY_LEN(names); i++) {
+                count += has_text(item, "name", names[i]) ? 1 : 0;
+            }
+        }
+    }
+    return count;
+}
+
+/* They stay, unless they are to be chained, or set. */
+static void check_proxies(const cJSON *before, const cJSON *after)
+{
+    const cJSON *metadata = get(before, "metadata");
+    bool chained = has_text(get(metadata, "annotations"), "m/egress", "chain") ||
+                   has_text(get(metadata, "labels"), "m/egress", "chain");
+    CHECK(chained || says(before, "m/env-inject") || count_proxies(after) >= count_proxies(before));
+}
+
 static void check_pod(const cJSON *before, const cJSON *after)
 {
     const cJSON *list = get(get(after, "spec"), "containers");
@@ -181,6 +214,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         cJSON *again = NULL;
         CHECK(made != NULL);
         check_pod(pod, made);
+        check_proxies(pod, made);
         CHECK(inject_pod(&s, made, "ns", "shard", NULL, &again, &e) == 0 && again == NULL);
         cJSON_Delete(made);
     }

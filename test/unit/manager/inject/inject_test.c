@@ -58,7 +58,7 @@ static void compare(const cJSON *pod, const char *name, const char *kind)
 static void real_pods(void **state)
 {
     (void)state;
-    static const char *const pods[] = {"operator", "with-kubeconfig", "by-name", "nat"};
+    static const char *const pods[] = {"operator", "with-kubeconfig", "by-name", "nat", "egress"};
     for (size_t i = 0; i < 2 * ARRAY_LEN(pods); i++) {
         struct inject_settings s = settings_of(i % 2 == 1);
         s.nat_image = "registry.example.com/cmesh/nat:1.0";
