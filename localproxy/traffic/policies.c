@@ -14,6 +14,7 @@
 #include "base/prometheus.h"
 #include "net/timer.h"
 #include "traffic/breaker_file.h"
+#include "traffic/intercepts.h"
 #include "traffic/pod_labels.h"
 
 enum {
@@ -23,7 +24,7 @@ enum {
     SECOND_US = 1000000,
     SECOND_MS = 1000,
     RETRY_AFTER_MAX_S = 5,                   /* clients sleep for so long inside of the request */
-    SERIES_BYTES = POLICIES_METRICS_MAX / 7, /* of one series of all rules, of which there are 6 */
+    SERIES_BYTES = POLICIES_METRICS_MAX / 8, /* of one series of all rules, of which there are 7 */
 };
 
 struct policies {
@@ -39,6 +40,7 @@ struct policies {
     struct traffic_active active;
     struct breakers breakers;
     struct faults faults;
+    struct intercepts intercepts;
     struct pod_labels *labels; /* NULL: the pod has none */
     char why[ERR_MSG_MAX];     /* a document was refused */
     char unselected[128];      /* policies do not select a pod without labels, and it has none */
@@ -48,6 +50,8 @@ struct policies {
         policies_changed_cb cb; /* NULL: the place is free */
         void *data;
     } on_faults[POLICIES_FAULT_LISTENERS];
+    policies_changed_cb on_intercepts;
+    void *intercepts_data;
 };
 
 /* ---- the state ---- */
@@ -159,10 +163,14 @@ static void activate(struct policies *p)
     note_unselected(p);
     breakers_activate(&p->breakers, list->labels, list->count);
     faults_activate(&p->faults, list->labels, list->count);
+    intercepts_activate(&p->intercepts, list->labels, list->count);
     for (size_t i = 0; i < ARRAY_LEN(p->on_faults); i++) {
         if (p->on_faults[i].cb != NULL) {
             p->on_faults[i].cb(p->on_faults[i].data);
         }
+    }
+    if (p->on_intercepts != NULL) {
+        p->on_intercepts(p->intercepts_data);
     }
     tell_changed(p);
 }
@@ -226,6 +234,7 @@ void policies_free(struct policies *p)
     breaker_saved_free(p->saved);
     breakers_deinit(&p->breakers);
     faults_deinit(&p->faults);
+    intercepts_deinit(&p->intercepts);
     traffic_unref(p->document);
     free(p);
 }
@@ -256,6 +265,12 @@ void policies_forget_faults(struct policies *p, const void *data)
     }
 }
 
+void policies_on_intercepts(struct policies *p, policies_changed_cb cb, void *data)
+{
+    p->on_intercepts = cb;
+    p->intercepts_data = data;
+}
+
 /* ---- documents ---- */
 
 /* Of the first document. */
@@ -268,31 +283,45 @@ static void restore(struct policies *p, struct breaker_turn *turn)
     }
 }
 
+/* What a document is made into before it is in force. */
+struct prepared {
+    struct breaker_set *breakers;
+    struct fault_set *faults;
+    struct intercept_set *intercepts;
+};
+
 static int prepare(struct policies *p, struct traffic *document, struct breaker_turn *turn,
-                   struct breaker_set **breakers, struct fault_set **faults)
+                   struct prepared *out)
 {
-    int rc = breakers_prepare(&p->breakers, document, turn, breakers);
-    if (rc != 0) {
-        return rc;
+    if (breakers_prepare(&p->breakers, document, turn, &out->breakers) != 0) {
+        return -ENOMEM;
     }
-    rc = faults_prepare(&p->faults, document, faults);
-    if (rc != 0) {
-        breaker_set_unref(*breakers);
+    if (faults_prepare(&p->faults, document, &out->faults) != 0) {
+        goto no_faults;
     }
-    return rc;
+    if (intercepts_prepare(document, &out->intercepts) != 0) {
+        goto no_intercepts;
+    }
+    return 0;
+
+no_intercepts:
+    fault_set_unref(out->faults);
+no_faults:
+    breaker_set_unref(out->breakers);
+    return -ENOMEM;
 }
 
 int policies_set(struct policies *p, struct traffic *document)
 {
     struct traffic *before = p->document;
     struct breaker_turn turn = breakers_turn(&p->breakers);
-    struct breaker_set *breakers = NULL;
-    struct fault_set *faults = NULL;
-    if (document != NULL && prepare(p, document, &turn, &breakers, &faults) != 0) {
+    struct prepared made = {.breakers = NULL};
+    if (document != NULL && prepare(p, document, &turn, &made) != 0) {
         return -ENOMEM;
     }
-    breakers_put_in_force(&p->breakers, breakers, document, &turn);
-    faults_put_in_force(&p->faults, faults, document);
+    breakers_put_in_force(&p->breakers, made.breakers, document, &turn);
+    faults_put_in_force(&p->faults, made.faults, document);
+    intercepts_put_in_force(&p->intercepts, made.intercepts);
     p->document = document == NULL ? NULL : traffic_ref(document);
     p->since = net_clock_wall(p->clock) / SECOND_US;
     p->why[0] = '\0';
@@ -331,11 +360,16 @@ bool policies_have_breakers(const struct policies *p)
     return p->active.any_limiting;
 }
 
+static void draw(struct policies *p, const struct traffic_found *found, struct fault_drawn *out)
+{
+    faults_draw(&p->faults, found, net_clock_wall(p->clock) / SECOND_US, out);
+}
+
 void policies_draw(struct policies *p, const struct traffic_request *r, struct fault_drawn *out)
 {
     struct traffic_found found;
     traffic_find_faults(p->document, &p->active, r, &found);
-    faults_draw(&p->faults, &found, net_clock_wall(p->clock) / SECOND_US, out);
+    draw(p, &found, out);
 }
 
 /* More than a client may sleep in a request: nothing, so that it comes back by itself. */
@@ -345,20 +379,18 @@ static unsigned retry_after_of(uint64_t wait_ms)
     return wait_ms <= (uint64_t)RETRY_AFTER_MAX_S * SECOND_MS ? (unsigned)s : 0;
 }
 
-bool policies_admit(struct policies *p, const struct traffic_request *r, struct passage *passage,
-                    struct buf *why, unsigned *retry_after)
+static bool admit(struct policies *p, const struct traffic_found *found, struct passage *passage,
+                  struct buf *why, unsigned *retry_after)
 {
-    struct traffic_found found;
     struct breaker *by;
     uint64_t wait_ms;
-    traffic_find_limitings(p->document, &p->active, r, &found);
-    if (found.count == 0) {
+    if (found->count == 0) {
         passage->charged = true;
         return true;
     }
     struct breaker_turn turn = breakers_turn(&p->breakers);
     enum breaker_refusal refusal =
-        breakers_admit(&p->breakers, &found, &turn, &passage->ticket, &by, &wait_ms);
+        breakers_admit(&p->breakers, found, &turn, &passage->ticket, &by, &wait_ms);
     passage->charged = refusal == BREAKER_ALLOWS;
     if (!passage->charged) {
         *retry_after = retry_after_of(wait_ms);
@@ -366,6 +398,51 @@ bool policies_admit(struct policies *p, const struct traffic_request *r, struct 
     }
     breakers_end_turn(&p->breakers, &turn);
     return passage->charged;
+}
+
+bool policies_admit(struct policies *p, const struct traffic_request *r, struct passage *passage,
+                    struct buf *why, unsigned *retry_after)
+{
+    struct traffic_found found;
+    traffic_find_limitings(p->document, &p->active, r, &found);
+    return admit(p, &found, passage, why, retry_after);
+}
+
+/* ---- a request to another place than the API server ---- */
+
+bool policies_have_external(const struct policies *p)
+{
+    return p->active.any_external;
+}
+
+bool policies_allow_external(struct policies *p, const struct traffic_external *r, struct buf *why)
+{
+    return intercepts_allow(&p->intercepts, &p->active, r, why);
+}
+
+bool policies_name_address(const struct policies *p, struct slice address, unsigned port)
+{
+    return p->document != NULL && traffic_names_address(p->document, &p->active, address, port);
+}
+
+void policies_draw_external(struct policies *p, const struct traffic_external *r,
+                            struct fault_drawn *out)
+{
+    struct traffic_found found = {.count = 0};
+    if (p->document != NULL) {
+        traffic_find_http_faults(p->document, &p->active, r, &found);
+    }
+    draw(p, &found, out);
+}
+
+bool policies_admit_external(struct policies *p, const struct traffic_external *r,
+                             struct passage *passage, struct buf *why, unsigned *retry_after)
+{
+    struct traffic_found found = {.count = 0};
+    if (p->document != NULL) {
+        traffic_find_url_limitings(p->document, &p->active, r, &found);
+    }
+    return admit(p, &found, passage, why, retry_after);
 }
 
 /* ---- what they say ---- */
@@ -449,6 +526,19 @@ static void describe_faults(const struct policies *p, struct writer *w)
     }
 }
 
+static void describe_intercepts(const struct policies *p, struct writer *w)
+{
+    for (size_t i = 0; p->intercepts.now != NULL && i < p->intercepts.now->count; i++) {
+        struct control_intercept row;
+        if (!p->intercepts.now->at[i].in_force) {
+            continue;
+        }
+        intercept_describe(&p->intercepts.now->at[i], &row);
+        row.refused = w->view->rough ? row.refused > 0 : row.refused;
+        account(w, "intercepts", w->rules > 0 && control_traffic_intercept_add(w->traffic, &row));
+    }
+}
+
 /* What keeps policies from being in force as they should. */
 static const char *trouble_of(const struct policies *p)
 {
@@ -478,6 +568,7 @@ void policies_describe(struct policies *p, const struct policies_view *view, cJS
     describe_breakers(p, &w, false);
     describe_breakers(p, &w, true);
     describe_faults(p, &w);
+    describe_intercepts(p, &w);
     cJSON *left_out = cJSON_GetObjectItemCaseSensitive(w.traffic, "leftOut");
     if (left_out != NULL) {
         cJSON_SetNumberValue(left_out, w.left_out);
@@ -586,6 +677,22 @@ static void write_faults(const struct policies *p, struct buf *out)
     }
 }
 
+static void write_intercepts(const struct policies *p, struct buf *out)
+{
+    static const char name[] = "cmesh_proxy_intercepts_refused_total";
+    size_t rules = 0;
+    size_t begun = out->len;
+    prometheus_head(out, name, "counter",
+                    "Requests to other places than the API server that rules do not allow.");
+    for (size_t i = 0; p->intercepts.now != NULL && i < p->intercepts.now->count; i++) {
+        const struct intercept *x = &p->intercepts.now->at[i];
+        if (x->in_force && has_room(rules++, out, begun, 1)) {
+            begin_sample(out, name, x->rule->policy, x->rule->name);
+            buf_printf(out, "} %" PRIu64 "\n", x->refused);
+        }
+    }
+}
+
 int policies_write_metrics(struct policies *p, size_t delayed, uint64_t skipped, struct buf *out)
 {
     const struct prometheus_metric numbers[] = {
@@ -594,6 +701,10 @@ int policies_write_metrics(struct policies *p, size_t delayed, uint64_t skipped,
         {"cmesh_proxy_delays_skipped_total", "counter",
          "Requests that were to be delayed and went on at once, as too many were delayed.",
          skipped},
+        {"cmesh_proxy_patterns_exhausted_total", "counter",
+         "Regular expressions of traffic policies that took too long; the request was refused, or "
+         "met no fault.",
+         intercepts_exhausted(&p->intercepts)},
         {"cmesh_proxy_traffic_generation", "gauge",
          "Generation of the traffic policies in force; 0 without any.",
          p->document == NULL ? 0 : traffic_generation(p->document)},
@@ -601,5 +712,6 @@ int policies_write_metrics(struct policies *p, size_t delayed, uint64_t skipped,
     write_states(p, out);
     write_refused(p, out);
     write_faults(p, out);
+    write_intercepts(p, out);
     return prometheus_write(out, numbers, ARRAY_LEN(numbers));
 }

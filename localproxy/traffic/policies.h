@@ -107,7 +107,7 @@ struct policies_view {
 /* Adds the member "traffic" (control/status.h). What there is no memory for is left out. */
 void policies_describe(struct policies *p, const struct policies_view *view, cJSON *root);
 /* Bytes of metrics. Beyond that further rules are left out, as beyond CONTROL_TRAFFIC_RULES_MAX. */
-#define POLICIES_METRICS_MAX (192 * 1024)
+#define POLICIES_METRICS_MAX (224 * 1024)
 
 /* Appends metrics (base/prometheus.h). `delayed`: requests that wait now; `skipped`: that did not,
  * being too many. */

@@ -13,12 +13,14 @@
 
 #include "base/array.h"
 #include "check.h"
+#include "traffic_external.h"
 
 #define HEAD                                                                                       \
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":\"ns\","      \
     "\"name\":\"s\"},\"generation\":1,\"spec\":"
 #define BREAKER "{\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"limitings\":["
 #define FAULTS "{\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":["
+#define INTERCEPTS "{\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"intercepts\":["
 #define ROW                                                                                        \
     "{\"apiGroups\":[\"a\"],\"resources\":[\"pods\"],\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}"
 
@@ -36,6 +38,17 @@ static const struct {
     {HEAD FAULTS "{\"name\":\"r\",\"abort\":{\"status\":503,\"ppm\":1},\"resources\":[", "]}]}]}}"},
     {HEAD FAULTS "{\"name\":\"r\",\"resources\":[{}],\"delay\":{\"ms\":1,\"ppm\":1},\"when\":{",
      "}}]}]}}"},
+    {HEAD INTERCEPTS, "]}]}}"},
+    {HEAD INTERCEPTS "{\"name\":\"r\",\"type\":\"Whitelist\",\"methods\":[\"GET\"],", "}]}]}}"},
+    {HEAD INTERCEPTS "{\"name\":\"r\",\"type\":\"Blacklist\",\"methods\":[\"*\"],"
+                     "\"content\":\"Regexp\",\"contents\":[",
+     "]}]}]}}"},
+    {HEAD BREAKER "{\"name\":\"r\",\"trigger\":\"ForceOpened\",\"urls\":[", "]}]}]}}"},
+    {HEAD BREAKER "{\"name\":\"r\",\"trigger\":\"ForceOpened\",\"urls\":[{\"url\":"
+                  "\"http://*.example/*\",\"method\":\"*\"}]},{\"name\":\"s\",",
+     "}]}]}}"},
+    {HEAD FAULTS "{\"name\":\"r\",\"abort\":{\"status\":503,\"ppm\":1},\"http\":[", "]}]}]}}"},
+    {HEAD FAULTS "{\"name\":\"r\",\"abort\":{\"status\":503,\"ppm\":1},\"http\":[{", "}]}]}]}}"},
     {HEAD "{\"breakers\":[{\"name\":\"q\",\"pods\":\"x\",\"limitings\":[{\"name\":\"r\","
           "\"trigger\":\"ForceOpened\",\"resources\":[" ROW "]}]},{",
      "}]}}"},
@@ -193,6 +206,47 @@ static void check_question(const struct traffic *t, const cJSON *document, const
     }
 }
 
+/* ---- other places than the API server ---- */
+
+/* The rules of the document, at their index. */
+struct rule_items {
+    const cJSON *limitings[TRAFFIC_ROWS_MAX];
+    const cJSON *intercepts[TRAFFIC_INTERCEPTS_MAX];
+    const cJSON *faults[TRAFFIC_ROWS_MAX];
+};
+
+static void find_items(const struct traffic *t, const cJSON *document, struct rule_items *out)
+{
+    for (size_t i = 0; i < traffic_limiting_count(t); i++) {
+        const struct traffic_limiting *l = traffic_limiting_at(t, i);
+        out->limitings[i] = rule_named(document, "breakers", "limitings", l->policy->name, l->name);
+    }
+    for (size_t i = 0; i < traffic_intercept_count(t); i++) {
+        const struct traffic_intercept *x = traffic_intercept_at(t, i);
+        out->intercepts[i] =
+            rule_named(document, "breakers", "intercepts", x->policy->name, x->name);
+    }
+    for (size_t i = 0; i < traffic_fault_count(t); i++) {
+        const struct traffic_fault *f = traffic_fault_at(t, i);
+        out->faults[i] = rule_named(document, "faults", "rules", f->policy->name, f->name);
+    }
+}
+
+static void check_external(const struct traffic *t, const cJSON *document)
+{
+    static struct rule_items items; /* large */
+    struct traffic_active a;
+    find_items(t, document, &items);
+    traffic_active_set(&a, t, NULL, 0);
+    for (size_t i = 0; i < ARRAY_LEN(external_questions); i++) {
+        const struct traffic_external *r = &external_questions[i];
+        external_check_judgement(t, &a, items.intercepts, r);
+        external_check_address(t, &a, items.intercepts, r);
+        external_check_urls(t, &a, items.limitings, r);
+        external_check_http(t, &a, items.faults, r);
+    }
+}
+
 static void check_matches(const struct traffic *t, struct slice text)
 {
     static const struct question questions[] = {
@@ -210,6 +264,7 @@ static void check_matches(const struct traffic *t, struct slice text)
     for (size_t i = 0; i < ARRAY_LEN(questions); i++) {
         check_question(t, document, &questions[i]);
     }
+    check_external(t, document);
     cJSON_Delete(document);
 }
 

@@ -94,7 +94,9 @@ static void test_the_file_beside_the_rules(void **state)
                    "\"generation\":3,\"checksum\":\"sha256:");
     expect_told(f, "\"breakers\":[{\"policy\":\"guard\",\"uid\":\"u\",\"rule\":\"a\",\"state\":"
                    "\"Opened\",\"since\":\"2026-01-01T00:00:0");
-    expect_told(f, "\"why\":\"ForceOpened\",\"refused\":0}],\"faults\":[],\"leftOut\":0}");
+    expect_told(
+        f,
+        "\"why\":\"ForceOpened\",\"refused\":0}],\"faults\":[],\"intercepts\":[],\"leftOut\":0}");
     write_traffic(2, ONE("other", "", OPEN)); /* they have no order */
     documents_read_again(documents);
     expect_told(f, "\"policy\":\"other\"");
@@ -263,7 +265,8 @@ static void test_bounds_of_what_is_told(void **state)
     assert_true(strlen(text) > 1800);
     assert_non_null(strstr(text, "\"breakers\":[{\"policy\":\"guard\",\"rule\":\"rule-299\","));
     text = describe(f, 256, 0, true);
-    assert_non_null(strstr(text, "\"breakers\":[],\"faults\":[],\"leftOut\":300"));
+    assert_non_null(
+        strstr(text, "\"breakers\":[],\"faults\":[],\"intercepts\":[],\"leftOut\":300"));
     assert_int_equal(policies_write_metrics(f->policies, 0, 0, &metrics), 0);
     text = buf_cstr(&metrics);
     assert_non_null(
@@ -274,6 +277,18 @@ static void test_bounds_of_what_is_told(void **state)
     assert_non_null(strstr(text, "rule-255\""));
     assert_null(strstr(text, "rule-256"));
     buf_reset(&metrics);
+}
+
+/* Behind the limitings of a breaker. */
+static void append_intercepts(struct buf *spec, const char *rule)
+{
+    buf_append_str(spec, "],\"intercepts\":[");
+    for (int k = 0; k < 8; k++) {
+        buf_printf(spec,
+                   "%s{\"name\":\"%s%d\",\"type\":\"Blacklist\",\"content\":\"Normal\","
+                   "\"contents\":[\"a\"],\"methods\":[\"*\"]}",
+                   k > 0 ? "," : "", rule, k);
+    }
 }
 
 /* With the longest names that there may be: all the rest of the page must find its place, too. */
@@ -299,6 +314,9 @@ static void test_long_names_do_not_burst_the_page(void **state)
                     &spec, "%s{\"name\":\"%s%d\"," TRAFFIC_RESOURCES("pods", "delete") ",%s}",
                     k > 0 ? "," : "", rule, k, faults == 0 ? OPEN : TRAFFIC_ABORT(500, 1000000));
             }
+            if (faults == 0) {
+                append_intercepts(&spec, rule);
+            }
             buf_append_str(&spec, "]}");
         }
     }
@@ -309,6 +327,7 @@ static void test_long_names_do_not_burst_the_page(void **state)
     assert_true(metrics.len > POLICIES_METRICS_MAX / 2);
     assert_non_null(strstr(buf_cstr(&metrics), "\ncmesh_proxy_breaker_refused_total{"));
     assert_non_null(strstr(buf_cstr(&metrics), "\ncmesh_proxy_faults_total{"));
+    assert_non_null(strstr(buf_cstr(&metrics), "\ncmesh_proxy_intercepts_refused_total{"));
     assert_non_null(strstr(buf_cstr(&metrics), "\ncmesh_proxy_traffic_generation 1\n"));
     buf_reset(&metrics);
 }

@@ -13,19 +13,53 @@
 #define HEALTH                                                                                     \
     "\"trigger\":\"Health\",\"maxInFlight\":100000,\"health\":{\"windowMs\":10000,"                \
     "\"minimumRequests\":5,\"errorPercent\":50}," TRAFFIC_WINDOW(5000)
+#define WHITELIST                                                                                  \
+    "{\"name\":\"a\",\"type\":\"Whitelist\",\"content\":\"Regexp\",\"contents\":[\"^(a|b)+$\"],"   \
+    "\"methods\":[\"*\"]}"
+#define URLS "\"urls\":[{\"url\":\"http://ab/*\",\"method\":\"*\"}]"
+#define ELSEWHERE                                                                                  \
+    "{\"name\":\"elsewhere\",\"pods\":\"\",\"intercepts\":[" WHITELIST                             \
+    "],\"limitings\":[" TRAFFIC_LIMITING("a", URLS, TRAFFIC_LIMITER(1000, 1, 1000)) "]}"
+#define HTTP "\"resources\":[{}],\"http\":[{\"path\":{\"regex\":\"(x|y)$\"}}]"
+#define GUARD                                                                                      \
+    TRAFFIC_BREAKER("guard", TRAFFIC_LIMITING("a", PODS, HEALTH) "," TRAFFIC_LIMITING(             \
+                                 "b", PODS, TRAFFIC_LIMITER(1000, 1, 1000)))
 #define SPEC                                                                                       \
     TRAFFIC_SPEC(                                                                                  \
-        TRAFFIC_BREAKER("guard", TRAFFIC_LIMITING("a", PODS, HEALTH) "," TRAFFIC_LIMITING(         \
-                                     "b", PODS, TRAFFIC_LIMITER(1000, 1, 1000))),                  \
-        TRAFFIC_FAULTS("slow",                                                                     \
-                       TRAFFIC_LIMITING("a", "\"resources\":[{}]",                                 \
-                                        TRAFFIC_DELAY(3000, 500000) "," TRAFFIC_ABORT(503, 1))))
+        GUARD "," ELSEWHERE,                                                                       \
+        TRAFFIC_FAULTS(                                                                            \
+            "slow",                                                                                \
+            TRAFFIC_LIMITING("a", HTTP, TRAFFIC_DELAY(3000, 500000) "," TRAFFIC_ABORT(503, 1))))
 
 static const struct traffic_request request = {
     .namespace = {"a", 1},
     .resource = {"pods", 4},
     .verb = {"delete", 6},
 };
+
+static const struct traffic_external elsewhere = {
+    .host = {"ab", 2},
+    .port = 80,
+    .path = {"/x/../y", 7},
+    .method = {"GET", 3},
+};
+
+/* From the judgement to the answer. */
+static void pass_elsewhere(struct policies *p)
+{
+    struct passage passage = {.faulted = false};
+    struct fault_drawn drawn;
+    struct buf why = BUF_INIT(1024);
+    unsigned retry_after;
+    assert_true(policies_allow_external(p, &elsewhere, &why));
+    policies_draw_external(p, &elsewhere, &drawn);
+    fault_drawn_release(&drawn);
+    if (policies_admit_external(p, &elsewhere, &passage, &why, &retry_after)) {
+        breaker_ticket_answered(&passage.ticket, false);
+    }
+    passage_end(&passage);
+    buf_reset(&why);
+}
 
 /* From the draw to the answer, well and not. */
 static void pass_once(struct policies *p, bool failed)
@@ -51,6 +85,7 @@ static void test_a_request_that_goes_on_allocates_nothing(void **state)
     sweep_left = 0;
     for (int i = 0; i < 500; i++) {
         pass_once(f->policies, false);
+        pass_elsewhere(f->policies);
     }
     sweep_left = -1;
     assert_false(sweep_failed);
@@ -98,6 +133,7 @@ static bool begin_and_end(void *data)
     well = change(p, s->documents[0]) && well;
     for (int i = 0; i < 6; i++) {
         pass_once(p, true);
+        pass_elsewhere(p);
     }
     assert_true(change(p, NULL)); /* needs none */
     policies_free(p);
@@ -134,8 +170,9 @@ static bool describe(void *data)
     policies_describe(f->policies, &view, root);
     char *text = cJSON_PrintUnformatted(root);
     bool well = text != NULL && strstr(text, "\"rule\":\"b\"") != NULL &&
-                strstr(text, "\"faults\":[{") != NULL && strstr(text, "\"leftOut\":0") != NULL &&
-                strstr(text, "\"refused\":") != NULL;
+                strstr(text, "\"faults\":[{") != NULL &&
+                strstr(text, "\"intercepts\":[{") != NULL &&
+                strstr(text, "\"leftOut\":0") != NULL && strstr(text, "\"refused\":") != NULL;
     well = policies_write_metrics(f->policies, 0, 0, &metrics) == 0 && well;
     cJSON_free(text);
     cJSON_Delete(root);
