@@ -10,7 +10,7 @@
 #include "kube/status.h"
 
 enum {
-    BODY_MAX = 256 * 1024,
+    BODY_MAX = 512 * 1024,
     TIMEOUT_MS = 10000,
     FIRST_BYTE_MS = 5000,
     CONNECTIONS_MAX = 64,
