@@ -8,7 +8,6 @@
  */
 #include "egress/tunnel.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/state_machine.h"
@@ -347,7 +346,7 @@ bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct tar
     t->target = *target;
     net_deadline_init(&t->limit, on_limit);
     int rc = dial(t, proxy, &e);
-    if (rc == -ENOMEM || rc == UV_ENOMEM) {
+    if (rc == UV_ENOMEM) {
         free(t);
         return false;
     }
