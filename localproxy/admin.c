@@ -23,6 +23,19 @@ static bool ready(void *data, char why[ADMIN_WHY_MAX])
     return proxy_ready(o->proxy, why, ADMIN_WHY_MAX);
 }
 
+/* Of both listeners. */
+static void count_delays(const struct admin_options *o, size_t *delayed, uint64_t *skipped)
+{
+    const struct delays *d = proxy_delays(o->proxy);
+    *delayed = delays_count(d);
+    *skipped = d->skipped;
+    if (o->egress != NULL) {
+        d = egress_delays(o->egress);
+        *delayed += delays_count(d);
+        *skipped += d->skipped;
+    }
+}
+
 static int write_metrics(void *data, struct buf *out)
 {
     const struct admin_options *o = data;
@@ -35,12 +48,17 @@ static int write_metrics(void *data, struct buf *out)
         .ready = proxy_ready(o->proxy, why, sizeof why),
         .reachable = kube_client_unreachable(o->upstream) == NULL,
     };
+    if (o->egress != NULL) {
+        egress_add_memory(o->egress, &s.memory);
+    }
     int rc = metrics_write(o->metrics, &s, out);
     if (rc == 0 && o->policies != NULL) {
-        const struct delays *d = proxy_delays(o->proxy);
-        rc = policies_write_metrics(o->policies, delays_count(d), d->skipped, out);
+        size_t delayed;
+        uint64_t skipped;
+        count_delays(o, &delayed, &skipped);
+        rc = policies_write_metrics(o->policies, delayed, skipped, out);
     }
-    return rc;
+    return rc == 0 && o->egress != NULL ? egress_write_metrics(o->egress, out) : rc;
 }
 
 static void add_rules(const struct admin_options *o, cJSON *root)
@@ -142,6 +160,7 @@ static void add_status(void *data, cJSON *root)
     }
     add_rules(o, root);
     add_traffic(o, root);
+    egress_describe(o->egress, true, root);
     add_upstream(o, root);
     add_use(o, root);
     add_source(o, root);

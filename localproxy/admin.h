@@ -9,6 +9,7 @@
 #define LOCALPROXY_ADMIN_H
 
 #include "bypass/bypass_watch.h"
+#include "egress/egress.h"
 #include "proxy.h"
 #include "status_lease.h"
 
@@ -21,6 +22,7 @@ struct admin_options {
     struct metrics *metrics;
     struct bypass_watch *bypass; /* NULL: that is not watched */
     struct policies *policies;   /* NULL: there are none */
+    const struct egress *egress; /* NULL: there is no way to other places */
     const struct reload *reload; /* NULL: there is no control socket */
     struct status_lease *lease;  /* NULL: none is written */
 };

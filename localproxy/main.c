@@ -5,7 +5,8 @@
  *     running -- signal --> lingering -- no client left, delay over --> draining
  *     draining -- drained, grace over --> stopped
  *
- * Without a delay it does not linger. A second signal stops it at once (program/program.h).
+ * Drained are both listeners, if there are two. Without a delay it does not linger. A second signal
+ * stops it at once (program/program.h).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "bypass/bypass_watch.h"
+#include "egress/egress.h"
 #include "flags.h"
 #include "listen_tls.h"
 #include "listener_secrets.h"
@@ -47,6 +49,7 @@ struct app {
     char *pod_namespace;
     struct policies *policies;
     struct proxy *proxy;
+    struct egress *egress; /* NULL: there is no way to other places */
     struct documents *documents;
     struct reload *reload;
     struct bypass_watch *bypass; /* NULL: that is not watched */
@@ -58,40 +61,71 @@ struct app {
     struct net_timer *grace;
     uint64_t signal_at;
     uint64_t client_at; /* while it lingers: when there was one last */
+    bool proxy_drained;
+    bool egress_drained;
 };
 
 /* ---- the end ---- */
+
+/* Of both listeners. */
+static unsigned requests_in_flight(const struct app *a)
+{
+    return proxy_stats(a->proxy)->busy + (a->egress != NULL ? egress_busy(a->egress) : 0);
+}
+
+static unsigned open_connections(const struct app *a)
+{
+    return proxy_stats(a->proxy)->open + (a->egress != NULL ? egress_connections(a->egress) : 0);
+}
 
 static void on_grace_over(void *data)
 {
     struct app *a = data;
     log_warn("the grace period is over, aborting requests in flight",
-             log_num("requests", proxy_stats(a->proxy)->busy));
+             log_num("requests", requests_in_flight(a)));
     program_stop(&a->program, EXIT_DONE);
 }
 
-static void on_drained(void *data)
+static void stop_if_drained(struct app *a)
+{
+    if (a->proxy_drained && (a->egress == NULL || a->egress_drained)) {
+        log_info("all requests completed");
+        program_stop(&a->program, EXIT_DONE);
+    }
+}
+
+static void on_proxy_drained(void *data)
 {
     struct app *a = data;
-    log_info("all requests completed");
-    program_stop(&a->program, EXIT_DONE);
+    a->proxy_drained = true;
+    stop_if_drained(a);
+}
+
+static void on_egress_drained(void *data)
+{
+    struct app *a = data;
+    a->egress_drained = true;
+    stop_if_drained(a);
 }
 
 static void drain(struct app *a)
 {
     log_info("draining: open requests are finished; a second signal ends them at once",
-             log_num("requests", proxy_stats(a->proxy)->busy),
+             log_num("requests", requests_in_flight(a)),
              log_num("watches", (int64_t)a->metrics.open_watches),
              log_num("seconds", (int64_t)a->flags.shutdown_grace_s));
     net_timer_set(a->grace, a->flags.shutdown_grace_s * 1000);
     proxy_drain(a->proxy);
+    if (a->egress != NULL) {
+        egress_drain(a->egress);
+    }
 }
 
 static void on_linger(void *data)
 {
     struct app *a = data;
     uint64_t now = net_loop_now(a->program.loop);
-    if (proxy_stats(a->proxy)->open > 0) {
+    if (open_connections(a) > 0) {
         a->client_at = now;
     }
     if (now - a->client_at >= LINGER_ALONE_MS ||
@@ -105,7 +139,7 @@ static void on_linger(void *data)
 static void linger(struct app *a)
 {
     log_info("still serving until the operator closes its connections",
-             log_num("connections", proxy_stats(a->proxy)->open),
+             log_num("connections", open_connections(a)),
              log_num("seconds", (int64_t)a->flags.shutdown_delay_s));
     a->signal_at = net_loop_now(a->program.loop);
     a->client_at = a->signal_at;
@@ -168,7 +202,7 @@ static int open_proxy(struct app *a, struct err *e)
         .metrics = &a->metrics,
         .secrets = a->secrets,
         .policies = a->policies,
-        .on_drained = on_drained,
+        .on_drained = on_proxy_drained,
         .data = a,
     };
     int rc = lock_pod_namespace(a->flags.pod_namespace, getenv("POD_NAMESPACE"), NULL,
@@ -179,6 +213,28 @@ static int open_proxy(struct app *a, struct err *e)
     o.pod_namespace = a->pod_namespace;
     a->proxy = proxy_new(a->program.loop, &o, e);
     return a->proxy == NULL ? e->code : 0;
+}
+
+static int open_egress(struct app *a, struct err *e)
+{
+    struct egress_options o = {
+        .flags = &a->flags,
+        .server = &a->access.server,
+        .secrets = a->secrets,
+        .policies = a->policies,
+        .on_drained = on_egress_drained,
+        .data = a,
+    };
+    size_t n = 0;
+    if (a->flags.egress == NULL) {
+        return 0;
+    }
+    o.own[n++] = a->flags.admin;
+    for (size_t i = 0; n < REACH_OWN_MAX - 1 && proxy_address_at(a->proxy, i)[0] != '\0'; i++) {
+        o.own[n++] = proxy_address_at(a->proxy, i);
+    }
+    a->egress = egress_new(a->program.loop, &o, e);
+    return a->egress == NULL ? e->code : 0;
 }
 
 /* Whoever reaches the address has the credentials of the API server. */
@@ -259,6 +315,7 @@ static int open_lease(struct app *a, struct err *e)
         .metrics = &a->metrics,
         .bypass = a->bypass,
         .policies = a->policies,
+        .egress = a->egress,
         .namespace = a->pod_namespace,
         .pod = variable("POD_NAME"),
         .uid = variable("POD_UID"),
@@ -292,6 +349,7 @@ static int open_admin(struct app *a, struct err *e)
         .metrics = &a->metrics,
         .bypass = a->bypass,
         .policies = a->policies,
+        .egress = a->egress,
         .reload = a->reload,
         .lease = a->lease,
     };
@@ -304,6 +362,7 @@ static int write_ready_file(const struct app *a, struct err *e)
     const struct program_address addresses[] = {
         {"listen", proxy_address(a->proxy)},
         {"listenTLS", proxy_tls_address(a->proxy)},
+        {"egress", a->egress != NULL ? egress_address(a->egress) : ""},
         {"admin", admin_address(a->admin)},
     };
     return program_write_ready_file(a->flags.ready_file, addresses, ARRAY_LEN(addresses), e);
@@ -352,7 +411,8 @@ static int refuse_itself(const struct app *a, struct err *e)
             rc = refuse_itself_at(a, "--listen-tls", t.addresses[k], e);
         }
     }
-    return rc;
+    return rc == 0 && a->flags.egress != NULL ? refuse_itself_at(a, "--egress", a->flags.egress, e)
+                                              : rc;
 }
 
 static void on_credentials(void *data)
@@ -399,8 +459,8 @@ static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
         check_ready_file, open_timers,   open_upstream, find_token,  find_tls,
-        open_secrets,     open_policies, open_proxy,    open_reload, open_documents,
-        open_bypass,      open_lease,    open_admin,
+        open_secrets,     open_policies, open_proxy,    open_egress, open_reload,
+        open_documents,   open_bypass,   open_lease,    open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -415,6 +475,9 @@ static int open_all(void *data, struct err *e)
     if (a->flags.listen_tls.count > 0) {
         log_info("listening for TLS", log_str("listenTLS", proxy_tls_address(a->proxy)));
     }
+    if (a->egress != NULL) {
+        log_info("listening for external requests", log_str("egress", egress_address(a->egress)));
+    }
     warn_of_open_door(a);
     proxy_ask_start_version(a->proxy);
     return write_ready_file(a, e);
@@ -428,6 +491,7 @@ static void close_all(void *data)
     bypass_watch_free(a->bypass);
     reload_free(a->reload);
     documents_free(a->documents);
+    egress_free(a->egress);
     proxy_free(a->proxy);
     policies_free(a->policies);
     listener_secrets_free(a->secrets);

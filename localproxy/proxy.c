@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "egress/egress.h"
 #include "in_flight.h"
 #include "kube/status.h"
 #include "listen_tls.h"
@@ -120,7 +121,7 @@ static int open_server(struct proxy *p, struct err *e)
         .write_timeout_ms = WRITE_TIMEOUT_MS,
         .max_connections = connections_max(p),
         .replace_silent = true,
-        .max_streams = 2 * connections_max(p) + STREAMS_SPARE,
+        .max_streams = 2 * connections_max(p) + STREAMS_SPARE + egress_streams_max(p->o.flags),
         .budget = &p->budget,
         .backlog = p->backlog,
     };
@@ -328,6 +329,11 @@ const char *proxy_address(const struct proxy *p)
 const char *proxy_tls_address(const struct proxy *p)
 {
     return http_server_address_at(p->server, 1);
+}
+
+const char *proxy_address_at(const struct proxy *p, size_t n)
+{
+    return http_server_address_at(p->server, n);
 }
 
 const struct http_server_stats *proxy_stats(const struct proxy *p)

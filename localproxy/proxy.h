@@ -79,6 +79,8 @@ const struct proxy_clients *proxy_clients(const struct proxy *p);
 const char *proxy_address(const struct proxy *p);
 /* The first one of --listen-tls; "": there is none. */
 const char *proxy_tls_address(const struct proxy *p);
+/* Each one on which it listens, --listen first; "": there are no more. */
+const char *proxy_address_at(const struct proxy *p, size_t n);
 const struct http_server_stats *proxy_stats(const struct proxy *p);
 struct metrics_memory proxy_memory(const struct proxy *p);
 

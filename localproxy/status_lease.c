@@ -140,6 +140,7 @@ static cJSON *describe(const struct status_lease *s, uint64_t *rest)
     if (source.known) {
         control_proxy_source_add(root, source.trouble);
     }
+    egress_describe(s->o.egress, false, root);
     *rest = add_traffic(s, root);
     return root;
 }

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "bypass/bypass_watch.h"
+#include "egress/egress.h"
 #include "kube/client/client.h"
 #include "metrics.h"
 #include "net/clock.h"
@@ -27,12 +28,13 @@ struct status_lease;
 
 /* Texts are kept, not copied. */
 struct status_lease_options {
-    struct kube_client *client; /* of the pod's cluster; these six must outlive it */
+    struct kube_client *client; /* of the pod's cluster; these seven must outlive it */
     const struct proxy *proxy;
     const struct reload *reload; /* NULL: nothing is heard of rulesync */
     struct metrics *metrics;
     struct bypass_watch *bypass; /* NULL: that is not watched */
     struct policies *policies;   /* NULL: there are none */
+    const struct egress *egress; /* NULL: there is no way to other places */
     const char *namespace;       /* of the pod */
     const char *pod;             /* its name */
     const char *uid;
