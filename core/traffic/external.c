@@ -161,25 +161,33 @@ static bool methods_have(const struct external_methods *m, struct slice method, 
     return false;
 }
 
+/* Which rules are asked. */
+enum asked_methods {
+    METHODS_FIT,  /* those that are for the request's method */
+    METHODS_ANY,  /* all */
+    METHODS_OTHER /* those that are not */
+};
+
 /* What is asked of the intercepts. */
 struct judged {
     const struct traffic *t;
     const struct traffic_active *a;
     struct asked_host host;
     bool tunnel;
-    bool any_method; /* whatever the methods of Whitelist rules are */
+    enum asked_methods methods;
     struct slice method;
     uint64_t named[TRAFFIC_INTERCEPTS_MAX / 64];
 };
 
-static bool method_counts(const struct judged *j, size_t i)
+static bool is_asked(const struct judged *j, size_t i)
 {
     const struct external_methods *m = &j->t->external.intercepts[i].methods;
     bool whitelist = j->t->intercepts[i].whitelist;
-    if (j->any_method || (j->tunnel && !whitelist)) {
+    if (j->methods == METHODS_ANY || (j->tunnel && !whitelist)) {
         return true;
     }
-    return j->tunnel ? m->any || m->connect : methods_have(m, j->method, whitelist);
+    bool fits = j->tunnel ? m->any || m->connect : methods_have(m, j->method, whitelist);
+    return fits == (j->methods == METHODS_FIT);
 }
 
 /* The first of one kind that names the request. PATTERN_DIFFERS: none does. */
@@ -188,7 +196,7 @@ static enum pattern_result find_first(struct search *s, const struct judged *j, 
 {
     for (size_t i = 0; i < j->t->intercept_count; i++) {
         if (j->t->intercepts[i].whitelist != whitelist || !has_bit(j->a->intercepts, i) ||
-            !method_counts(j, i)) {
+            !is_asked(j, i)) {
             continue;
         }
         enum pattern_result r = intercept_has(s, i, j->named, &j->host);
@@ -224,7 +232,7 @@ static struct traffic_judgement judge_unnamed(struct search *s, struct judged *j
     if (first == NULL) {
         return judgement(TRAFFIC_ALLOWED, NULL);
     }
-    j->any_method = true;
+    j->methods = METHODS_OTHER;
     return find_first(s, j, true, &other) == PATTERN_MATCHES
                ? judgement(TRAFFIC_METHOD_NOT_LISTED, other)
                : judgement(TRAFFIC_NOT_LISTED, first);
@@ -257,7 +265,7 @@ bool traffic_names_address(const struct traffic *t, const struct traffic_active 
                            struct slice address, unsigned port)
 {
     struct search s = begin_search(t);
-    struct judged j = {.t = t, .a = a, .any_method = true};
+    struct judged j = {.t = t, .a = a, .methods = METHODS_ANY};
     const struct traffic_intercept *by = NULL;
     if (!read_host(&j.host, address, port, port == HTTP_PORT || port == HTTPS_PORT)) {
         return false;
