@@ -5,7 +5,7 @@
  * They are meant to be reachable by the kubelet and by Prometheus, so nothing that a program puts
  * on them may tell a credential or an object. Bounded: 64 connections, of which the one that is
  * idle longest makes room for the next; 5 s for the first byte, 10 s for a request's head; 1 MiB
- * for all heads that are not small; a page of 256 KiB, and 8 MiB for all pages that are not read.
+ * for all heads that are not small; a page of 512 KiB, and 8 MiB for all pages that are not read.
  */
 #ifndef CORE_ADMIN_ADMIN_SERVER_H
 #define CORE_ADMIN_ADMIN_SERVER_H

@@ -244,6 +244,9 @@ struct traffic_judgement traffic_judge(const struct traffic *t, const struct tra
     struct search s = begin_search(t);
     struct judged j = {.t = t, .a = a, .tunnel = r->tunnel, .method = r->method};
     const struct traffic_intercept *by = NULL;
+    if (t->intercept_count == 0) {
+        return judgement(TRAFFIC_ALLOWED, NULL);
+    }
     if (!read_request_host(&j.host, r)) {
         return judgement(TRAFFIC_NOT_LISTED, NULL);
     }
