@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/state_machine.h"
+#include "egress/client_hello.h"
 #include "http/proxy_connect.h"
 #include "net/deadline.h"
 #include "net/stream.h"
@@ -49,7 +50,9 @@ struct tunnel {
     struct passage passage;
     struct net_deadline limit; /* nothing moves; not while dialling */
     enum tunnel_state state;
-    bool patient; /* the limit was prolonged, for bytes wait to be read */
+    bool patient;      /* the limit was prolonged, for bytes wait to be read */
+    bool looked;       /* at what the client sends first */
+    struct buf *hello; /* a part of a ClientHello, which has gone to the host; NULL: none */
     uint64_t sent;
     uint64_t received;
     struct target target;
@@ -62,9 +65,19 @@ static void set_state(struct tunnel *t, enum tunnel_state next)
 
 /* ---- the end ---- */
 
+static void drop_hello(struct tunnel *t)
+{
+    if (t->hello != NULL) {
+        buf_reset(t->hello);
+        free(t->hello);
+        t->hello = NULL;
+    }
+}
+
 /* It is none of all of them any more, and owes no breaker anything. */
 static void leave(struct tunnel *t)
 {
+    drop_hello(t);
     list_remove(&t->link);
     t->all->count--;
     net_deadline_clear(&t->limit);
@@ -176,12 +189,74 @@ static void side_ended(struct tunnel *t, enum tunnel_state ended)
     t->stream = NULL;
 }
 
+/* ---- the name that a TLS client asks for ---- */
+
+static void describe(const struct tunnel *t, struct traffic_external *q)
+{
+    static const struct http_head none = {.status = 0}; /* nothing of it is used */
+    target_describe(&t->target, &none, q);
+}
+
+/* As a rule would have it if the client had asked for it in the first place. */
+static bool is_name_allowed(const struct tunnel *t, struct slice name)
+{
+    struct traffic_external q;
+    describe(t, &q);
+    q.host = name;
+    return slice_eq(name, slice_str(t->target.host)) || t->all->allows_name(t->all->data, &q);
+}
+
+/* False: no memory. */
+static bool keep_hello(struct tunnel *t, struct slice data)
+{
+    if (t->hello == NULL) {
+        t->hello = malloc(sizeof *t->hello);
+        if (t->hello == NULL) {
+            return false;
+        }
+        buf_init(t->hello, CLIENT_HELLO_BYTES_MAX + NET_READ_SIZE);
+    }
+    return buf_append(t->hello, data.ptr, data.len) == 0;
+}
+
+/* Nothing is held back for it: without its end a ClientHello is of no use to the host. */
+static bool may_pass(struct tunnel *t, struct slice data)
+{
+    struct client_hello hello;
+    if (t->looked || t->all->allows_name == NULL) {
+        return true;
+    }
+    if (t->hello != NULL && !keep_hello(t, data)) {
+        return false;
+    }
+    switch (client_hello_read(t->hello != NULL ? buf_slice(t->hello) : data, &hello)) {
+    case CLIENT_HELLO_MORE:
+        return t->hello != NULL || keep_hello(t, data);
+    case CLIENT_HELLO_NONE:
+        break;
+    case CLIENT_HELLO_READ:
+        if (hello.name[0] != '\0' && !hello.encrypted &&
+            !is_name_allowed(t, slice_str(hello.name))) {
+            return false;
+        }
+        break;
+    case CLIENT_HELLO_BAD:
+        if (!is_name_allowed(t, SLICE(""))) {
+            return false;
+        }
+        break;
+    }
+    t->looked = true;
+    drop_hello(t);
+    return true;
+}
+
 /* ---- the client ---- */
 
 static void from_client(struct http_exchange *x, struct slice data)
 {
     struct tunnel *t = x->data;
-    if (net_stream_write(t->stream, &data, 1) != 0) {
+    if (!may_pass(t, data) || net_stream_write(t->stream, &data, 1) != 0) {
         break_off(t);
         return;
     }
@@ -384,12 +459,11 @@ void tunnels_deinit(struct tunnels *all)
 void tunnels_review(struct tunnels *all,
                     bool (*allows)(void *data, const struct traffic_external *q), void *data)
 {
-    static const struct http_head none = {.status = 0};
     LIST_FOR_EACH_SAFE(node, after, &all->all)
     {
         struct tunnel *t = LIST_ITEM(node, struct tunnel, link);
         struct traffic_external q;
-        target_describe(&t->target, &none, &q);
+        describe(t, &q);
         if (allows(data, &q)) {
             continue;
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tunnel.h - CONNECT: bytes between a client and a host, of which nothing is looked at.
+ * tunnel.h - CONNECT: bytes between a client and a host, of which nothing is looked at but the name
+ * of the server that a TLS client asks for (client_hello.h), which may be another one.
  *
  *     DIALLING -- connected, the client is told 200 --> OPEN -- both sides have ended --> gone
  *
@@ -38,6 +39,11 @@ struct tunnels {
                       const char *why);
     /* It is open; may be NULL. */
     void (*on_opened)(void *data, const struct target *t);
+    /* Whether rules allow what the client turned out to ask for, TLS with a server of another name
+     * than the host's; `host` "": with a ClientHello that cannot be read. If not, the tunnel is
+     * broken off before the host has all of it. Not asked where there is no name, or an encrypted
+     * one. NULL: nothing is looked at. */
+    bool (*allows_name)(void *data, const struct traffic_external *q);
     /* One that was open is over. Bytes to the host, and from it. */
     void (*on_over)(void *data, const struct target *t, uint64_t sent, uint64_t received);
     void *data;

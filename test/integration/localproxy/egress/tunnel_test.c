@@ -7,6 +7,8 @@
 #include "egress/tunnel.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +52,8 @@ struct world {
     uint64_t sent;
     uint64_t received;
     const char *forbidden; /* host of which rules say no */
-    bool charged;          /* what is asked next has a ticket */
+    unsigned judged;
+    bool charged; /* what is asked next has a ticket */
     bool drained;
 };
 
@@ -325,7 +328,9 @@ static int teardown(void **state)
 static void connect_client(struct world *w, const char *name, unsigned port, const char *behind)
 {
     char text[256];
+    int on = 1;
     raw_connect(&client, http_server_address(w->server));
+    assert_int_equal(setsockopt(client.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), 0);
     int n = snprintf(text, sizeof text, "CONNECT %s:%u HTTP/1.1\r\nHost: x\r\n\r\n%s", name, port,
                      behind);
     w->asked = false;
@@ -661,6 +666,29 @@ static void test_break_off_behind_an_end(void **state)
     run_until_over(w, 2);
 }
 
+/* Both sides are gone, and the tunnel, if it is still there. */
+static void reset_all(struct world *w)
+{
+    close_peer(&client);
+    close_peer(&host);
+    for (int i = 0; i < 4000 && w->tunnels.count > 0; i++) {
+        run_for(w->loop, 5);
+    }
+    assert_int_equal(w->tunnels.count, 0);
+}
+
+/* Exactly these come next. */
+static void expect_bytes(struct world *w, struct raw_peer *p, struct slice bytes)
+{
+    for (int i = 0; i < 4000 && p->len < bytes.len && !p->ended; i++) {
+        raw_read(p);
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(p->len, bytes.len);
+    assert_memory_equal(p->text, bytes.ptr, bytes.len);
+    forget(p);
+}
+
 /* ---- those that are not opened ---- */
 
 static void test_a_host_that_refuses(void **state)
@@ -884,6 +912,126 @@ static void test_drain(void **state)
     run_until_over(w, 1);
     run_until(w->loop, &w->drained);
     raw_close(&open_client);
+}
+
+/* ---- the name that a TLS client asks for ---- */
+
+/* The ClientHello of a client that asks for that name; its bytes stay until the next call. */
+static struct slice client_hello(const char *name)
+{
+    static char bytes[512];
+    size_t len = strlen(name);
+    size_t extension = len > 0 ? len + 9 : 0;
+    size_t body = 2 + 32 + 1 + 4 + 2 + 2 + extension;
+    memset(bytes, 0, sizeof bytes);
+    memcpy(bytes, "\x16\x03\x01", 3);
+    bytes[4] = (char)(body + 4);
+    bytes[5] = 1;
+    bytes[8] = (char)body;
+    bytes[9] = bytes[10] = 3;
+    char *at = bytes + 9 + 2 + 32 + 1;
+    memcpy(at, "\x00\x02\x13\x01\x01", 5);
+    at[7] = (char)extension;
+    if (len > 0) {
+        at[11] = (char)(len + 5);
+        at[13] = (char)(len + 3);
+        at[16] = (char)len;
+        memcpy(at + 17, name, len);
+    }
+    return slice_of(bytes, 9 + body);
+}
+
+/* Rules say no to what is forbidden, and of what cannot be read. */
+static bool allows_name(void *data, const struct traffic_external *q)
+{
+    struct world *w = data;
+    w->judged++;
+    return q->host.len > 0 && allows(data, q);
+}
+
+static void test_names_in_tunnels(void **state)
+{
+    static const struct {
+        const char *name;
+        unsigned judged;
+        bool forbidden;
+    } rows[] = {
+        {"127.0.0.1", 0, false}, /* the host's own */
+        {"", 0, false},          /* none */
+        {"other.test", 1, false},
+        {"forbidden.test", 1, true},
+        {"FORBIDDEN.test.", 1, true},
+        {"forbidden\ttest", 1, true}, /* cannot be read */
+    };
+    struct world *w = *state;
+    w->forbidden = "forbidden.test";
+    w->tunnels.allows_name = allows_name;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct slice hello = client_hello(rows[i].name);
+        w->judged = 0;
+        open_tunnel(w);
+        raw_send(&client, hello.ptr, hello.len);
+        if (rows[i].forbidden) {
+            expect_reset(w, &client);
+            expect_reset(w, &host);
+            assert_int_equal(w->tunnels.count, 0);
+            assert_int_equal(w->sent, 0);
+        } else {
+            expect_bytes(w, &host, hello);
+            say(&client, "more");
+            expect_bytes(w, &host, SLICE("more"));
+        }
+        assert_int_equal(w->judged, rows[i].judged);
+        reset_all(w);
+    }
+}
+
+/* It comes byte by byte, and the host has all but the last. */
+static void test_a_name_in_pieces(void **state)
+{
+    struct world *w = *state;
+    struct slice hello = client_hello("forbidden.test");
+    w->forbidden = "forbidden.test";
+    w->tunnels.allows_name = allows_name;
+    open_tunnel(w);
+    for (size_t i = 0; i + 1 < hello.len; i++) {
+        raw_send(&client, hello.ptr + i, 1);
+        expect_bytes(w, &host, slice_of(hello.ptr + i, 1));
+    }
+    raw_send(&client, hello.ptr + hello.len - 1, 1);
+    expect_reset(w, &client);
+    run_until_over(w, 1);
+    assert_int_equal(w->sent, hello.len - 1);
+    reset_all(w);
+    hello = client_hello("other.test");
+    open_tunnel(w);
+    raw_send(&client, hello.ptr, 30);
+    expect_bytes(w, &host, slice_of(hello.ptr, 30));
+    raw_send(&client, hello.ptr + 30, hello.len - 30);
+    expect_bytes(w, &host, slice_of(hello.ptr + 30, hello.len - 30));
+    say(&client, "more");
+    expect_bytes(w, &host, SLICE("more"));
+    assert_int_equal(w->judged, 2);
+}
+
+/* What is no TLS is not delayed, and a part of a ClientHello neither. */
+static void test_other_protocols_in_tunnels(void **state)
+{
+    struct world *w = *state;
+    w->tunnels.allows_name = allows_name;
+    open_tunnel(w);
+    say(&client, "\x16");
+    expect_bytes(w, &host, SLICE("\x16"));
+    say(&client, "\x02 is no TLS");
+    expect_bytes(w, &host, SLICE("\x02 is no TLS"));
+    assert_int_equal(w->judged, 0);
+    reset_all(w);
+    open_tunnel(w);
+    say(&client, "\x16\x03");
+    expect_bytes(w, &host, SLICE("\x16\x03"));
+    half_close(&client);
+    half_close(&host);
+    run_until_over(w, w->over + 1);
 }
 
 /* ---- through another proxy ---- */
@@ -1217,6 +1365,9 @@ int main(void)
         TEST(test_review),
         TEST(test_review_before_it_is_open),
         TEST(test_drain),
+        TEST(test_names_in_tunnels),
+        TEST(test_a_name_in_pieces),
+        TEST(test_other_protocols_in_tunnels),
         TEST(test_through_a_proxy),
         TEST(test_a_proxy_that_refuses),
         TEST(test_a_proxy_that_says_502),
