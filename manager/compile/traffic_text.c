@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "traffic/policy.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -94,21 +95,84 @@ static int add_requests(struct rules_text *t, const char *path, const cJSON *row
     return rc;
 }
 
-static int add_rule(struct rules_text *t, const char *policy, const cJSON *rule)
+static int add_urls(struct rules_text *t, const char *path, const cJSON *urls)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, urls)
+    {
+        rules_text_line(t, path, "requests: %s %s", field_text(item, "method"),
+                        field_text(item, "url"));
+    }
+    return 0;
+}
+
+/* "host is a", "path matches ^/b": what a request must have. */
+static void print_match(const cJSON *http, const char *key, struct buf *out)
+{
+    const cJSON *match = field_get(http, key);
+    bool exact = field_get(match, "exact") != NULL;
+    if (match != NULL) {
+        (void)buf_printf(out, "%s%s %s %s", out->len == 0 ? "" : ", ", key,
+                         exact ? "is" : "matches", field_text(match, exact ? "exact" : "regex"));
+    }
+}
+
+static int add_http(struct rules_text *t, const char *path, const cJSON *matches)
+{
+    int rc = 0;
+    const cJSON *http;
+    cJSON_ArrayForEach(http, matches)
+    {
+        struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+        const cJSON *header;
+        const char *method = field_text(http, "method");
+        (void)buf_append_str(&text, method);
+        print_match(http, "host", &text);
+        print_match(http, "path", &text);
+        cJSON_ArrayForEach(header, field_get(http, "headers"))
+        {
+            const char *value = field_text(header, "value");
+            (void)buf_printf(&text, "%sheader %s%s%s", text.len == 0 ? "" : ", ",
+                             field_text(header, "name"), value[0] == '\0' ? "" : ": ", value);
+        }
+        const char *printed = buf_cstr(&text);
+        if (printed != NULL) {
+            rules_text_line(t, path, "requests: %s", printed);
+        }
+        rc = printed == NULL ? -ENOMEM : rc;
+        buf_reset(&text);
+    }
+    return rc;
+}
+
+static int add_field(struct rules_text *t, const char *path, const cJSON *field)
+{
+    static const struct {
+        const char *name;
+        int (*add)(struct rules_text *t, const char *path, const cJSON *list);
+    } requests[] = {{"resources", add_requests}, {"urls", add_urls}, {"http", add_http}};
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        if (strcmp(field->string, requests[i].name) == 0) {
+            return requests[i].add(t, path, field);
+        }
+    }
+    return add_value(t, path, field->string, field);
+}
+
+/* `what` is "rule" or another word, for names are unique among those of a list alone. */
+static int add_rule(struct rules_text *t, const char *policy, const char *what, const cJSON *rule)
 {
     char path[2 * PATH_LEN];
     int rc = 0;
     const cJSON *field;
     const char *name = field_text(rule, "name");
-    rules_text_line(t, policy, "rule %s:", name);
-    (void)snprintf(path, sizeof path, "%s%crule %s:", policy, RULES_TEXT_JOIN, name);
+    rules_text_line(t, policy, "%s %s:", what, name);
+    (void)snprintf(path, sizeof path, "%s%c%s %s:", policy, RULES_TEXT_JOIN, what, name);
     cJSON_ArrayForEach(field, rule)
     {
-        if (rc != 0 || strcmp(field->string, "name") == 0) {
-            continue;
+        if (rc == 0 && strcmp(field->string, "name") != 0) {
+            rc = add_field(t, path, field);
         }
-        rc = strcmp(field->string, "resources") == 0 ? add_requests(t, path, field)
-                                                     : add_value(t, path, field->string, field);
     }
     return rc;
 }
@@ -128,7 +192,11 @@ static int add_policy(struct rules_text *t, enum traffic_kind kind, const cJSON 
     }
     cJSON_ArrayForEach(item, field_get(policy, lists[kind].rules))
     {
-        rc = rc == 0 ? add_rule(t, path, item) : rc;
+        rc = rc == 0 ? add_rule(t, path, "rule", item) : rc;
+    }
+    cJSON_ArrayForEach(item, field_get(policy, "intercepts"))
+    {
+        rc = rc == 0 ? add_rule(t, path, "intercept rule", item) : rc;
     }
     return rc;
 }

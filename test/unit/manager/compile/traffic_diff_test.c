@@ -109,6 +109,39 @@ static void differences(void **state)
         "@@ -1,6 +1,6 @@\n CircuitBreaker g:\n   pods: app=a\n-  recover r: 1\n+  recover r: 2\n");
 }
 
+/* Requests to other places; two rules of one name are told apart by their lists. */
+static void external_rules(void **state)
+{
+    (void)state;
+    expect(
+        NULL,
+        "\"breakers\":[{\"name\":\"g\",\"pods\":\"\",\"limitings\":[{\"name\":\"r\",\"trigger\":"
+        "\"ForceOpened\",\"urls\":[{\"url\":\"https://a.example/*\",\"method\":\"POST\"}]}],"
+        "\"intercepts\":[{\"name\":\"r\",\"type\":\"Whitelist\",\"content\":\"Normal\","
+        "\"contents\":[\"a.example\",\"b.example:8443\"],\"methods\":[\"*\"]}]}],"
+        "\"faults\":[{\"name\":\"f\",\"pods\":\"\",\"rules\":[{\"name\":\"r\",\"delay\":{\"ms\":1,"
+        "\"ppm\":2},\"http\":[{\"host\":{\"exact\":\"a.example\"},\"path\":{\"regex\":\"^/b\"},"
+        "\"method\":\"PUT\",\"headers\":[{\"name\":\"X-A\",\"value\":\"b\"},{\"name\":\"X-B\"}]},"
+        "{\"headers\":[{\"name\":\"X-C\"}]}]}]}]",
+        "@@ -0,0 +1,16 @@\n"
+        "+CircuitBreaker g:\n"
+        "+  intercept rule r:\n"
+        "+    content: Normal\n"
+        "+    contents: a.example b.example:8443\n"
+        "+    methods: *\n"
+        "+    type: Whitelist\n"
+        "+  pods: all\n"
+        "+  rule r:\n"
+        "+    requests: POST https://a.example/*\n"
+        "+    trigger: ForceOpened\n"
+        "+FaultInjection f:\n"
+        "+  pods: all\n"
+        "+  rule r:\n"
+        "+    delay: ms 1, ppm 2\n"
+        "+    requests: PUT, host is a.example, path matches ^/b, header X-A: b, header X-B\n"
+        "+    requests: header X-C\n");
+}
+
 /* What the API server gives to an object is in no file. */
 static void what_says_the_same(void **state)
 {
@@ -179,7 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(differences),    cmocka_unit_test(what_says_the_same),
         cmocka_unit_test(names_of_both),  cmocka_unit_test(what_is_not_compared),
-        cmocka_unit_test(without_memory),
+        cmocka_unit_test(without_memory), cmocka_unit_test(external_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
