@@ -46,7 +46,10 @@ struct compilation {
     size_t bytes;
     size_t names;
     size_t values;
+    size_t intercepts;
+    size_t patterns;
     size_t rows[TRAFFIC_FAULT_INJECTION + 1]; /* of each kind */
+    size_t externals[TRAFFIC_FAULT_INJECTION + 1];
 };
 
 /* ---- outcomes ---- */
@@ -113,23 +116,57 @@ static const cJSON *find_published(const struct compilation *c, const struct pol
     return NULL;
 }
 
+static void count_rows(const cJSON *rule, struct policy_entry *out)
+{
+    const cJSON *row;
+    cJSON_ArrayForEach(row, field_get(rule, "resources"))
+    {
+        const cJSON *list;
+        out->rows++;
+        out->names += ROW_LISTS - (size_t)cJSON_GetArraySize(row); /* `*` for each absent one */
+        cJSON_ArrayForEach(list, row)
+        {
+            out->names += (size_t)cJSON_GetArraySize(list);
+        }
+    }
+}
+
+/* Urls, or http matches and the expressions in them. */
+static void count_externals(const cJSON *rule, struct policy_entry *out)
+{
+    const cJSON *http;
+    out->externals += (size_t)cJSON_GetArraySize(field_get(rule, "urls"));
+    cJSON_ArrayForEach(http, field_get(rule, "http"))
+    {
+        out->externals++;
+        out->names += (size_t)cJSON_GetArraySize(field_get(http, "headers"));
+        out->patterns += field_get(field_get(http, "host"), "regex") != NULL;
+        out->patterns += field_get(field_get(http, "path"), "regex") != NULL;
+    }
+}
+
+static void count_intercepts(const cJSON *entry, struct policy_entry *out)
+{
+    const cJSON *rule;
+    cJSON_ArrayForEach(rule, field_get(entry, "intercepts"))
+    {
+        bool regexp = strcmp(field_text(rule, "content"), "Regexp") == 0;
+        size_t contents = (size_t)cJSON_GetArraySize(field_get(rule, "contents"));
+        out->intercepts++;
+        out->patterns += regexp ? contents : 0;
+        out->names += contents + (size_t)cJSON_GetArraySize(field_get(rule, "methods"));
+    }
+}
+
 static void count_entry(const cJSON *entry, const char *rules, struct policy_entry *out)
 {
     const cJSON *rule;
     cJSON_ArrayForEach(rule, field_get(entry, rules))
     {
-        const cJSON *row;
-        cJSON_ArrayForEach(row, field_get(rule, "resources"))
-        {
-            const cJSON *list;
-            out->rows++;
-            out->names += ROW_LISTS - (size_t)cJSON_GetArraySize(row); /* `*` for each absent one */
-            cJSON_ArrayForEach(list, row)
-            {
-                out->names += (size_t)cJSON_GetArraySize(list);
-            }
-        }
+        count_rows(rule, out);
+        count_externals(rule, out);
     }
+    count_intercepts(entry, out);
 }
 
 static int keep(const struct compilation *c, struct candidate *x)
@@ -168,13 +205,22 @@ static int compare_name(const void *a, const void *b)
     return strcmp(policy_name(x->policy), policy_name(y->policy));
 }
 
+/* Whether there are places for so many more of what is bounded. */
+static bool fits(const struct compilation *c, enum traffic_kind kind, const struct policy_entry *n)
+{
+    return c->policies < TRAFFIC_POLICIES_MAX && n->rows <= TRAFFIC_ROWS_MAX - c->rows[kind] &&
+           n->externals <= TRAFFIC_EXTERNAL_MAX - c->externals[kind] &&
+           n->intercepts <= TRAFFIC_INTERCEPTS_MAX - c->intercepts &&
+           n->patterns <= TRAFFIC_PATTERNS_MAX - c->patterns &&
+           n->names <= TRAFFIC_NAMES_MAX - c->names && n->values <= TRAFFIC_VALUES_MAX - c->values;
+}
+
 /* What it adds, and a comma. */
 static enum traffic_outcome choose(struct compilation *c, const struct candidate *x)
 {
     const struct policy_entry *n = &x->entry;
-    size_t *rows = &c->rows[policy_kind(x->policy)];
-    if (c->policies == TRAFFIC_POLICIES_MAX || n->rows > TRAFFIC_ROWS_MAX - *rows ||
-        n->names > TRAFFIC_NAMES_MAX - c->names || n->values > TRAFFIC_VALUES_MAX - c->values) {
+    enum traffic_kind kind = policy_kind(x->policy);
+    if (!fits(c, kind, n)) {
         return TRAFFIC_TOO_MANY;
     }
     size_t room = c->source->room < ROOM_MAX ? c->source->room : ROOM_MAX;
@@ -185,7 +231,10 @@ static enum traffic_outcome choose(struct compilation *c, const struct candidate
     c->bytes += n->len + 1;
     c->names += n->names;
     c->values += n->values;
-    *rows += n->rows;
+    c->intercepts += n->intercepts;
+    c->patterns += n->patterns;
+    c->rows[kind] += n->rows;
+    c->externals[kind] += n->externals;
     return policy_valid(x->policy) ? TRAFFIC_COMPILED : TRAFFIC_KEPT;
 }
 

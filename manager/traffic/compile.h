@@ -25,7 +25,7 @@ enum traffic_outcome {
     TRAFFIC_KEPT,      /* not valid: what was published before stays */
     TRAFFIC_DISABLED,  /* left out, as are all that follow: it is switched off, or being deleted */
     TRAFFIC_INVALID,   /* and there is nothing to keep */
-    TRAFFIC_EMPTY,     /* it has no rule that is enforced */
+    TRAFFIC_EMPTY,     /* it has no rule that does anything */
     TRAFFIC_TOO_MANY,  /* over the bounds of a document (traffic.h) */
     TRAFFIC_TOO_LARGE, /* over the room that was given */
 };

@@ -35,6 +35,7 @@ struct policy {
     struct selector *selector;
     size_t rules;
     size_t external_rules;
+    size_t blind_rules;
     char *entry_text;
     struct policy_entry entry; /* with the text above */
 };
@@ -213,6 +214,9 @@ static int take_entry(struct policy_reader *r, struct policy *p, const cJSON *en
         p->entry.text = p->entry_text;
         p->entry.rows = r->row_count;
         p->entry.names = r->name_count;
+        p->entry.intercepts = r->intercept_count;
+        p->entry.externals = r->external_rows;
+        p->entry.patterns = r->pattern_count;
         p->entry.values =
             json_count_values(slice_of(p->entry.text, p->entry.text == NULL ? 0 : p->entry.len));
         rc = p->entry.text == NULL ? -ENOMEM : 0;
@@ -241,8 +245,11 @@ static void read_rules(struct policy_reader *r, struct policy *p, const cJSON *o
     read_selector(r, p, spec);
     write_selector(r, p, entry);
     if (p->kind == TRAFFIC_BREAKER) {
-        policy_read_breaker(r, spec);
+        policy_read_breaker(r, spec, entry);
         policy_read_recover(r, object, entry);
+        if (cJSON_GetArraySize(r->rules) == 0) { /* the parser takes no empty list */
+            cJSON_DeleteItemFromObjectCaseSensitive(entry, kinds[p->kind].rules);
+        }
     } else {
         (void)policy_bool(r, spec, "spec", "disabled");
         policy_read_fault_injection(r, spec);
@@ -266,6 +273,7 @@ static void settle(struct policy *p, const struct policy_reader *r)
     p->valid = !policy_findings_failed(r->out);
     p->rules = p->valid ? r->enforced_count : 0;
     p->external_rules = p->valid ? r->external_count : 0;
+    p->blind_rules = p->valid ? r->blind_count : 0;
 }
 
 struct policy *policy_read(enum traffic_kind kind, const cJSON *object,
@@ -382,6 +390,11 @@ size_t policy_rules(const struct policy *p)
 size_t policy_external_rules(const struct policy *p)
 {
     return p->external_rules;
+}
+
+size_t policy_blind_rules(const struct policy *p)
+{
+    return p->blind_rules;
 }
 
 const struct policy_entry *policy_entry(const struct policy *p)

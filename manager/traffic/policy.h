@@ -4,8 +4,9 @@
  *
  * Glossary: *findings* are what is wrong with an object (errors: it is not valid, and its rules are
  * not used) and what is odd (warnings), in the words of Kubernetes' own validation, each beginning
- * with the path of the field. *External* rules are for traffic to other places than the API server,
- * which is not enforced: they are validated and lead to nothing.
+ * with the path of the field. *External* rules are for requests to other places than the API server
+ * (traffic/external.h): they hold where localproxy has a listener for these. Some are *blind*: of
+ * what they say a tunnel shows nothing.
  *
  * Whatever the schema of the CustomResourceDefinition and the webhook refuse is refused here again,
  * for both may be old or switched off. A policy is immutable and reference-counted
@@ -39,6 +40,10 @@
 /* Annotation of a CircuitBreaker: "<rule>=<token>,...", `*` for all rules. A token that is another
  * one than before closes the rule's breaker once. */
 #define POLICY_RECOVER "circuitbreaker." POLICY_GROUP "/recover"
+
+/* Annotation and label of a pod, and their value: its localproxy listens for such requests. */
+#define POLICY_EGRESS POLICY_GROUP "/egress"
+#define POLICY_EGRESS_PROXY "proxy"
 
 #define POLICY_NAME_MAX 63      /* characters of a rule's name */
 #define POLICY_SPEC_HASH_LEN 32 /* hex digits */
@@ -103,19 +108,23 @@ bool policy_disabled(const struct policy *p);
 bool policy_has_finalizer(const struct policy *p);
 /* Whether metadata.deletionTimestamp is set. */
 bool policy_deleting(const struct policy *p);
-/* How many rules are enforced, and how many external ones are not, nor could be by any pod of this
- * release. A rule that has both parts counts in both. 0 if it is not valid. */
+/* How many rules do something; how many of them have an external part; and how many of those are
+ * blind. 0 if it is not valid. */
 size_t policy_rules(const struct policy *p);
 size_t policy_external_rules(const struct policy *p);
+size_t policy_blind_rules(const struct policy *p);
 
 /* What compile.h needs: one entry of `breakers` or `faults` of the document, as canonical JSON, and
- * what it counts for. NULL: not valid, or no rule is enforced. */
+ * what it counts for. NULL: not valid, or no rule does anything. */
 struct policy_entry {
     const char *text;
     size_t len;
-    size_t rows;   /* resource rules */
-    size_t names;  /* in their lists */
-    size_t values; /* JSON values, not fewer than a tree would have */
+    size_t rows;       /* resource rules */
+    size_t names;      /* in their lists, and in those of others */
+    size_t intercepts; /* rules that allow and forbid */
+    size_t externals;  /* urls, or http matches */
+    size_t patterns;   /* regular expressions */
+    size_t values;     /* JSON values, not fewer than a tree would have */
 };
 const struct policy_entry *policy_entry(const struct policy *p);
 

@@ -239,13 +239,14 @@ static void warn_of_resources(struct policy_reader *r, const struct limiting *l,
 static void read_requests(struct policy_reader *r, const struct limiting *l)
 {
     struct policy_resources found = {.count = 0};
+    struct policy_externals external = {.count = 0};
     policy_resources(r, l->item, l->path, "resourceRules", true, l->out, &found);
-    size_t external = policy_rest_rules(r, l->item, l->path);
-    if (field_get(l->out, "resources") == NULL && external == 0) {
+    policy_rest_rules(r, l->item, l->path, l->out, &external);
+    if (field_get(l->out, "resources") == NULL && external.count == 0) {
         policy_error(r, "%s.resourceRules: Required value: this, or restRules", l->path);
     }
     warn_of_resources(r, l, &found);
-    r->external_count += external > 0 ? 1 : 0;
+    policy_count_external(r, field_text(l->out, "name"), &external);
 }
 
 /* Texts that nobody reads, as other controllers have them. */
@@ -292,15 +293,15 @@ static void read_limiting(struct policy_reader *r, const cJSON *item, const char
     const char *name = policy_required(r, item, path, "name");
     edit_string(&r->edit, l.out, "name", policy_rule_name(r, name, path, seen));
     read_limiting_fields(r, &l);
-    if (field_get(l.out, "resources") != NULL) {
+    if (field_get(l.out, "resources") != NULL || field_get(l.out, "urls") != NULL) {
         edit_append(&r->edit, r->rules, l.out);
         r->enforced_count++;
     } else {
-        cJSON_Delete(l.out); /* all of it is external, or wrong */
+        cJSON_Delete(l.out); /* it is wrong */
     }
 }
 
-void policy_read_breaker(struct policy_reader *r, const cJSON *spec)
+void policy_read_breaker(struct policy_reader *r, const cJSON *spec, cJSON *entry)
 {
     static const char *const known[] = {"selector", "rateLimitings", "trafficInterceptRules", NULL};
     static const char key[] = "rateLimitings";
@@ -315,6 +316,6 @@ void policy_read_breaker(struct policy_reader *r, const cJSON *spec)
         read_limiting(r, item, p.text, seen);
     }
     cJSON_Delete(seen);
-    policy_intercept_rules(r, spec);
+    policy_intercept_rules(r, spec, entry);
     policy_warn_external(r);
 }

@@ -67,16 +67,19 @@ static bool read_abort(struct policy_reader *r, const cJSON *fault, const char *
     return true;
 }
 
-static void read_match(struct policy_reader *r, const cJSON *fault, const char *path, cJSON *out)
+/* `acts`: it ever does anything. */
+static void read_match(struct policy_reader *r, const cJSON *fault, const char *path, bool acts,
+                       cJSON *out)
 {
     static const char *const known[] = {"resources", "httpMatch", NULL};
     struct policy_path p = policy_field_path(path, "match");
     const cJSON *match = policy_object_field(r, fault, path, "match", known);
     struct policy_resources found = {.count = 0};
+    struct policy_externals external = {.count = 0};
     size_t before = r->row_count;
     policy_resources(r, match, p.text, "resources", false, out, &found);
-    size_t external = policy_http_matches(r, match, p.text);
-    if (r->row_count == before && external == 0) {
+    policy_http_matches(r, match, p.text, out, &external);
+    if (r->row_count == before && external.count == 0) {
         policy_error(r,
                      "%s: Required value: must say in resources or httpMatch which requests are "
                      "meant",
@@ -88,7 +91,9 @@ static void read_match(struct policy_reader *r, const cJSON *fault, const char *
                     "election, too",
                     p.text);
     }
-    r->external_count += external > 0 ? 1 : 0;
+    if (acts) {
+        policy_count_external(r, field_text(out, "name"), &external);
+    }
 }
 
 /* It needs a name in the document, and elsewhere it need not have one. */
@@ -127,13 +132,14 @@ static void read_fault(struct policy_reader *r, const cJSON *item, const char *p
     }
     bool delays = read_delay(r, item, path, out);
     bool aborts = read_abort(r, item, path, out);
-    read_match(r, item, path, out);
+    read_match(r, item, path, delays || aborts, out);
     policy_schedule(r, item, path, out);
-    if (field_get(out, "resources") != NULL && (delays || aborts)) {
+    bool meets = field_get(out, "resources") != NULL || field_get(out, "http") != NULL;
+    if (meets && (delays || aborts)) {
         edit_append(&r->edit, r->rules, out);
         r->enforced_count++;
     } else {
-        cJSON_Delete(out); /* it is external, or never does anything */
+        cJSON_Delete(out); /* it is wrong, or never does anything */
     }
 }
 

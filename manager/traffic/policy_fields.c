@@ -300,6 +300,19 @@ bool policy_percent(struct policy_reader *r, const cJSON *parent, const char *pa
     return true;
 }
 
+/* ---- names ---- */
+
+bool policy_count_name(struct policy_reader *r, const char *path)
+{
+    if (r->name_count == TRAFFIC_NAMES_MAX) {
+        policy_error(r,
+                     "%s: Too many: a policy can name at most %d groups, resources, verbs, "
+                     "namespaces, contents, methods and headers in all",
+                     path, TRAFFIC_NAMES_MAX);
+    }
+    return r->name_count++ < TRAFFIC_NAMES_MAX;
+}
+
 /* ---- names of rules ---- */
 
 static const char *check_rule_name(const char *name)

@@ -21,16 +21,22 @@
 #include "json/edit.h"
 
 #define POLICY_PATH_LEN 192
+#define POLICY_BLIND_LEN 320
 
 struct policy_reader {
     const struct policy_options *options;
     struct policy_findings *out;
-    struct edit edit;      /* -ENOMEM: nothing that was read counts */
-    cJSON *rules;          /* `limitings` or `rules` of the entry */
-    size_t row_count;      /* resource rules in it, */
-    size_t name_count;     /* and what is in their lists */
-    size_t enforced_count; /* rules that are enforced, */
-    size_t external_count; /* and those that have an external part */
+    struct edit edit;             /* -ENOMEM: nothing that was read counts */
+    cJSON *rules;                 /* `limitings` or `rules` of the entry */
+    size_t row_count;             /* resource rules in it, */
+    size_t name_count;            /* and what is in their lists */
+    size_t intercept_count;       /* rules that allow and forbid, */
+    size_t external_rows;         /* urls, or http matches, */
+    size_t pattern_count;         /* and regular expressions */
+    size_t enforced_count;        /* rules that do something, */
+    size_t external_count;        /* those that have an external part, */
+    size_t blind_count;           /* and those of them that do not hold in tunnels, */
+    char blind[POLICY_BLIND_LEN]; /* of which these are some */
 };
 
 void policy_error(struct policy_reader *r, const char *fmt, ...)
@@ -87,6 +93,9 @@ bool policy_percent(struct policy_reader *r, const cJSON *parent, const char *pa
 void policy_missing(struct policy_reader *r, const cJSON *parent, const char *path,
                     const char *key);
 
+/* Whether there is room for another name in the lists of rules; one error is enough. */
+bool policy_count_name(struct policy_reader *r, const char *path);
+
 /* The name of a rule, which must be unique among those that were read before: `seen`, an array of
  * strings. "" if it is wrong. */
 const char *policy_rule_name(struct policy_reader *r, const char *name, const char *path,
@@ -106,17 +115,28 @@ struct policy_resources {
 void policy_resources(struct policy_reader *r, const cJSON *parent, const char *path,
                       const char *key, bool required, cJSON *out, struct policy_resources *found);
 
-/* External parts; how many there are. */
-size_t policy_rest_rules(struct policy_reader *r, const cJSON *limiting, const char *path);
-size_t policy_http_matches(struct policy_reader *r, const cJSON *match, const char *path);
-void policy_intercept_rules(struct policy_reader *r, const cJSON *spec);
-/* The one warning about all of them. */
+/* The external part of a rule. */
+struct policy_externals {
+    size_t count; /* urls or http matches */
+    bool blind;   /* one does not hold in tunnels */
+};
+
+/* Write into `out`, which is the rule of the entry. */
+void policy_rest_rules(struct policy_reader *r, const cJSON *limiting, const char *path, cJSON *out,
+                       struct policy_externals *found);
+void policy_http_matches(struct policy_reader *r, const cJSON *match, const char *path, cJSON *out,
+                         struct policy_externals *found);
+/* Counts the rule of this name, if it has an external part. */
+void policy_count_external(struct policy_reader *r, const char *name,
+                           const struct policy_externals *found);
+void policy_intercept_rules(struct policy_reader *r, const cJSON *spec, cJSON *entry);
+/* The warnings about all of them. */
 void policy_warn_external(struct policy_reader *r);
 
 /* When a fault is in effect; writes `when`. */
 void policy_schedule(struct policy_reader *r, const cJSON *fault, const char *path, cJSON *out);
 
-void policy_read_breaker(struct policy_reader *r, const cJSON *spec);
+void policy_read_breaker(struct policy_reader *r, const cJSON *spec, cJSON *entry);
 void policy_read_fault_injection(struct policy_reader *r, const cJSON *spec);
 
 /* The tokens of the annotation, into `reset` of the entry; the rules have been read. */

@@ -98,18 +98,6 @@ static bool has_text(const cJSON *array, const char *text)
     return false;
 }
 
-/* Whether there is room for another name; one error is enough. */
-static bool count_name(struct policy_reader *r, const char *path)
-{
-    if (r->name_count == TRAFFIC_NAMES_MAX) {
-        policy_error(r,
-                     "%s: Too many: a policy can name at most %d groups, resources, verbs and "
-                     "namespaces in all",
-                     path, TRAFFIC_NAMES_MAX);
-    }
-    return r->name_count++ < TRAFFIC_NAMES_MAX;
-}
-
 /* Copies it, each name once. */
 static void read_list(struct policy_reader *r, const cJSON *rule, const char *path,
                       const struct list *list, bool required, cJSON *out)
@@ -122,11 +110,11 @@ static void read_list(struct policy_reader *r, const cJSON *rule, const char *pa
         policy_error(r, "%s.%s: Required value: write [\"*\"] for any", path, list->key);
     }
     if (item == NULL && !required) {
-        (void)count_name(r, path); /* `*` */
+        (void)policy_count_name(r, path); /* `*` */
     }
     for (; item != NULL; item = item->next) {
         if (check_text(r, item, path, list, i++) && !has_text(copy, item->valuestring)) {
-            if (!count_name(r, path)) {
+            if (!policy_count_name(r, path)) {
                 return;
             }
             edit_append_string(&r->edit, copy, item->valuestring);

@@ -35,6 +35,13 @@ static const struct {
     {META("FaultInjection") "{\"selector\":{},\"httpFault\":[", "]}}"},
     {META("FaultInjection") "{\"selector\":{},\"httpFault\":[{\"match\":{\"resources\":[{}]},",
      "}]}}"},
+    {META("CircuitBreaker") "{\"selector\":{},\"trafficInterceptRules\":[", "]}}"},
+    {META("CircuitBreaker") "{\"selector\":{},\"rateLimitings\":[{\"name\":\"a\","
+                            "\"triggerPolicy\":\"ForceOpened\",\"restRules\":[",
+     "]}]}}"},
+    {META("FaultInjection") "{\"selector\":{},\"httpFault\":[{\"delay\":{\"fixedDelay\":\"1s\","
+                            "\"percent\":1},\"match\":{\"httpMatch\":[",
+     "]}}]}}"},
 };
 
 #define GOOD(name)                                                                                 \
@@ -58,6 +65,8 @@ static struct policy *read_text(const char *text, size_t len)
         CHECK((policy_findings_join(&f, &e) == 0) == policy_valid(p));
         CHECK(policy_valid(p) || e.msg[0] != '\0');
         CHECK((policy_entry(p) != NULL) == (policy_rules(p) > 0));
+        CHECK(policy_external_rules(p) <= policy_rules(p));
+        CHECK(policy_blind_rules(p) <= policy_external_rules(p));
     }
     policy_findings_deinit(&f);
     cJSON_Delete(tree);
@@ -106,7 +115,9 @@ static struct traffic *compile(const struct policy *const *list, size_t count,
 
 static size_t count_rules(const struct traffic *t)
 {
-    return t == NULL ? 0 : traffic_limiting_count(t) + traffic_fault_count(t);
+    return t == NULL
+               ? 0
+               : traffic_limiting_count(t) + traffic_intercept_count(t) + traffic_fault_count(t);
 }
 
 static void check_compiled(const struct policy *p, const struct policy *other, size_t room)

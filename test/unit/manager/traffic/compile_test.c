@@ -293,6 +293,99 @@ static void test_too_many_rows_and_names(void **state)
     world_deinit(&v);
 }
 
+#define OFF(name) "{url: 'https://" name ".example/off', method: POST}"
+#define EXTERNAL_SPEC                                                                              \
+    " selector: {}\n rateLimitings:\n - {name: calls, triggerPolicy: ForceOpened, restRules: "     \
+    "[" OFF("a") ", " OFF("b") "]}\n trafficInterceptRules:\n - {name: only, interceptType: "      \
+                               "Whitelist, "                                                       \
+                               "contentType: Regexp, contents: ['^a$', '^b$'], methods: ['*']}\n"
+#define EXTERNAL_FAULT                                                                             \
+    " selector: {}\n httpFault:\n - {name: f, delay: {fixedDelay: 1s, percent: 5}, match: "        \
+    "{httpMatch: [{host: {regex: '^a'}, path: {regex: b}}, {method: GET}]}}\n"
+
+static void test_external_rules(void **state)
+{
+    (void)state;
+    struct world w = WORLD_INIT;
+    add(&w, TRAFFIC_BREAKER, "a", EXTERNAL_SPEC);
+    add(&w, TRAFFIC_FAULT_INJECTION, "f", EXTERNAL_FAULT);
+    struct traffic *t = compile(&w);
+    assert_int_equal(traffic_limiting_count(t), 1);
+    assert_int_equal(traffic_intercept_count(t), 1);
+    assert_int_equal(traffic_fault_count(t), 1);
+    assert_true(traffic_intercept_at(t, 0)->whitelist);
+    /* What is kept counts as it did when it was new. */
+    struct world next = WORLD_INIT;
+    next.published = t;
+    add(&next, TRAFFIC_BREAKER, "a", " selector: {}\n rateLimitings: 5\n");
+    add(&next, TRAFFIC_FAULT_INJECTION, "f", " httpFault: 5\n");
+    struct traffic *kept = compile(&next);
+    expect_outcomes(&next, (const enum traffic_outcome[]){TRAFFIC_KEPT, TRAFFIC_KEPT});
+    assert_string_equal(traffic_checksum(kept), traffic_checksum(t));
+    traffic_unref(kept);
+    world_deinit(&next);
+    world_deinit(&w);
+}
+
+/* One with so many of what is bounded. */
+static void add_many(struct world *w, const char *name, const char *head, const char *one,
+                     size_t count, const char *tail)
+{
+    struct buf spec = BUF_INIT((size_t)1024 * 1024);
+    (void)buf_printf(&spec,
+                     "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\nkind: CircuitBreaker\n"
+                     "metadata: {name: %s, uid: u-%s}\nspec:\n selector: {}\n%s",
+                     name, name, head);
+    for (size_t i = 0; i < count; i++) {
+        (void)buf_append_str(&spec, one);
+        (void)buf_printf(&spec, "%zu", i);
+        (void)buf_append_str(&spec, tail);
+    }
+    const char *text = buf_cstr(&spec);
+    assert_non_null(text);
+    add_text(w, text);
+    buf_reset(&spec);
+}
+
+/* What all policies together have too much of: those that were created first have their place. */
+static void test_too_many_external_rules(void **state)
+{
+    static const char intercepts[] = " trafficInterceptRules:\n";
+    static const char forbid[] = " - {interceptType: Blacklist, contentType: Normal, methods: "
+                                 "['*'], contents: [a], name: r";
+    static const char patterns[] = " trafficInterceptRules:\n - name: r\n   interceptType: "
+                                   "Blacklist\n   contentType: Regexp\n   methods: ['*']\n"
+                                   "   contents:\n";
+    static const char urls[] = " rateLimitings:\n - name: r\n   triggerPolicy: ForceOpened\n"
+                               "   restRules:\n";
+    static const struct {
+        const char *head;
+        const char *one;
+        const char *tail;
+        size_t room; /* in all */
+        size_t each;
+    } all[] = {
+        {intercepts, forbid, "}\n", TRAFFIC_INTERCEPTS_MAX, 200},
+        {patterns, "   - a", "\n", TRAFFIC_PATTERNS_MAX, 200},
+        {urls, "   - {method: GET, url: 'https://a/", "'}\n", TRAFFIC_EXTERNAL_MAX, 1000},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        size_t left = all[i].room - all[i].each;
+        struct world w = WORLD_INIT;
+        add_many(&w, "a", all[i].head, all[i].one, all[i].each, all[i].tail);
+        add_many(&w, "b", all[i].head, all[i].one, left + 1, all[i].tail);
+        add_many(&w, "c", all[i].head, all[i].one, left, all[i].tail);
+        add_many(&w, "d", all[i].head, all[i].one, 1, all[i].tail);
+        add(&w, TRAFFIC_BREAKER, "e", SPEC("r"));
+        traffic_unref(compile(&w));
+        expect_outcomes(&w, (const enum traffic_outcome[]){TRAFFIC_COMPILED, TRAFFIC_TOO_MANY,
+                                                           TRAFFIC_COMPILED, TRAFFIC_TOO_MANY,
+                                                           TRAFFIC_COMPILED});
+        world_deinit(&w);
+    }
+}
+
 static void test_one_that_is_too_large_by_itself(void **state)
 {
     (void)state;
@@ -466,6 +559,8 @@ int main(void)
         cmocka_unit_test(test_room),
         cmocka_unit_test(test_too_many_policies),
         cmocka_unit_test(test_too_many_rows_and_names),
+        cmocka_unit_test(test_external_rules),
+        cmocka_unit_test(test_too_many_external_rules),
         cmocka_unit_test(test_one_that_is_too_large_by_itself),
         cmocka_unit_test(test_invalid_keeps_what_was_published),
         cmocka_unit_test(test_another_uid_keeps_nothing),

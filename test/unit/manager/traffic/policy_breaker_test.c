@@ -20,7 +20,7 @@
 #define LIMITER "name: a, triggerPolicy: LimiterOnly, " BUCKET
 #define RULE(fields) SELECTOR " rateLimitings:\n - {" fields "}\n"
 
-#define MAX_FINDINGS 6
+#define MAX_FINDINGS 7
 
 struct sample {
     const char *spec;
@@ -139,7 +139,8 @@ static void test_k4_black_and_white_are_no_lists(void **state)
         (void)snprintf(spec, sizeof spec,
                        SELECTOR " trafficInterceptRules:\n - {name: a, interceptType: %s%s",
                        all[i].written, common);
-        const struct sample s = {spec, {all[i].error, NULL}, {"spec: 1 rule is for traffic", NULL}};
+        const struct sample s = {
+            spec, {all[i].error, NULL}, {"spec: 1 rule is for requests to other places", NULL}};
         check(&s);
     }
 }
@@ -433,64 +434,234 @@ static void test_resources(void **state)
 }
 
 #define REST(rule) RULE(LIMITER ", restRules: [" rule "]")
-#define EXTERNAL "spec: 1 rule is for traffic to other places than the API server"
+#define EXTERNAL                                                                                   \
+    "spec: 1 rule is for requests to other places than the API server: this holds in pods with "   \
+    "annotation ctrlmesh.kusionstack.io/egress=proxy, only for requests that are sent to "         \
+    "localproxy's proxy; it is no firewall"
+#define BLIND "spec: rule \"a\": nobody sees paths, methods and headers in a tunnel"
 #define INTERCEPT(rule) SELECTOR " trafficInterceptRules:\n - {" rule "}\n"
-#define INTERCEPTED "name: a, interceptType: Whitelist, methods: ['*']"
+#define WHITE "name: a, interceptType: Whitelist, methods: ['*']"
+#define BLACK "name: a, interceptType: Blacklist, methods: ['*']"
+#define REGEXP ", contentType: Regexp, contents: "
+#define HOSTS ", contentType: Normal, contents: "
 
-static void test_external_rules(void **state)
+static void test_rest_rules(void **state)
 {
     (void)state;
     static const struct sample all[] = {
-        {REST("{url: 'https://example.com/off', method: POST}"), {NULL}, {EXTERNAL, NULL}},
+        {REST("{url: 'https://example.com/off', method: POST}"), {NULL}, {EXTERNAL, BLIND, NULL}},
+        {REST("{url: 'https://example.com', method: '*'}"), {NULL}, {EXTERNAL, NULL}},
+        {REST("{url: 'http://*.example.com:8080/*', method: CONNECT}"), {NULL}, {EXTERNAL, NULL}},
+        {REST("{url: 'https://example.com', method: GET}"), {NULL}, {EXTERNAL, BLIND, NULL}},
+        {REST("{url: 'https://example.com:80', method: '*'}"), {NULL}, {EXTERNAL, BLIND, NULL}},
+        {REST("{url: 'https://example.com/a/*', method: '*'}, {url: 'http://b', method: '*'}"),
+         {NULL},
+         {EXTERNAL, BLIND, NULL}},
         {REST("{}"),
          {"spec.rateLimitings[0].restRules[0].url: Required value",
           "spec.rateLimitings[0].restRules[0].method: Required value", NULL},
          {EXTERNAL, NULL}},
         {REST("{url: example.com, method: post}"),
-         {"spec.rateLimitings[0].restRules[0].url: Invalid value: \"example.com\": must be a URL",
-          "spec.rateLimitings[0].restRules[0].method: Invalid value: \"post\"", NULL},
+         {"spec.rateLimitings[0].restRules[0].method: Invalid value: \"post\"",
+          "spec.rateLimitings[0].restRules[0].url: Invalid value: \"example.com\": must begin with "
+          "http:// or https://",
+          NULL},
          {EXTERNAL, NULL}},
-        {INTERCEPT(INTERCEPTED ", contentType: Regexp, contents: ['.*(127.0.0.1).*', '[a-z]+']"),
+        {REST("{url: 'https://*/trafficOff', method: POST}"),
+         {"spec.rateLimitings[0].restRules[0].url: Invalid value: \"https://*/trafficOff\": must "
+          "have \"*\" in the host only as in \"*.example.com\"",
+          NULL},
+         {EXTERNAL, NULL}},
+        {REST("{url: 'https://*.com/*/trafficOff', method: POST}"),
+         {NULL},
+         {"spec.rateLimitings[0].restRules[0].url: \"https://*.com/*/trafficOff\" has a \"*\" in "
+          "its path that stands for itself: it hardly ever matches",
+          EXTERNAL, BLIND, NULL}},
+    };
+    check_all(all, ARRAY_LEN(all));
+    expect_entry(all[5].spec, "[{\"bucket\":{\"burst\":1,\"intervalMs\":10000,\"limit\":1},"
+                              "\"name\":\"a\",\"trigger\":\"LimiterOnly\",\"urls\":[{\"method\":"
+                              "\"*\",\"url\":\"https://example.com/a/*\"},{\"method\":\"*\","
+                              "\"url\":\"http://b\"}]}]");
+}
+
+static void test_intercept_rules(void **state)
+{
+    (void)state;
+    static const struct sample all[] = {
+        {INTERCEPT(BLACK REGEXP "['.*(127.0.0.1).*', '[a-z]+']"), {NULL}, {EXTERNAL, NULL}},
+        {INTERCEPT(WHITE HOSTS "[a.example, 'a.example:8443', '[::1]:80', 127.0.0.1]"),
          {NULL},
          {EXTERNAL, NULL}},
-        {INTERCEPT(INTERCEPTED ", contentType: Normal, contents: []"),
+        {INTERCEPT(WHITE HOSTS "[]"),
          {"spec.trafficInterceptRules[0].contents: Required value: must have at least one entry",
           NULL},
          {EXTERNAL, NULL}},
-        {INTERCEPT(INTERCEPTED ", contents: [a]"),
+        {INTERCEPT(WHITE HOSTS "['', 7]"),
+         {"spec.trafficInterceptRules[0].contents[0]: Invalid value: \"\": must not be empty",
+          "spec.trafficInterceptRules[0].contents[1]: Invalid value: must be a string", NULL},
+         {EXTERNAL, NULL}},
+        {INTERCEPT(WHITE HOSTS "[a.example., 'https://a.example', '*.example', 'a:0']"),
+         {"spec.trafficInterceptRules[0].contents[1]: Invalid value: \"https://a.example\": must "
+          "be "
+          "a host, as \"example.com\" or \"example.com:8443\"",
+          "spec.trafficInterceptRules[0].contents[2]: Invalid value: \"*.example\": must be a host",
+          "spec.trafficInterceptRules[0].contents[3]: Invalid value: \"a:0\": must be a host",
+          NULL},
+         {EXTERNAL, NULL}},
+        {INTERCEPT(WHITE ", contents: [a]"),
          {"spec.trafficInterceptRules[0].contentType: Required value", NULL},
          {EXTERNAL, NULL}},
-        {INTERCEPT(INTERCEPTED ", contentType: Regexp, contents: ['(a', 'a)', '[a', 'a\\', '*a']"),
+        {INTERCEPT(WHITE REGEXP "['(a', 'a)', '[a', 'a\\', '*a', '']"),
          {"spec.trafficInterceptRules[0].contents[0]: Invalid value: \"(a\": must be a regular",
           "spec.trafficInterceptRules[0].contents[1]: Invalid value: \"a)\"",
           "spec.trafficInterceptRules[0].contents[2]: Invalid value: \"[a\"",
           "spec.trafficInterceptRules[0].contents[3]: Invalid value: \"a\\\"",
-          "spec.trafficInterceptRules[0].contents[4]: Invalid value: \"*a\"", NULL},
-         {EXTERNAL, NULL}},
-        {INTERCEPT(INTERCEPTED
-                   ", contentType: Regexp, contents: ['(?i)[]a]b?\\(', '[^\\]]|(?:x)*', "
-                   "'^$', '']"),
-         {NULL},
+          "spec.trafficInterceptRules[0].contents[4]: Invalid value: \"*a\"",
+          "spec.trafficInterceptRules[0].contents[5]: Invalid value: \"\": must not be", NULL},
          {EXTERNAL, NULL}},
     };
     check_all(all, ARRAY_LEN(all));
 }
 
-/* Such rules lead to nothing. */
-static void test_external_rules_are_not_enforced(void **state)
+/* What lets more through than its author may mean, and what tunnels make of it. */
+static void test_warnings_of_intercept_rules(void **state)
+{
+    (void)state;
+    static const struct sample all[] = {
+        {INTERCEPT(WHITE REGEXP "['^[a-z]+\\.corp\\.example(:443)?$', '(?i)^(a|b)\\.example$']"),
+         {NULL},
+         {EXTERNAL, NULL}},
+        {INTERCEPT(WHITE REGEXP "['^a\\.example$', corp.example, '\\.example$']"),
+         {NULL},
+         {"spec.trafficInterceptRules[0].contents[1]: \"corp.example\" and 1 more of this rule: "
+          "allows every host that has it somewhere in its name, also one that somebody made for "
+          "that: write ^ before and $ behind it, and \\. for a dot",
+          EXTERNAL, NULL}},
+        {INTERCEPT(WHITE REGEXP "['.*(127.0.0.1).*']"),
+         {NULL},
+         {"spec.trafficInterceptRules[0].contents[0]: \".*(127.0.0.1).*\": allows every host",
+          "spec.trafficInterceptRules[0].contents[0]: \".*(127.0.0.1).*\": matches 127.0.0.1 or "
+          "::1, and so opens what is protected without it: what listens there for the pod alone",
+          EXTERNAL, NULL}},
+        {INTERCEPT(WHITE REGEXP "['.*']"),
+         {NULL},
+         {"spec.trafficInterceptRules[0].contents[0]: \".*\": matches 127.0.0.1 or ::1 and "
+          "169.254.169.254, and so opens what is protected without it: what listens there for the "
+          "pod alone, and the metadata service of clouds, which gives out credentials",
+          EXTERNAL, NULL}},
+        {INTERCEPT("name: a, interceptType: Whitelist, methods: [GET, POST]" HOSTS "[a.example]"),
+         {NULL},
+         {"spec.trafficInterceptRules[0].methods: has neither \"*\" nor \"CONNECT\": tunnels to "
+          "these hosts, which HTTPS_PROXY clients open, are refused",
+          EXTERNAL, BLIND, NULL}},
+        {INTERCEPT("name: a, interceptType: Whitelist, methods: [CONNECT]" HOSTS "[a.example]"),
+         {NULL},
+         {EXTERNAL, NULL}},
+        {INTERCEPT("name: a, interceptType: Blacklist, methods: [DELETE]" HOSTS "[a.example]"),
+         {NULL},
+         {"spec.trafficInterceptRules[0].methods: tunnels to these hosts, which HTTPS_PROXY "
+          "clients open, are refused whatever",
+          EXTERNAL, NULL}},
+    };
+    check_all(all, ARRAY_LEN(all));
+}
+
+/* Nothing else need be there. */
+static void test_an_entry_of_intercept_rules_alone(void **state)
 {
     (void)state;
     struct policy_findings f = POLICY_FINDINGS_INIT;
-    struct policy *p =
-        policy_case_object(policy_case_text(TRAFFIC_BREAKER, "a",
-                                            REST("{url: 'https://example.com/off', method: POST}")),
-                           &f);
-    assert_true(policy_valid(p));
-    assert_null(policy_entry(p));
-    assert_int_equal(policy_rules(p), 0);
+    struct policy *p = policy_case_object(
+        policy_case_text(TRAFFIC_BREAKER, "guard",
+                         INTERCEPT("name: a, interceptType: Whitelist, methods: [GET, '*']" REGEXP
+                                   "['^a$', '^b$']")),
+        &f);
+    policy_case_expect(&f.errors, "error", (const char *const[]){NULL});
+    const struct policy_entry *entry = policy_entry(p);
+    assert_non_null(entry);
+    assert_non_null(strstr(entry->text,
+                           "\"intercepts\":[{\"content\":\"Regexp\",\"contents\":[\"^a$\","
+                           "\"^b$\"],\"methods\":[\"GET\",\"*\"],\"name\":\"a\","
+                           "\"type\":\"Whitelist\"}]"));
+    assert_null(strstr(entry->text, "limitings"));
+    assert_int_equal(entry->intercepts, 1);
+    assert_int_equal(entry->patterns, 2);
+    assert_int_equal(entry->externals, 0);
+    assert_int_equal(policy_rules(p), 1);
     assert_int_equal(policy_external_rules(p), 1);
+    assert_int_equal(policy_blind_rules(p), 0);
     policy_unref(p);
     policy_findings_deinit(&f);
+}
+
+/* Both parts of one rule share its state. */
+static void test_a_rule_with_both_parts(void **state)
+{
+    (void)state;
+    struct policy_findings f = POLICY_FINDINGS_INIT;
+    struct policy *p = policy_case_object(
+        policy_case_text(
+            TRAFFIC_BREAKER, "guard",
+            RULE(LIMITER ", " PODS ", restRules: [{url: 'https://a/b', method: GET}]")),
+        &f);
+    const struct policy_entry *entry = policy_entry(p);
+    assert_non_null(entry);
+    assert_non_null(strstr(entry->text, "\"resources\":[{"));
+    assert_non_null(strstr(entry->text, "\"urls\":[{"));
+    assert_int_equal(entry->rows, 1);
+    assert_int_equal(entry->externals, 1);
+    assert_int_equal(policy_rules(p), 1);
+    assert_int_equal(policy_external_rules(p), 1);
+    assert_int_equal(policy_blind_rules(p), 1);
+    policy_unref(p);
+    policy_findings_deinit(&f);
+}
+
+/* So many entries of a list, in place of the N. */
+static void expect_bound(const char *before, const char *entry, size_t count, const char *after,
+                         const char *error)
+{
+    static char text[262144];
+    struct policy_findings f = POLICY_FINDINGS_INIT;
+    size_t used = (size_t)snprintf(text, sizeof text,
+                                   "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                                   "kind: CircuitBreaker\nmetadata: {name: a}\nspec:\n%s",
+                                   before);
+    for (size_t i = 0; i < count; i++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, entry, i);
+    }
+    (void)snprintf(text + used, sizeof text - used, "%s", after);
+    struct policy *p = policy_case_object(text, &f);
+    policy_case_expect(&f.errors, "error", (const char *const[]){error, NULL});
+    assert_int_equal(policy_valid(p), error == NULL);
+    policy_unref(p);
+    policy_findings_deinit(&f);
+}
+
+static void test_bounds(void **state)
+{
+    static const char rules[] = SELECTOR " trafficInterceptRules:\n";
+    static const char rule[] = " - {name: r%zu, interceptType: Blacklist, methods: ['*'], "
+                               "contentType: Normal, contents: [a]}\n";
+    static const char expressions[] = SELECTOR " trafficInterceptRules:\n - {name: a, "
+                                               "interceptType: Blacklist, methods: ['*'], "
+                                               "contentType: Regexp, contents: [";
+    static const char urls[] = SELECTOR " rateLimitings:\n - {" LIMITER ", restRules: [";
+    static const char more[] = "]}\n - {name: b, triggerPolicy: ForceOpened, restRules: [{url: "
+                               "'https://b', method: '*'}]}";
+    static const char url[] = "{url: 'https://h%zu', method: '*'}, ";
+    (void)state;
+    expect_bound(rules, rule, TRAFFIC_INTERCEPTS_MAX, "", NULL);
+    expect_bound(rules, rule, TRAFFIC_INTERCEPTS_MAX + 1, "",
+                 "spec.trafficInterceptRules: Too many: must have at most 256 entries");
+    expect_bound(expressions, "a%zu, ", TRAFFIC_PATTERNS_MAX, "]}\n", NULL);
+    expect_bound(expressions, "a%zu, ", TRAFFIC_PATTERNS_MAX + 9, "]}\n",
+                 "spec.trafficInterceptRules[0].contents[256]: Too many: a policy can have at most "
+                 "256 regular expressions in all");
+    expect_bound(urls, url, TRAFFIC_LIST_MAX, more, NULL);
+    expect_bound(urls, url, TRAFFIC_LIST_MAX + 1, more,
+                 "spec.rateLimitings[0].restRules: Too many: must have at most 1000 entries");
 }
 
 static void test_selectors(void **state)
@@ -604,8 +775,12 @@ int main(void)
         cmocka_unit_test(test_recovery),
         cmocka_unit_test(test_health),
         cmocka_unit_test(test_resources),
-        cmocka_unit_test(test_external_rules),
-        cmocka_unit_test(test_external_rules_are_not_enforced),
+        cmocka_unit_test(test_rest_rules),
+        cmocka_unit_test(test_intercept_rules),
+        cmocka_unit_test(test_warnings_of_intercept_rules),
+        cmocka_unit_test(test_an_entry_of_intercept_rules_alone),
+        cmocka_unit_test(test_a_rule_with_both_parts),
+        cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_selectors),
         cmocka_unit_test(test_recover_annotation),
         cmocka_unit_test(test_findings_are_joined),

@@ -412,25 +412,60 @@ static void test_names(void **state)
     check_all(all, ARRAY_LEN(all));
 }
 
+#define HTTP(match) NAMED(DELAY ", match: {httpMatch: [" match "]}")
+
 static void test_http_matches(void **state)
 {
     (void)state;
-    static const char external[] = "spec: 1 rule is for traffic to other places";
+    static const char external[] = "spec: 1 rule is for requests to other places";
+    static const char blind[] = "spec: rule \"a\": nobody sees paths, methods and headers";
     static const struct sample all[] = {
-        {NAMED(DELAY ", match: {httpMatch: [{host: {exact: a.example}, path: {regex: '^/v1/.*'}, "
-                     "method: GET, headers: [{name: X-A, value: b}]}]}"),
+        {HTTP("{host: {exact: a.example}, path: {regex: '^/v1/.*'}, method: GET, headers: [{name: "
+              "X-A, value: b}, {name: X-B}, {name: X-C, value: ''}]}"),
+         {NULL},
+         {external, blind, NULL}},
+        {HTTP("{host: {regex: '^a'}}, {host: {exact: b}, method: CONNECT}"),
          {NULL},
          {external, NULL}},
-        {NAMED(DELAY ", match: {httpMatch: [{host: {}, path: {regex: '('}, method: get, headers: "
-                     "[{value: a}]}]}"),
+        {HTTP("{host: {exact: a}, method: GET}"), {NULL}, {external, blind, NULL}},
+        {HTTP("{method: '*'}"), {NULL}, {external, NULL}},
+        {HTTP("{headers: [{name: a}]}"), {NULL}, {external, blind, NULL}},
+        {HTTP("{host: {exact: a, regex: b}}"),
+         {NULL},
+         {"spec.httpFault[0].match.httpMatch[0].host.regex: is not used beside exact", external,
+          NULL}},
+        {HTTP("{}"),
+         {"spec.httpFault[0].match.httpMatch[0]: Required value: host, path, method or headers",
+          NULL},
+         {external, NULL}},
+        {HTTP("{host: {exact: 'a/b'}, path: {exact: a}, headers: [{name: a, value: ' b'}]}"),
+         {"spec.httpFault[0].match.httpMatch[0].host.exact: Invalid value: \"a/b\": must be a host",
+          "spec.httpFault[0].match.httpMatch[0].path.exact: Invalid value: \"a\": must begin with "
+          "\"/\"",
+          "spec.httpFault[0].match.httpMatch[0].headers[0].value: Invalid value: \" b\": must have "
+          "no control characters",
+          NULL},
+         {external, blind, NULL}},
+        {HTTP("{host: {}, path: {regex: '('}, method: get, headers: [{value: a}, {name: 'a b'}]}"),
          {"spec.httpFault[0].match.httpMatch[0].host: Required value: write exact or regex",
           "spec.httpFault[0].match.httpMatch[0].path.regex: Invalid value: \"(\"",
           "spec.httpFault[0].match.httpMatch[0].method: Invalid value: \"get\"",
-          "spec.httpFault[0].match.httpMatch[0].headers[0].name: Required value", NULL},
-         {external, NULL}},
+          "spec.httpFault[0].match.httpMatch[0].headers[0].name: Required value",
+          "spec.httpFault[0].match.httpMatch[0].headers[1].name: Invalid value: \"a b\"", NULL},
+         {external, blind, NULL}},
+        {NAMED("delay: {fixedDelay: 1s, percent: 0}, match: {httpMatch: [{method: GET}]}"),
+         {NULL},
+         {"spec.httpFault[0].delay.percent: is 0: no request is affected", NULL}},
     };
     check_all(all, ARRAY_LEN(all));
-    assert_null(entry_of(all[0].spec));
+    expect_rule(all[0].spec,
+                "{\"delay\":{\"ms\":3000,\"ppm\":100000},\"http\":[{\"headers\":[{\"name\":"
+                "\"X-A\",\"value\":\"b\"},{\"name\":\"X-B\"},{\"name\":\"X-C\"}],\"host\":{"
+                "\"exact\":\"a.example\"},\"method\":\"GET\",\"path\":{\"regex\":\"^/v1/.*\"}}],"
+                "\"name\":\"a\"}");
+    expect_rule(all[5].spec, "{\"delay\":{\"ms\":3000,\"ppm\":100000},\"http\":[{\"host\":{"
+                             "\"exact\":\"a\"}}],\"name\":\"a\"}");
+    assert_null(entry_of(all[9].spec));
 }
 
 int main(void)

@@ -167,8 +167,8 @@ static void test_other_objects(void **state)
     cJSON_Delete(tree);
 }
 
-/* A manifest of KusionStack's format, as its demo is: the first rule is enforced, and what is for
- * other places is taken. */
+/* A manifest of KusionStack's format, as its demo is: all of its rules are enforced, as far as
+ * tunnels let them, and what may be meant otherwise is told. */
 static void test_kusionstack_manifest(void **state)
 {
     (void)state;
@@ -181,8 +181,19 @@ static void test_kusionstack_manifest(void **state)
     policy_case_expect(&f.errors, "error", (const char *const[]){NULL});
     policy_case_expect(
         &f.warnings, "warning",
-        (const char *const[]){"spec: 2 rules are for traffic to other places", NULL});
-    assert_int_equal(policy_rules(p), 1);
+        (const char *const[]){
+            "spec.trafficInterceptRules[0].contents[0]: \".*(127.0.0.1).*\": allows every host",
+            "spec.trafficInterceptRules[0].contents[0]: \".*(127.0.0.1).*\": matches 127.0.0.1",
+            "spec.trafficInterceptRules[0].methods: has neither \"*\" nor \"CONNECT\"",
+            "spec: 2 rules are for requests to other places",
+            "spec: rules \"trafficOffLimit\", \"test\": nobody sees paths", NULL});
+    assert_int_equal(policy_rules(p), 3);
+    assert_int_equal(policy_external_rules(p), 2);
+    assert_int_equal(policy_blind_rules(p), 2);
+    assert_non_null(strstr(policy_entry(p)->text,
+                           "\"urls\":[{\"method\":\"POST\",\"url\":\"https://localhost:80/healthz\""
+                           "}]"));
+    assert_non_null(strstr(policy_entry(p)->text, "\"intercepts\":[{\"content\":\"Regexp\","));
     assert_non_null(strstr(policy_entry(p)->text,
                            "\"bucket\":{\"burst\":1,\"intervalMs\":10000,\"limit\":1},"
                            "\"name\":\"deletePod\""));

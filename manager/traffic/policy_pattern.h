@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * policy_pattern.h - a regular expression of a policy, for hosts or paths: what is wrong with it,
+ * and what it matches that its author may not have meant.
+ */
+#ifndef MANAGER_TRAFFIC_POLICY_PATTERN_H
+#define MANAGER_TRAFFIC_POLICY_PATTERN_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct policy_pattern {
+    char why[128];   /* what is wrong with it; "": nothing, and only then what follows is known */
+    bool anchored;   /* it is about a whole text, whatever it matches */
+    bool everything; /* it matches hosts that have nothing in common */
+    bool loopback;   /* as a host, 127.0.0.1 or ::1 */
+    bool metadata;   /* as a host, 169.254.169.254, where clouds give credentials to who asks */
+};
+
+/* 0 or -ENOMEM. Any thread may. The proxies take what this takes. */
+MUST_CHECK int policy_pattern_read(const char *text, struct policy_pattern *out);
+
+#endif
