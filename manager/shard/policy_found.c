@@ -83,6 +83,9 @@ static bool passes_over(const struct policy_object *o, const struct pod_traffic 
         return !t->has_faults;
     }
     (void)pod_traffic_find(t, o->uid, &count);
+    if (count == 0) {
+        (void)pod_traffic_find_intercepts(t, o->uid, &count);
+    }
     return count == 0;
 }
 
@@ -96,6 +99,9 @@ static enum policy_pod_state state_with(const struct policy_object *o, const str
     }
     if (outcome == TRAFFIC_COMPILED && passes_over(o, t)) {
         return t->error[0] != '\0' ? POLICY_POD_OLD : POLICY_POD_WAITING;
+    }
+    if (policy_external_rules(o->policy) > 0 && !t->has_egress) {
+        return POLICY_POD_NO_EGRESS;
     }
     return POLICY_POD_ENFORCES;
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What people see of a CircuitBreaker or FaultInjection: its status, and Events on breakers that
- * open and recover. A queue of its own: shards do not wait for it.
+ * open and recover, and on requests that are refused. A queue of its own: shards do not wait for
+ * it.
  *
  *     queue -> a foreign finalizer is taken off -> done
  *           -> the status is made, Events are recorded -> it is written if it is other than before
  *              -> done
  *
  * A status is written once a second at most. Events compare with what was made last, or after the
- * start with what the object says: what is open since before is not told again.
+ * start with what the object says: what is open since before is not told again. Requests that rules
+ * have refused are told, and counted in the status, every few minutes.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -31,8 +33,11 @@ enum {
     EACH_MS = 1000,    /* between two writes of one status */
     PENDING_MS = 2000, /* for so long nothing is said while it is being published */
     MICROSECONDS = 1000000,
-    UNBIND_MS = 30000, /* until a finalizer that could not be taken off is tried again */
-    EVENTS_MAX = 10,   /* about one policy at a time; the rest are counted */
+    UNBIND_MS = 30000,    /* until a finalizer that could not be taken off is tried again */
+    EVENTS_MAX = 10,      /* about one policy at a time; the rest are counted */
+    REFUSALS_MS = 300000, /* between two Events on requests that one policy has refused */
+    REFUSERS_MAX = 3,     /* rules in pods that such an Event names */
+    REFUSED_BY_MAX = 1536,
     STATUS_MAX = 1024 * 1024,
     KEY_SIZE = 640,
 };
@@ -58,9 +63,11 @@ struct state {
     bool unbound;       /* the foreign finalizer was taken off */
     bool bared;         /* the API server does not take the object as it is: its spec goes, too */
     uint64_t unbind_at; /* not before; 0: at once */
-    bool refused;       /* the last write of the status, and it was told */
+    bool untaken;       /* the last write of the status, and it was told */
     bool reported;
     uint64_t pending_at; /* since when it is being published; 0: it is not */
+    bool refused;        /* requests, of which was told */
+    uint64_t refused_at; /* at that time */
     enum policy_enforced enforced;
     size_t open;
     char key[];
@@ -126,6 +133,7 @@ static int reset_if_replaced(struct state *s, const struct policy_object *o)
     s->unbound = false;
     s->bared = false;
     s->unbind_at = 0;
+    s->untaken = false;
     s->refused = false;
     s->reported = false;
     return 0;
@@ -278,16 +286,32 @@ struct telling {
     struct event_object about;
     unsigned opened;
     unsigned recovered;
+    unsigned refusers;     /* rules, each in each pod */
+    uint64_t refused;      /* requests, by all of them */
+    struct buf refused_by; /* some */
 };
+
+static void add_refuser(struct telling *t, const struct policy_news *n)
+{
+    t->refused += n->refused;
+    if (t->refusers++ < REFUSERS_MAX) {
+        (void)buf_printf(&t->refused_by, "%srule %s in pod %s (%" PRIu64 ")",
+                         t->refusers == 1 ? "" : ", ", n->rule, n->pod, n->refused);
+    }
+}
 
 static void on_news(void *data, const struct policy_news *n)
 {
     struct telling *t = data;
-    unsigned count = n->opened ? ++t->opened : ++t->recovered;
+    if (n->kind == POLICY_NEWS_REFUSED) {
+        add_refuser(t, n);
+        return;
+    }
+    unsigned count = n->kind == POLICY_NEWS_OPENED ? ++t->opened : ++t->recovered;
     if (count > EVENTS_MAX) {
         return;
     }
-    if (n->opened) {
+    if (n->kind == POLICY_NEWS_OPENED) {
         event_record(t->events, &t->about, EVENT_WARNING, "BreakerOpened",
                      "Rule %s opened in pod %s%s%s: %s", n->rule, n->pod,
                      n->since[0] == '\0' ? "" : " at ", n->since,
@@ -299,8 +323,24 @@ static void on_news(void *data, const struct policy_news *n)
     }
 }
 
+static void tell_refusals(struct telling *t)
+{
+    char more[48] = "";
+    const char *by = buf_cstr(&t->refused_by);
+    if (t->refusers > REFUSERS_MAX) {
+        (void)snprintf(more, sizeof more, " and %u more", t->refusers - REFUSERS_MAX);
+    }
+    if (t->refusers > 0) {
+        event_record(t->events, &t->about, EVENT_WARNING, "RequestsRefused",
+                     "%" PRIu64 " request%s to other places than the API server %s refused: %s%s.",
+                     t->refused, t->refused == 1 ? "" : "s", t->refused == 1 ? "was" : "were",
+                     by == NULL ? "see the status" : by, more);
+    }
+}
+
 static void tell_rest(struct telling *t)
 {
+    tell_refusals(t);
     if (t->opened > EVENTS_MAX) {
         event_record(t->events, &t->about, EVENT_WARNING, "BreakerOpened",
                      "%u more breakers opened: see the status.", t->opened - EVENTS_MAX);
@@ -321,20 +361,22 @@ static struct event_object about(const struct policy_object *o)
                                  .version = o->version};
 }
 
-static void record_events(struct state *s, const struct policy_object *o, const cJSON *old,
+/* `before`: what was told last. */
+static void record_events(struct state *s, const struct policy_object *o, const cJSON *before,
                           const cJSON *status)
 {
-    struct err e = ERR_INIT;
     struct telling t = {
         .events = s->reporter->controller->options.events,
         .about = about(o),
+        .refused_by = BUF_INIT(REFUSED_BY_MAX),
     };
-    cJSON *last = s->last == NULL ? NULL : json_parse(s->last, strlen(s->last), &e);
-    if (s->last == NULL || last != NULL) {
-        policy_status_compare(s->last == NULL ? old : last, status, on_news, &t);
-    }
+    policy_status_compare(before, status, on_news, &t);
     tell_rest(&t);
-    cJSON_Delete(last);
+    if (t.refusers > 0) {
+        s->refused = true;
+        s->refused_at = controller_now(s->reporter->controller);
+    }
+    buf_reset(&t.refused_by);
 }
 
 /* Whether this was written already, and nobody has written anything since: an older definition of
@@ -397,14 +439,14 @@ static void tell_refused(struct state *s, const struct api_error *error)
 {
     const struct controller *c = s->reporter->controller;
     const struct policy_object *o = policy_cache_find(c->policies, s->key);
-    LOG_AT(s->refused ? LOG_DEBUG : LOG_WARN, "cannot write the status of a traffic policy",
+    LOG_AT(s->untaken ? LOG_DEBUG : LOG_WARN, "cannot write the status of a traffic policy",
            log_str("policy", s->key), log_str("error", error->msg));
-    if (!s->refused && o != NULL) {
+    if (!s->untaken && o != NULL) {
         const struct event_object object = about(o);
         event_record(c->options.events, &object, EVENT_WARNING, "StatusRefused",
                      "The API server takes no status of it: %s", error->msg);
     }
-    s->refused = true;
+    s->untaken = true;
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
@@ -414,7 +456,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     controller_count(s->reporter->controller, CONTROLLER_POLICY_STATUS, error);
     if (object != NULL) {
         s->stored = strdup(field_meta(object, "resourceVersion"));
-        s->refused = false;
+        s->untaken = false;
         look_after(s, CONTROLLER_BELIEF_MS + 1); /* if the cache should not show it */
         done(s, WORK_DONE, 0);
         return;
@@ -462,13 +504,42 @@ static uint64_t pause_of(const struct state *s, const struct policy_object *o)
     return passed < pause ? pause - passed : 0;
 }
 
-static void report(struct state *s, const struct policy_object *o, const cJSON *old,
-                   const struct policy_found *found)
+/* For how long, in ms, requests that were refused are not told of: so soon after the last time. */
+static uint64_t refusals_wait(const struct state *s)
+{
+    uint64_t passed = controller_now(s->reporter->controller) - s->refused_at;
+    return s->refused && passed < REFUSALS_MS ? REFUSALS_MS - passed : 0;
+}
+
+static void finish(struct state *s, const struct policy_object *o, const cJSON *old,
+                   const cJSON *status, const struct policy_status_result *result)
+{
+    uint64_t pause = pause_of(s, o);
+    if (result->changed && is_stored(s, o, status)) {
+        done(s, WORK_DONE, 0);
+    } else if (remember(s, status) != 0) {
+        done(s, WORK_RETRY, 0);
+    } else if (result->changed && pause == 0) {
+        write_status(s, o, old, status);
+    } else {
+        if (result->changed) {
+            look_after(s, pause);
+        }
+        done(s, WORK_DONE, 0);
+    }
+}
+
+/* `told`: the status that was made last, or that there was at the start. */
+static void report_after(struct state *s, const struct policy_object *o, const cJSON *old,
+                         const cJSON *told, const struct policy_found *found)
 {
     const struct controller *c = s->reporter->controller;
+    uint64_t wait = refusals_wait(s);
     const struct policy_facts facts = {
         .policy = o->policy,
         .old = old,
+        .told = told,
+        .tells = wait == 0,
         .errors = o->errors,
         .warnings = o->warnings,
         .shards = found->shards,
@@ -486,21 +557,25 @@ static void report(struct state *s, const struct policy_object *o, const cJSON *
     s->reported = true;
     s->enforced = result.enforced;
     s->open = result.open;
-    record_events(s, o, old, status);
-    uint64_t pause = pause_of(s, o);
-    if (result.changed && is_stored(s, o, status)) {
-        done(s, WORK_DONE, 0);
-    } else if (remember(s, status) != 0) {
-        done(s, WORK_RETRY, 0);
-    } else if (result.changed && pause == 0) {
-        write_status(s, o, old, status);
-    } else {
-        if (result.changed) {
-            look_after(s, pause);
-        }
-        done(s, WORK_DONE, 0);
+    record_events(s, o, told, status);
+    if (result.refused) {
+        look_after(s, wait);
     }
+    finish(s, o, old, status, &result);
     cJSON_Delete(status);
+}
+
+static void report(struct state *s, const struct policy_object *o, const cJSON *old,
+                   const struct policy_found *found)
+{
+    struct err e = ERR_INIT;
+    cJSON *last = s->last == NULL ? NULL : json_parse(s->last, strlen(s->last), &e);
+    if (s->last != NULL && last == NULL) {
+        done(s, WORK_RETRY, 0);
+        return;
+    }
+    report_after(s, o, old, s->last == NULL ? old : last, found);
+    cJSON_Delete(last);
 }
 
 /* ---- the step ---- */

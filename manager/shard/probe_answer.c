@@ -79,6 +79,9 @@ int probe_answer_told(struct slice document, const char *key, const char *uid,
     }
     int rc = is_of_pod(root, key, uid) ? read_proxy(root, r, e)
                                        : err_set(e, -EINVAL, "it is of another pod");
+    if (rc == 0 && r->traffic != NULL) {
+        pod_traffic_set_rough(r->traffic);
+    }
     cJSON_Delete(root);
     return rc;
 }

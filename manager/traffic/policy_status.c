@@ -27,6 +27,7 @@ struct view {
     size_t open_pods; /* with one */
     size_t rows;
     size_t rules; /* in them */
+    bool refused; /* more than is told */
     char now[RFC3339_SIZE];
     struct edit ed;
 };
@@ -44,6 +45,9 @@ static const struct {
     [POLICY_POD_SILENT] = {POLICY_PODS_SILENT, "PodsSilent", "Not responding"},
     [POLICY_POD_WAITING] = {POLICY_PODS_WAITING, "PodsWaiting", "Not confirmed yet"},
     [POLICY_POD_WITHOUT] = {POLICY_NOT_PUBLISHED, "NotPublished", "Without it"},
+    [POLICY_POD_NO_EGRESS] = {POLICY_NO_EGRESS, "NoEgress",
+                              "Without a listener for requests to other places, annotate the pods "
+                              "with " POLICY_EGRESS ": " POLICY_EGRESS_PROXY},
     [POLICY_POD_ENFORCES] = {POLICY_ENFORCED, "Enforced", ""},
 };
 
@@ -55,6 +59,7 @@ const char *policy_enforced_text(enum policy_enforced e)
         [POLICY_NO_SHARD] = "no_shard",       [POLICY_NO_PODS] = "no_pods",
         [POLICY_PODS_OLD] = "pods_old",       [POLICY_PODS_REFUSING] = "pods_refusing",
         [POLICY_PODS_SILENT] = "pods_silent", [POLICY_PODS_WAITING] = "pods_waiting",
+        [POLICY_NO_EGRESS] = "no_egress",
     };
     return texts[e];
 }
@@ -101,7 +106,7 @@ static void add_compiled(struct view *v, cJSON *conditions)
     probe_answer_text(cause, sizeof cause,
                       f->warnings[0] == '\0' ? "The spec is valid." : f->warnings);
     bool nothing = policy_rules(f->policy) == 0;
-    bool partly = !nothing && policy_external_rules(f->policy) > 0;
+    bool partly = policy_blind_rules(f->policy) > 0;
     add_condition(v, conditions, "Compiled", true,
                   nothing  ? "NothingEnforceable"
                   : partly ? "PartlyEnforceable"
@@ -162,7 +167,7 @@ static const char *own_obstacle(const struct policy_facts *f, const char **reaso
     }
     if (policy_rules(f->policy) == 0) {
         *reason = "NothingEnforceable";
-        return "It has only rules that this release does not enforce.";
+        return "It has no rule that does anything.";
     }
     if (f->shard_count == 0) {
         *reason = "NoShard";
@@ -277,6 +282,10 @@ static enum policy_enforced add_enforced(struct view *v, cJSON *conditions, bool
     struct buf message = BUF_INIT(MESSAGE_MAX);
     enum policy_enforced e = enforced_of(v, published, &reason);
     int rc = write_progress(v, e, &message);
+    if (rc == 0 && policy_external_rules(v->f->policy) > 0) {
+        rc = buf_append_str(&message, " Of requests to other places than the API server it is for "
+                                      "only requests that are sent to localproxy's proxy.");
+    }
     edit_fail(&v->ed, rc);
     add_condition(v, conditions, "Enforced", e == POLICY_ENFORCED, reason,
                   rc == 0 ? buf_cstr(&message) : "");
@@ -285,6 +294,11 @@ static enum policy_enforced add_enforced(struct view *v, cJSON *conditions, bool
 }
 
 /* ---- rows ---- */
+
+static const cJSON *told_row(const struct view *v, const char *pod)
+{
+    return edit_find(field_get(v->f->told, "targetStatus"), "podName", pod);
+}
 
 /* What was said of a pod last stands while it says nothing. */
 static void keep_row(struct view *v, cJSON *row, const struct policy_pod *p)
@@ -297,6 +311,10 @@ static void keep_row(struct view *v, cJSON *row, const struct policy_pod *p)
     }
     if (cJSON_IsArray(rules)) {
         edit_set(&v->ed, row, "limitingSnapshots", cJSON_Duplicate(rules, true));
+    }
+    rules = field_get(told_row(v, p->name), "interceptSnapshots");
+    if (cJSON_IsArray(rules)) {
+        edit_set(&v->ed, row, "interceptSnapshots", cJSON_Duplicate(rules, true));
     }
 }
 
@@ -334,9 +352,57 @@ static void add_rules(struct view *v, cJSON *row, const struct policy_pod *p, st
     }
 }
 
+static double number_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = field_get(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+/* A JSON number tells no more than that. */
+static double rough_number(uint64_t n)
+{
+    return n < UINT64_C(1) << 53 ? (double)n : 9007199254740992.0;
+}
+
+/* Numbers that grow all the time would be written all the time. */
+static double told_refusals(struct view *v, const cJSON *told, const struct pod_intercept *n)
+{
+    double now = rough_number(n->refused);
+    double before =
+        number_of(edit_find(field_get(told, "interceptSnapshots"), "name", n->rule), "refused");
+    if (v->f->tells) {
+        return now;
+    }
+    v->refused = v->refused || now > before || now < before;
+    return before;
+}
+
+static void add_refusals(struct view *v, cJSON *row, const struct policy_pod *p)
+{
+    size_t count = 0;
+    const struct pod_intercept *n =
+        pod_traffic_find_intercepts(p->traffic, policy_uid(v->f->policy), &count);
+    const cJSON *told = told_row(v, p->name);
+    cJSON *rules = NULL;
+    for (size_t i = 0; i < count && v->rules < POLICY_STATUS_RULES_MAX; i++) {
+        double refused = told_refusals(v, told, &n[i]);
+        if (refused > 0) {
+            rules = rules != NULL ? rules : edit_array(&v->ed, row, "interceptSnapshots");
+            cJSON *rule = edit_append_object(&v->ed, rules);
+            edit_string(&v->ed, rule, "name", n[i].rule);
+            edit_number(&v->ed, rule, "refused", refused);
+            v->rules++;
+        }
+    }
+}
+
 static void add_message(struct view *v, cJSON *row, const struct policy_pod *p, struct buf *why)
 {
+    static const char no_egress[] = "it has no listener for requests to other places";
     const char *text = p->text[0] != '\0' ? p->text : buf_cstr(why);
+    if (p->state == POLICY_POD_NO_EGRESS && (text == NULL || text[0] == '\0')) {
+        text = no_egress;
+    }
     if (text != NULL && text[0] != '\0') {
         edit_string(&v->ed, row, "message", text);
     }
@@ -351,7 +417,7 @@ static void add_row(struct view *v, cJSON *rows, const struct policy_pod *p)
 {
     struct buf why = BUF_INIT(CAUSE_MAX);
     cJSON *row = edit_append_object(&v->ed, rows);
-    bool holds = p->state == POLICY_POD_ENFORCES;
+    bool holds = p->state == POLICY_POD_ENFORCES || p->state == POLICY_POD_NO_EGRESS;
     edit_string(&v->ed, row, "podName", p->name);
     edit_string(&v->ed, row, "podIP", p->ip);
     if (!p->answers) {
@@ -366,6 +432,7 @@ static void add_row(struct view *v, cJSON *rows, const struct policy_pod *p)
         }
         if (is_breaker(v)) {
             add_rules(v, row, p, &why);
+            add_refusals(v, row, p);
         }
     }
     add_message(v, row, p, &why);
@@ -397,6 +464,21 @@ static size_t count_open(const struct view *v, const struct policy_pod *p, bool 
     return open;
 }
 
+/* Whether such rules have refused anything there, by what was said last. */
+static bool has_refused(const struct view *v, const struct policy_pod *p)
+{
+    size_t count = 0;
+    bool refused = field_get(told_row(v, p->name), "interceptSnapshots") != NULL;
+    if (p->answers && p->traffic != NULL) {
+        const struct pod_intercept *n =
+            pod_traffic_find_intercepts(p->traffic, policy_uid(v->f->policy), &count);
+        for (size_t i = 0; i < count; i++) {
+            refused = refused || n[i].refused > 0;
+        }
+    }
+    return refused;
+}
+
 static void add_rows(struct view *v, cJSON *status)
 {
     const struct policy_facts *f = v->f;
@@ -406,7 +488,8 @@ static void add_rows(struct view *v, cJSON *status)
         size_t open = is_breaker(v) ? count_open(v, &f->pods[i], &half) : 0;
         v->open += open;
         v->open_pods += open > 0;
-        bool shown = f->pod_count <= POLICY_STATUS_PODS || open > 0 || half;
+        bool shown = f->pod_count <= POLICY_STATUS_PODS || open > 0 || half ||
+                     (is_breaker(v) && has_refused(v, &f->pods[i]));
         if (shown && v->rows < POLICY_STATUS_ROWS_MAX) {
             add_row(v, rows, &f->pods[i]);
         }
@@ -463,6 +546,7 @@ cJSON *policy_status_make(const struct policy_facts *f, struct policy_status_res
     add_rows(&v, status);
     add_counts(&v, status);
     out->open = v.open;
+    out->refused = v.refused;
     out->changed = !policy_status_same(status, f->old);
     const char *before = field_text(f->old, "lastUpdatedTime");
     edit_string(&v.ed, status, "lastUpdatedTime",
@@ -492,27 +576,57 @@ static bool has_recovered(const cJSON *old, const cJSON *new)
     return is_state(new, "Closed") && (is_state(old, "Opened") || is_state(old, "HalfOpened"));
 }
 
+static void compare_limitings(const cJSON *old, const cJSON *row, policy_news_cb cb, void *data)
+{
+    const cJSON *rule = NULL;
+    cJSON_ArrayForEach(rule, field_get(row, "limitingSnapshots"))
+    {
+        const char *name = field_text(rule, "name");
+        const cJSON *was = edit_find(field_get(old, "limitingSnapshots"), "name", name);
+        bool opened = has_opened(was, rule);
+        if (opened || has_recovered(was, rule)) {
+            const struct policy_news n = {.kind =
+                                              opened ? POLICY_NEWS_OPENED : POLICY_NEWS_RECOVERED,
+                                          .pod = field_text(row, "podName"),
+                                          .rule = name,
+                                          .since = field_text(rule, "lastTransitionTime"),
+                                          .message = field_text(row, "message")};
+            cb(data, &n);
+        }
+    }
+}
+
+/* One that has refused less than before counts anew. */
+static void compare_intercepts(const cJSON *old, const cJSON *row, policy_news_cb cb, void *data)
+{
+    const cJSON *rule = NULL;
+    cJSON_ArrayForEach(rule, field_get(row, "interceptSnapshots"))
+    {
+        const char *name = field_text(rule, "name");
+        const cJSON *was = edit_find(field_get(old, "interceptSnapshots"), "name", name);
+        double before = number_of(was, "refused");
+        double now = number_of(rule, "refused");
+        double more = now < before ? now : now - before;
+        if (more > 0) {
+            const struct policy_news n = {.kind = POLICY_NEWS_REFUSED,
+                                          .pod = field_text(row, "podName"),
+                                          .rule = name,
+                                          .since = "",
+                                          .message = "",
+                                          .refused = (uint64_t)more};
+            cb(data, &n);
+        }
+    }
+}
+
 void policy_status_compare(const cJSON *before, const cJSON *now, policy_news_cb cb, void *data)
 {
     const cJSON *row = NULL;
-    const cJSON *rule = NULL;
     cJSON_ArrayForEach(row, field_get(now, "targetStatus"))
     {
         const char *pod = field_text(row, "podName");
         const cJSON *old = edit_find(field_get(before, "targetStatus"), "podName", pod);
-        cJSON_ArrayForEach(rule, field_get(row, "limitingSnapshots"))
-        {
-            const char *name = field_text(rule, "name");
-            const cJSON *was = edit_find(field_get(old, "limitingSnapshots"), "name", name);
-            bool opened = has_opened(was, rule);
-            if (opened || has_recovered(was, rule)) {
-                const struct policy_news n = {.opened = opened,
-                                              .pod = pod,
-                                              .rule = name,
-                                              .since = field_text(rule, "lastTransitionTime"),
-                                              .message = field_text(row, "message")};
-                cb(data, &n);
-            }
-        }
+        compare_limitings(old, row, cb, data);
+        compare_intercepts(old, row, cb, data);
     }
 }

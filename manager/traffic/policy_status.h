@@ -8,12 +8,15 @@
  *
  *   Compiled   the spec makes sense
  *   Published  it stands in the traffic document of each shard that it may be for
- *   Enforced   it does, and every pod that it selects has said that it follows that document
+ *   Enforced   it does, and every pod that it selects has said that it follows that document, and,
+ *              if it has rules for other places than the API server, listens for such requests
  *
  * The fields are those that KusionStack's controller mesh writes, and beside them pods, enforced
- * and conditions, and of a CircuitBreaker open: how many of the pods have an open breaker.
+ * and conditions, and of a CircuitBreaker open: how many of the pods have an open breaker; and in
+ * rows interceptSnapshots: what rules that allow and forbid have refused there.
  *
- * Of more than POLICY_STATUS_PODS pods only those with a breaker that is not closed have a row.
+ * Of more than POLICY_STATUS_PODS pods only those have a row that have a breaker which is not
+ * closed, or refused requests by such rules.
  */
 #ifndef MANAGER_TRAFFIC_POLICY_STATUS_H
 #define MANAGER_TRAFFIC_POLICY_STATUS_H
@@ -36,13 +39,14 @@
 
 /* From what hinders most to what does not. */
 enum policy_pod_state {
-    POLICY_POD_NO_SHARD, /* it is in no shard */
-    POLICY_POD_OLD,      /* its proxy knows no traffic policies, or not the pod's labels */
-    POLICY_POD_REFUSING, /* it says why it does not take the document */
-    POLICY_POD_SILENT,   /* it does not answer */
-    POLICY_POD_WAITING,  /* it has not confirmed yet */
-    POLICY_POD_WITHOUT,  /* it follows what is published, where this policy does not stand */
-    POLICY_POD_ENFORCES, /* it follows what is published */
+    POLICY_POD_NO_SHARD,  /* it is in no shard */
+    POLICY_POD_OLD,       /* its proxy knows no traffic policies, or not the pod's labels */
+    POLICY_POD_REFUSING,  /* it says why it does not take the document */
+    POLICY_POD_SILENT,    /* it does not answer */
+    POLICY_POD_WAITING,   /* it has not confirmed yet */
+    POLICY_POD_WITHOUT,   /* it follows what is published, where this policy does not stand */
+    POLICY_POD_NO_EGRESS, /* it follows it, but a part of it has no effect without a listener */
+    POLICY_POD_ENFORCES,  /* it follows what is published */
     POLICY_POD_STATES,
 };
 
@@ -68,6 +72,8 @@ struct policy_shard {
 struct policy_facts {
     const struct policy *policy;
     const cJSON *old;                  /* its status; NULL: none */
+    const cJSON *told;                 /* one with the refusals that were told last; NULL: none */
+    bool tells;                        /* those of now are, else what was told last stands */
     const char *errors;                /* why it is not valid; "" */
     const char *warnings;              /* "" */
     const struct policy_shard *shards; /* in the order of their names */
@@ -89,6 +95,7 @@ enum policy_enforced {
     POLICY_PODS_REFUSING,
     POLICY_PODS_SILENT,
     POLICY_PODS_WAITING,
+    POLICY_NO_EGRESS,
     POLICY_ENFORCED_STATES,
 };
 
@@ -99,6 +106,7 @@ struct policy_status_result {
     enum policy_enforced enforced;
     size_t open;  /* breakers, each in each pod */
     bool changed; /* it says anything else than the old one */
+    bool refused; /* there are refusals that it does not tell yet */
 };
 
 /* The new status. The caller deletes it. NULL without memory. */
@@ -109,19 +117,26 @@ MUST_CHECK cJSON *policy_status_make(const struct policy_facts *f,
  * nothing is the same. */
 bool policy_status_same(const cJSON *a, const cJSON *b);
 
-/* A breaker that opened or recovered, of what a status tells. Texts belong to the statuses. */
+enum policy_news_kind {
+    POLICY_NEWS_OPENED,    /* a breaker */
+    POLICY_NEWS_RECOVERED, /* likewise */
+    POLICY_NEWS_REFUSED,   /* requests, by a rule that allows and forbids */
+};
+
+/* What is new, of what a status tells. Texts belong to the statuses. */
 struct policy_news {
-    bool opened;
+    enum policy_news_kind kind;
     const char *pod;
     const char *rule;
-    const char *since;
-    const char *message; /* of the row: why; "" */
+    const char *since;   /* of breakers */
+    const char *message; /* of the row of one that opened: why; "" */
+    uint64_t refused;    /* so many more, or since localproxy started anew */
 };
 
 typedef void (*policy_news_cb)(void *data, const struct policy_news *n);
 
 /* Calls for each breaker that is open in `now` and was closed in `before`, or has been opened again
- * since; and for each that was open, and is closed. */
+ * since; for each that was open, and is closed; and for each rule that has refused more. */
 void policy_status_compare(const cJSON *before, const cJSON *now, policy_news_cb cb, void *data);
 
 #endif

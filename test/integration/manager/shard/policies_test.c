@@ -932,6 +932,132 @@ static void test_a_breaker_opens_and_recovers(void **state)
     fixture_expect_event(s, "guard", "BreakerRecovered", 1);
 }
 
+/* ---- rules for other places than the API server ---- */
+
+static void allow_one(struct fixture *s)
+{
+    store_put_text(&s->store, "circuitbreakers", "n",
+                   "{\"metadata\":{\"name\":\"guard\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"a\"}},\"trafficInterceptRules\":[{\"name\":\"only\","
+                   "\"interceptType\":\"Whitelist\",\"contentType\":\"Normal\",\"contents\":["
+                   "\"a.example\"],\"methods\":[\"*\"]}]}}");
+}
+
+/* It follows what is published; `address`: where it listens for such requests. */
+static void says_refused(struct fixture *s, const char *pod, const char *address, unsigned refused)
+{
+    struct buf out = BUF_INIT(65536);
+    struct traffic *t = parse(s);
+    buf_printf(
+        &out,
+        "{\"traffic\":{\"reads\":\"cmesh/v1\",\"inForce\":true,\"shard\":{\"namespace\":\"n\","
+        "\"name\":\"a\"},\"generation\":%llu,\"checksum\":\"%s\",\"since\":1764150000,"
+        "\"breakers\":[],\"faults\":[],\"intercepts\":[{\"policy\":\"guard\",\"uid\":\"%s\","
+        "\"rule\":\"only\",\"refused\":%u}],\"leftOut\":0},\"egress\":{\"address\":\"%s\"}}",
+        (unsigned long long)traffic_generation(t), traffic_checksum(t), uid_of(s, "guard"), refused,
+        address);
+    fixture_says(s, pod, buf_cstr(&out));
+    traffic_unref(t);
+    buf_reset(&out);
+}
+
+#define LISTENS "127.0.0.1:15002"
+
+static void test_pods_that_do_not_listen(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    allow_one(s);
+    expect_published(s, "\"intercepts\":[");
+    says_refused(s, "a-0", "", 0);
+    expect_reason(s, "guard", "Enforced", "NoEgress");
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/enforced", "0/1");
+    assert_non_null(strstr(condition_of(s, "guard", "Enforced", "message"),
+                           "annotate the pods with ctrlmesh.kusionstack.io/egress: proxy: a-0"));
+    says_refused(s, "a-0", LISTENS, 0);
+    expect_reason(s, "guard", "Enforced", "Enforced");
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/enforced", "1/1");
+    says(s, "a-0", ""); /* it knows other labels of itself */
+    expect_reason(s, "guard", "Enforced", "PodsWaiting");
+}
+
+/* A clock that a test puts forward. */
+static uint64_t ahead_from;
+static uint64_t ahead_to;
+
+static uint64_t ahead_now(void *data)
+{
+    (void)data;
+    return ahead_to + net_clock_now(&net_clock_system) - ahead_from;
+}
+
+static int64_t ahead_wall(void *data)
+{
+    (void)data;
+    return net_clock_wall(&net_clock_system);
+}
+
+static void ahead_timer(void *data, struct net_timer *t, uint64_t ms)
+{
+    enum { SHORT_MS = 5000, OFTEN_MS = 100 };
+    (void)data; /* whoever waits for long looks often whether it is time */
+    net_clock_set_timer(&net_clock_system, t, ms < SHORT_MS ? ms : OFTEN_MS);
+}
+
+static uint32_t ahead_random(void *data)
+{
+    (void)data;
+    return net_clock_random(&net_clock_system);
+}
+
+static const struct net_clock ahead = {
+    .now = ahead_now, .wall = ahead_wall, .set_timer = ahead_timer, .random = ahead_random};
+
+static void pass_minutes(uint64_t minutes)
+{
+    ahead_to += minutes * 60000;
+}
+
+static void test_requests_that_are_refused(void **state)
+{
+    static const char path[] = "status/targetStatus/0/interceptSnapshots/0/refused";
+    struct fixture *s = *state;
+    ahead_from = ahead_to = net_clock_now(&net_clock_system);
+    s->clock = &ahead;
+    begin(s);
+    allow_one(s);
+    expect_published(s, "\"intercepts\":[");
+    says_refused(s, "a-0", LISTENS, 0);
+    expect_reason(s, "guard", "Enforced", "Enforced");
+    says_refused(s, "a-0", LISTENS, 3);
+    fixture_expect_event(s, "guard", "RequestsRefused", 1); /* the first ones at once */
+    fixture_expect_text(s, "circuitbreakers", "guard", path, "3");
+    fixture_settle(s);
+    size_t versions = versions_of(s, "circuitbreakers", "guard");
+    for (unsigned i = 4; i < 20; i++) { /* and for some minutes no more */
+        says_refused(s, "a-0", LISTENS, i);
+        run_for(s->store.api.loop, TURN_MS);
+    }
+    pass_minutes(4);
+    fixture_settle(s);
+    fixture_expect_event(s, "guard", "RequestsRefused", 1);
+    assert_int_equal(versions_of(s, "circuitbreakers", "guard"), versions);
+    pass_minutes(2); /* without another word of the pod */
+    fixture_expect_event(s, "guard", "RequestsRefused", 2);
+    fixture_expect_text(s, "circuitbreakers", "guard", path, "19");
+    pass_minutes(6);
+    fixture_settle(s);
+    fixture_expect_event(s, "guard", "RequestsRefused", 2); /* there were none */
+
+    fixture_retire(s); /* the next one knows what was told */
+    lead(s);
+    says_refused(s, "a-0", LISTENS, 19);
+    fixture_settle(s);
+    fixture_expect_event(s, "guard", "RequestsRefused", 2);
+    says_refused(s, "a-0", LISTENS, 20);
+    fixture_expect_event(s, "guard", "RequestsRefused", 3);
+}
+
 /* ---- finalizers ---- */
 
 static void test_a_foreign_finalizer_is_taken_off(void **state)
@@ -1036,6 +1162,8 @@ int main(void)
         TEST(test_a_pod_in_no_shard),
         TEST(test_without_a_shard),
         TEST(test_a_breaker_opens_and_recovers),
+        TEST(test_pods_that_do_not_listen),
+        TEST(test_requests_that_are_refused),
         TEST(test_a_foreign_finalizer_is_taken_off),
         TEST(test_a_finalizer_on_what_the_schema_refuses),
         TEST(test_a_status_that_is_refused),

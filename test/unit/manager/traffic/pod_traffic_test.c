@@ -158,6 +158,114 @@ static void test_complete(void **state)
     pod_traffic_unref(before);
 }
 
+/* ---- rules that allow and forbid ---- */
+
+#define INTERCEPT(uid, rule, refused)                                                              \
+    "{\"policy\":\"p\",\"uid\":\"" uid "\",\"rule\":\"" rule "\",\"refused\":" refused "}"
+#define WITH(members, intercepts)                                                                  \
+    "{\"traffic\":{\"reads\":\"cmesh/v1\"," IN_FORCE members "\"intercepts\":[" intercepts "]}"    \
+    ",\"egress\":{\"address\":\"127.0.0.1:15002\"}}"
+
+static const struct pod_intercept *only(const struct pod_traffic *t, const char *uid)
+{
+    size_t count = 0;
+    const struct pod_intercept *n = pod_traffic_find_intercepts(t, uid, &count);
+    assert_int_equal(count, 1);
+    return n;
+}
+
+static void test_intercepts(void **state)
+{
+    struct pod_traffic *t =
+        read_text(WITH("", INTERCEPT("u2", "b", "5") "," INTERCEPT("u1", "z", "0") "," INTERCEPT(
+                               "u2", "a", "123456789") ",7,{}"));
+    size_t count = 0;
+    (void)state;
+    assert_non_null(t);
+    assert_true(t->has_egress);
+    assert_int_equal(t->count, 0);
+    const struct pod_intercept *n = pod_traffic_find_intercepts(t, "u2", &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(n[0].rule, "a");
+    assert_string_equal(n[1].rule, "b");
+    assert_int_equal(n[1].refused, 5);
+    assert_string_equal(only(t, "u1")->rule, "z");
+    (void)pod_traffic_find_intercepts(t, "u3", &count);
+    assert_int_equal(count, 0);
+    pod_traffic_unref(t);
+}
+
+static void test_without_egress(void **state)
+{
+    static const char *const texts[] = {
+        TRAFFIC(IN_FORCE, ""),
+        "{\"traffic\":{" IN_FORCE "\"breakers\":[]},\"egress\":{\"address\":\"\"}}",
+        "{\"traffic\":{" IN_FORCE "\"breakers\":[]},\"egress\":7}",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct pod_traffic *t = read_text(texts[i]);
+        assert_non_null(t);
+        assert_false(t->has_egress);
+        pod_traffic_unref(t);
+    }
+}
+
+static void test_what_was_refused_is_news(void **state)
+{
+    static const char *const others[] = {
+        WITH("", INTERCEPT("u", "a", "2") "," INTERCEPT("u", "b", "0")),
+        WITH("", INTERCEPT("u", "a", "1")),
+        WITH("", INTERCEPT("v", "a", "1") "," INTERCEPT("u", "b", "0")),
+        TRAFFIC(IN_FORCE
+                "\"intercepts\":[" INTERCEPT("u", "a", "1") "," INTERCEPT("u", "b", "0") "],",
+                ""),
+    };
+    struct pod_traffic *a =
+        read_text(WITH("", INTERCEPT("u", "a", "1") "," INTERCEPT("u", "b", "0")));
+    struct pod_traffic *b =
+        read_text(WITH("", INTERCEPT("u", "b", "0") "," INTERCEPT("u", "a", "1")));
+    (void)state;
+    assert_true(pod_traffic_same(a, b));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        struct pod_traffic *o = read_text(others[i]);
+        assert_false(pod_traffic_same(a, o));
+        pod_traffic_unref(o);
+    }
+    pod_traffic_unref(a);
+    pod_traffic_unref(b);
+}
+
+/* A Lease says whether there are any, and not of all. */
+static void test_rough_numbers(void **state)
+{
+    struct pod_traffic *before =
+        read_text(WITH("", INTERCEPT("u", "a", "7") "," INTERCEPT("v", "b", "3")));
+    struct pod_traffic *told = read_text(WITH("\"leftOut\":1,", INTERCEPT("u", "a", "1")));
+    (void)state;
+    pod_traffic_set_rough(told);
+    struct pod_traffic *t = pod_traffic_complete(told, before);
+    assert_int_equal(only(t, "u")->refused, 7);
+    assert_false(only(t, "u")->rough);
+    assert_int_equal(only(t, "v")->refused, 3);
+    assert_int_equal(t->left_out, 0);
+    pod_traffic_unref(before);
+    before = t;
+    told = read_text(WITH("", INTERCEPT("u", "a", "0") "," INTERCEPT("v", "b", "1")));
+    pod_traffic_set_rough(told); /* it was started anew */
+    t = pod_traffic_complete(told, before);
+    assert_int_equal(only(t, "u")->refused, 0);
+    assert_int_equal(only(t, "v")->refused, 3);
+    pod_traffic_unref(before);
+    pod_traffic_unref(t);
+    told = read_text(WITH("", INTERCEPT("u", "a", "1")));
+    pod_traffic_set_rough(told);
+    t = pod_traffic_complete(told, NULL);
+    assert_int_equal(only(t, "u")->refused, 1);
+    assert_true(only(t, "u")->rough);
+    pod_traffic_unref(t);
+}
+
 /* As many as are read, and names that no rule has. */
 static void test_bounds(void **state)
 {
@@ -186,6 +294,10 @@ int main(void)
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_complete),
+        cmocka_unit_test(test_intercepts),
+        cmocka_unit_test(test_without_egress),
+        cmocka_unit_test(test_what_was_refused_is_news),
+        cmocka_unit_test(test_rough_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

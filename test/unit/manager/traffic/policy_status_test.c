@@ -166,6 +166,7 @@ static void test_what_hinders_most_is_the_reason(void **state)
         enum policy_enforced enforced;
     } rows[] = {
         {POLICY_POD_ENFORCES, "Enforced", POLICY_ENFORCED},
+        {POLICY_POD_NO_EGRESS, "NoEgress", POLICY_NO_EGRESS},
         {POLICY_POD_WITHOUT, "NotPublished", POLICY_NOT_PUBLISHED},
         {POLICY_POD_WAITING, "PodsWaiting", POLICY_PODS_WAITING},
         {POLICY_POD_SILENT, "PodsSilent", POLICY_PODS_SILENT},
@@ -317,15 +318,19 @@ static void test_a_fault_is_never_open(void **state)
 struct heard {
     unsigned opened;
     unsigned recovered;
+    unsigned refusing; /* rules in pods */
+    uint64_t refused;  /* requests */
 };
 
 static void on_news(void *data, const struct policy_news *n)
 {
     struct heard *h = data;
-    assert_string_equal(n->rule, "deletePod");
-    assert_string_equal(n->pod, "a-000");
-    h->opened += n->opened;
-    h->recovered += !n->opened;
+    assert_int_equal(strncmp(n->pod, "a-", 2), 0);
+    assert_string_equal(n->rule, n->kind == POLICY_NEWS_REFUSED ? "only" : "deletePod");
+    h->opened += n->kind == POLICY_NEWS_OPENED;
+    h->recovered += n->kind == POLICY_NEWS_RECOVERED;
+    h->refusing += n->kind == POLICY_NEWS_REFUSED;
+    h->refused += n->refused;
 }
 
 static cJSON *status_with(const char *state, unsigned second)
@@ -372,6 +377,178 @@ static void test_news(void **state)
     }
 }
 
+/* ---- rules for other places ---- */
+
+#define EXTERNAL(more, intercepts)                                                                 \
+    "{\"apiVersion\":\"ctrlmesh.kusionstack.io/v1alpha1\",\"kind\":\"CircuitBreaker\","            \
+    "\"metadata\":{\"name\":\"guard\",\"namespace\":\"n\",\"uid\":\"u1\"},\"spec\":{"              \
+    "\"selector\":{}," more "\"trafficInterceptRules\":[" intercepts "]}}"
+#define ONLY(methods)                                                                              \
+    "{\"name\":\"only\",\"interceptType\":\"Whitelist\",\"contentType\":\"Normal\",\"contents\":[" \
+    "\"a.example\"],\"methods\":[" methods "]}"
+
+static struct pod_traffic *has_refused(unsigned refused)
+{
+    char text[512];
+    (void)snprintf(text, sizeof text,
+                   "{\"traffic\":{\"inForce\":false,\"intercepts\":[{\"policy\":\"guard\",\"uid\":"
+                   "\"u1\",\"rule\":\"only\",\"refused\":%u}]},\"egress\":{\"address\":"
+                   "\"127.0.0.1:15002\"}}",
+                   refused);
+    cJSON *root = parse(text);
+    struct pod_traffic *t = pod_traffic_read(root);
+    assert_non_null(t);
+    cJSON_Delete(root);
+    return t;
+}
+
+static cJSON *make_status(struct facts *x)
+{
+    struct policy_status_result r;
+    cJSON *status = policy_status_make(&x->f, &r);
+    assert_non_null(status);
+    return status;
+}
+
+static void test_pods_that_do_not_listen(void **state)
+{
+    static const char once[] = "only requests that are sent to localproxy's proxy";
+    struct facts x;
+    (void)state;
+    init(&x, EXTERNAL("", ONLY("\"*\"")));
+    cJSON *status = make_status(&x); /* for no pods, too */
+    assert_non_null(strstr(field_text(condition(status, "Enforced"), "message"), once));
+    cJSON_Delete(status);
+    add_pod(&x, POLICY_POD_ENFORCES, NULL);
+    for (unsigned i = 0; i < 5; i++) {
+        add_pod(&x, POLICY_POD_NO_EGRESS, NULL);
+    }
+    status = make_status(&x);
+    const cJSON *enforced = condition(status, "Enforced");
+    const char *message = field_text(enforced, "message");
+    assert_string_equal(field_text(enforced, "reason"), "NoEgress");
+    assert_string_equal(message,
+                        "1 of 6 pods enforce it. Without a listener for requests to other places, "
+                        "annotate the pods with ctrlmesh.kusionstack.io/egress: proxy: a-001, "
+                        "a-002, a-003 and 2 more. Of requests to other places than the API server "
+                        "it is for only requests that are sent to localproxy's proxy.");
+    assert_null(strstr(strstr(message, once) + 1, once));
+    assert_string_equal(field_text(status, "enforced"), "1/6");
+    const cJSON *row = field_get(status, "targetStatus")->child->next;
+    assert_string_equal(field_text(row, "message"),
+                        "it has no listener for requests to other places");
+    cJSON_Delete(status);
+    policy_unref(x.policy);
+    init(&x, OBJECT("", LIMITING));
+    status = make_status(&x);
+    assert_null(strstr(field_text(condition(status, "Enforced"), "message"), once));
+    cJSON_Delete(status);
+    policy_unref(x.policy);
+}
+
+static void test_what_cannot_hold_in_tunnels(void **state)
+{
+    static const struct {
+        const char *object;
+        const char *reason;
+    } all[] = {
+        {EXTERNAL("", ONLY("\"*\"")), "Valid"},
+        {EXTERNAL("", ONLY("\"GET\"")), "PartlyEnforceable"},
+        {EXTERNAL("\"rateLimitings\":[" LIMITING "],", ONLY("\"GET\"")), "PartlyEnforceable"},
+        {EXTERNAL("\"rateLimitings\":[{\"name\":\"off\",\"triggerPolicy\":\"ForceOpened\","
+                  "\"restRules\":[{\"url\":\"https://a/b\",\"method\":\"*\"}]}],",
+                  ""),
+         "PartlyEnforceable"},
+        {EXTERNAL("", ""), "NothingEnforceable"},
+    };
+    struct facts x;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        init(&x, all[i].object);
+        cJSON *status = make_status(&x);
+        const cJSON *compiled = condition(status, "Compiled");
+        assert_string_equal(field_text(compiled, "status"), "True");
+        assert_string_equal(field_text(compiled, "reason"), all[i].reason);
+        cJSON_Delete(status);
+        policy_unref(x.policy);
+    }
+}
+
+/* Numbers that grow are told now and then. */
+static void test_refusals(void **state)
+{
+    struct facts x;
+    struct policy_status_result r;
+    struct heard h = {.opened = 0};
+    struct pod_traffic *few = has_refused(3);
+    struct pod_traffic *more = has_refused(10);
+    (void)state;
+    init(&x, EXTERNAL("", ONLY("\"*\"")));
+    add_pod(&x, POLICY_POD_ENFORCES, few);
+    x.f.tells = true;
+    cJSON *first = policy_status_make(&x.f, &r);
+    assert_false(r.refused);
+    const cJSON *rule =
+        field_get(field_get(first, "targetStatus")->child, "interceptSnapshots")->child;
+    assert_string_equal(field_text(rule, "name"), "only");
+    assert_int_equal(field_get(rule, "refused")->valueint, 3);
+    policy_status_compare(NULL, first, on_news, &h);
+    assert_int_equal(h.refusing, 1);
+    assert_int_equal(h.refused, 3);
+    x.f.old = first;
+    x.f.told = first;
+    x.f.tells = false;
+    x.pods[0].traffic = more;
+    cJSON *again = policy_status_make(&x.f, &r);
+    assert_true(r.refused);
+    assert_false(r.changed);
+    cJSON_Delete(again);
+    x.pods[0].answers = false; /* what it said stands */
+    x.pods[0].traffic = NULL;
+    again = policy_status_make(&x.f, &r);
+    assert_false(r.refused);
+    assert_true(policy_status_same(first, again));
+    cJSON_Delete(again);
+    x.pods[0].answers = true;
+    x.pods[0].traffic = more;
+    x.f.tells = true;
+    again = policy_status_make(&x.f, &r);
+    assert_true(r.changed);
+    policy_status_compare(first, again, on_news, &h);
+    assert_int_equal(h.refused, 3 + 7);
+    x.pods[0].traffic = few; /* its localproxy was started anew */
+    cJSON *third = policy_status_make(&x.f, &r);
+    policy_status_compare(again, third, on_news, &h);
+    assert_int_equal(h.refused, 3 + 7 + 3);
+    assert_int_equal(h.opened + h.recovered, 0);
+    cJSON_Delete(third);
+    cJSON_Delete(again);
+    cJSON_Delete(first);
+    policy_unref(x.policy);
+    pod_traffic_unref(few);
+    pod_traffic_unref(more);
+}
+
+static void test_refusals_in_one_of_many_pods(void **state)
+{
+    struct facts x;
+    struct pod_traffic *none = has_refused(0);
+    struct pod_traffic *some = has_refused(1);
+    (void)state;
+    init(&x, EXTERNAL("", ONLY("\"*\"")));
+    x.f.tells = true;
+    for (size_t i = 0; i < MANY; i++) {
+        add_pod(&x, POLICY_POD_ENFORCES, i == 42 ? some : none);
+    }
+    cJSON *status = make_status(&x);
+    assert_int_equal(cJSON_GetArraySize(field_get(status, "targetStatus")), 1);
+    assert_string_equal(field_text(field_get(status, "targetStatus")->child, "podName"), "a-042");
+    cJSON_Delete(status);
+    policy_unref(x.policy);
+    pod_traffic_unref(none);
+    pod_traffic_unref(some);
+}
+
 /* ---- without memory ---- */
 
 static bool make(void *data)
@@ -387,12 +564,16 @@ static void test_out_of_memory(void **state)
 {
     struct facts x;
     struct pod_traffic *t = says("Opened", 1);
+    struct pod_traffic *refused = has_refused(1);
     (void)state;
     init(&x, OBJECT("", LIMITING));
     add_pod(&x, POLICY_POD_ENFORCES, t);
     add_pod(&x, POLICY_POD_OLD, NULL);
+    add_pod(&x, POLICY_POD_ENFORCES, refused);
+    x.f.tells = true;
     assert_true(sweep_allocations(make, &x) > 50);
     policy_unref(x.policy);
+    pod_traffic_unref(refused);
     pod_traffic_unref(t);
 }
 
@@ -407,6 +588,10 @@ int main(void)
         cmocka_unit_test(test_many_pods),
         cmocka_unit_test(test_a_fault_is_never_open),
         cmocka_unit_test(test_news),
+        cmocka_unit_test(test_pods_that_do_not_listen),
+        cmocka_unit_test(test_what_cannot_hold_in_tunnels),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_refusals_in_one_of_many_pods),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
