@@ -18,20 +18,19 @@
 #include "json/field.h"
 
 #define FLAG "--egress="
-#define FLAG_VIA "--egress-via="
 #define DEFAULT_ADDRESS "127.0.0.1:15002"
 
 enum { URL_SIZE = 128, EXCEPT_ROOM = 4096 };
 
 /* ---- whether ---- */
 
-/* The last --proxy-arg that begins so; NULL: there is none, or it is empty. */
-static const char *given(const struct inject_settings *s, const char *flag)
+/* By the last --proxy-arg=--egress; NULL: there is none, or it is empty. */
+static const char *given_address(const struct inject_settings *s)
 {
     const char *found = NULL;
-    size_t len = strlen(flag);
+    size_t len = sizeof FLAG - 1;
     for (size_t i = 0; s->proxy_args != NULL && s->proxy_args[i] != NULL; i++) {
-        found = strncmp(s->proxy_args[i], flag, len) == 0 ? s->proxy_args[i] + len : found;
+        found = strncmp(s->proxy_args[i], FLAG, len) == 0 ? s->proxy_args[i] + len : found;
     }
     return found != NULL && found[0] != '\0' ? found : NULL;
 }
@@ -79,7 +78,7 @@ static bool is_of_the_host(const cJSON *spec)
 void inject_egress_settle(const struct inject_settings *s, struct inject_options *o,
                           const cJSON *spec)
 {
-    const char *address = given(s, FLAG);
+    const char *address = given_address(s);
     if (o->egress == EGRESS_UNSAID) {
         bool wanted = address != NULL || is_asked_for(o, spec);
         o->egress = !wanted ? EGRESS_OFF : is_of_the_host(spec) ? EGRESS_UNSAID : EGRESS_LISTEN;
@@ -345,17 +344,6 @@ static void add_copy(struct edit *ed, cJSON *env, const char *name, const cJSON 
     }
 }
 
-static int find_chain(const struct lead *l, const cJSON *spec, struct inject_chain *chain,
-                      struct err *e)
-{
-    int rc = inject_chain_find(chain, l->options, spec, l->url, e);
-    return rc != 0 || chain->via == NULL || given(l->settings, FLAG_VIA) == NULL
-               ? rc
-               : inject_options_invalid(l->options, SIDECAR_EGRESS, e,
-                                        "\"chain\": the pod has a proxy of its own, and "
-                                        "--proxy-arg=" FLAG_VIA " gives localproxy another one");
-}
-
 int inject_egress_lead(struct edit *ed, const struct inject_settings *s,
                        const struct inject_options *o, cJSON *spec, cJSON **env,
                        struct warnings *warnings, struct err *e)
@@ -367,7 +355,7 @@ int inject_egress_lead(struct edit *ed, const struct inject_settings *s,
         return 0;
     }
     (void)snprintf(l.url, sizeof l.url, "http://%s", o->egress_address);
-    if (o->egress == EGRESS_CHAIN && find_chain(&l, spec, &chain, e) != 0) {
+    if (o->egress == EGRESS_CHAIN && inject_chain_find(&chain, o, spec, l.url, e) != 0) {
         return e->code;
     }
     cJSON *list = cJSON_CreateArray();

@@ -3,11 +3,15 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "kube/name.h"
 #include "kube/quantity.h"
+#include "net/address.h"
+#include "net/own_address.h"
+#include "object/names.h"
 
 static const char *const no_rules[] = {"block", "passthrough", NULL};
 static const char *const write_fence[] = {"enforce", "audit", "off", NULL};
@@ -44,6 +48,7 @@ const struct flag inject_proxy_flags[] = {
     NUMBER("shutdown-delay", 0, 86400),
     NUMBER("shutdown-grace", 0, 3600),
     NUMBER("max-connections", 1, 1000000),
+    TEXT("egress"),
     TEXT("egress-ca"),
     NUMBER("egress-max-tunnels", 1, 1000000),
     NUMBER("egress-idle", 1, 604800),
@@ -54,10 +59,9 @@ const struct flag inject_proxy_flags[] = {
 };
 
 const char *const inject_own_flags[] = {
-    "kubeconfig", "context",         "in-cluster",     "rules",     "control",    "listen",
-    "listen-tls", "listen-tls-cert", "listen-tls-key", "local-tls", "token-file", "admin",
-    "traffic",    "pod-labels",      "breaker-state",  "egress",    "egress-via", "egress-no-proxy",
-    NULL,
+    "kubeconfig", "context",         "in-cluster",     "rules",      "control",         "listen",
+    "listen-tls", "listen-tls-cert", "listen-tls-key", "local-tls",  "token-file",      "admin",
+    "traffic",    "pod-labels",      "breaker-state",  "egress-via", "egress-no-proxy", NULL,
 };
 
 static int check_pull_policy(const char *policy, struct err *e)
@@ -135,6 +139,39 @@ static int check_pull_secrets(const char *const *names, struct err *e)
     return 0;
 }
 
+static bool is_taken(unsigned port)
+{
+    static const unsigned ours[] = {SIDECAR_API_PORT, SIDECAR_TLS_PORT, SIDECAR_ADMIN_PORT,
+                                    SIDECAR_RULESYNC_PORT};
+    for (size_t i = 0; i < ARRAY_LEN(ours); i++) {
+        if (port == ours[i]) {
+            return true;
+        }
+    }
+    return port == 0;
+}
+
+/* The operator is told of it, and who else reaches it would have to show localproxy's token. */
+static int check_egress(const char *address, struct err *e)
+{
+    struct sockaddr_storage parsed;
+    if (address[0] == '\0') {
+        return 0;
+    }
+    if (net_address_parse(address, &parsed, e) != 0) {
+        err_prefix(e, "--proxy-arg=--egress");
+        return e->code;
+    }
+    const char *port = strrchr(address, ':');
+    if (!net_address_is_loopback(&parsed) || is_taken((unsigned)strtoul(port + 1, NULL, 10))) {
+        return err_set(e, -EINVAL,
+                       "--proxy-arg=--egress: \"%.80s\": must be a loopback address with a port "
+                       "that no sidecar has",
+                       address);
+    }
+    return 0;
+}
+
 static int check_proxy_arg(const char *argument, struct err *e)
 {
     for (const char *const *own = inject_own_flags; *own != NULL; own++) {
@@ -148,7 +185,10 @@ static int check_proxy_arg(const char *argument, struct err *e)
         err_prefix(e, "--proxy-arg, a flag of localproxy");
         return e->code;
     }
-    return 0;
+    static const char egress[] = "--egress=";
+    return strncmp(argument, egress, sizeof egress - 1) == 0
+               ? check_egress(argument + sizeof egress - 1, e)
+               : 0;
 }
 
 int inject_settings_check(const struct inject_settings *s, struct err *e)

@@ -86,6 +86,16 @@ static void flags_that_localproxy_does_not_take_are_refused(void **state)
         {"--max-connections=0", "--max-connections: "},
         {"--listen=0.0.0.0:5443", "--proxy-arg: --listen is given by the injection itself"},
         {"--in-cluster", "--proxy-arg: --in-cluster is given by the injection itself"},
+        {"--egress=", NULL},
+        {"--egress=127.0.0.1:3000", NULL},
+        {"--egress=[::1]:3000", NULL},
+        {"--egress-max-tunnels=10", NULL},
+        {"--egress=localhost:3000", "--proxy-arg=--egress: "},
+        {"--egress=127.0.0.1:5443", "--proxy-arg=--egress: \"127.0.0.1:5443\": must be a loopback"},
+        {"--egress=127.0.0.1:0", "--proxy-arg=--egress: "},
+        {"--egress=:15002", "--proxy-arg=--egress: \":15002\": must be a loopback address"},
+        {"--egress=192.0.2.1:15002", "--proxy-arg=--egress: \"192.0.2.1:15002\": must be"},
+        {"--egress-via=http://p", "--proxy-arg: --egress-via is given by the injection itself"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
