@@ -522,19 +522,24 @@ static void resume_in(struct http_exchange *x)
     h1_conn_resume(&conn_of(x)->h1);
 }
 
-/* What was sent so far still goes out, and without its end the client knows it for a part; but a
- * body that ends with the connection would seem whole, if that ended in order, and so would what
- * came through a tunnel. */
+/* A body that ends with the connection, and what comes through a tunnel, would seem whole if that
+ * ended in order. */
+static bool is_cut_by_reset(const struct conn *c)
+{
+    bool until_close =
+        c->h1.out == H1_OUT_BODY && !c->h1.head_only && c->h1.out_framing == HTTP_BODY_CLOSE;
+    return until_close || (c->connect && c->h1.out == H1_OUT_RAW);
+}
+
+/* What was sent so far still goes out, and without its end the client knows it for a part. */
 static void abort_exchange(struct http_exchange *x)
 {
     struct conn *c = conn_of(x);
     c->x.handlers = NULL;
-    if (c->connect && c->h1.out == H1_OUT_RAW) {
+    if (is_cut_by_reset(c)) {
         close_by_reset(c);
     } else if (c->h1.out != H1_OUT_BODY || c->h1.head_only) {
         close_now(c);
-    } else if (c->h1.out_framing == HTTP_BODY_CLOSE) {
-        close_by_reset(c);
     } else {
         close_gently(c);
     }
