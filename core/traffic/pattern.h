@@ -10,7 +10,7 @@
  * A *step* is one item of an expression that is tried at one place of the text, about 10 ns; over
  * long texts it counts as several. An expression that needs more steps or memory than it may have
  * is *exhausted*: whether it matches is not known. Measured, one takes at most 0.3 ms, and all that
- * share a budget 3 ms.
+ * share a budget 3 ms; compiling one takes at most 0.5 ms, and 64 KiB for as long.
  */
 #ifndef CORE_TRAFFIC_PATTERN_H
 #define CORE_TRAFFIC_PATTERN_H
