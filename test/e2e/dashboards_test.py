@@ -45,6 +45,15 @@ POLICIES = {
                     ],
                 }
             ],
+            "trafficInterceptRules": [
+                {
+                    "name": "nowhere",
+                    "interceptType": "Blacklist",
+                    "contentType": "Normal",
+                    "contents": ["nowhere.example"],
+                    "methods": ["*"],
+                }
+            ],
         },
     },
     "faultinjections": {
