@@ -16,7 +16,10 @@ PAGE = os.path.join(harness.ROOT, "docs", "traffic-policies.md")
 PLURALS = {"CircuitBreaker": "circuitbreakers", "FaultInjection": "faultinjections"}
 
 # What kubectl says of them: that is meant, and the page says why.
-WARNED = {"protect-api-server": "is for list or watch in all namespaces"}
+WARNED = {
+    "protect-api-server": "is for list or watch in all namespaces",
+    "external": "3 rules are for requests to other places than the API server",
+}
 
 
 def read(path):
@@ -60,7 +63,7 @@ class TrafficExamplesTest(WebhookCase):
                 names.add(thing["metadata"]["name"])
                 self.assertEqual(thing["metadata"]["name"] + ".yaml", os.path.basename(path))
                 self.check(thing)
-        self.assertEqual({"limit-deletes", "slow-canary", "protect-api-server"}, names)
+        self.assertEqual({"limit-deletes", "slow-canary", "protect-api-server", "external"}, names)
         for name in names:
             self.assertIn(f"`{name}.yaml`", read(os.path.join(FOLDER, "README.md")))
             self.assertIn(f"/{name}.yaml)", read(PAGE))
@@ -97,6 +100,8 @@ class CompileTest(harness.TestCase):
                 self.assertEqual(thing["metadata"]["name"], policy["name"])
                 wanted = [entry["name"] for entry in thing["spec"][spec_of[thing["kind"]]]]
                 self.assertEqual(wanted, [entry["name"] for entry in policy[entries]])
+                wanted = [rule["name"] for rule in thing["spec"].get("trafficInterceptRules", [])]
+                self.assertEqual(wanted, [rule["name"] for rule in policy.get("intercepts", [])])
 
 
 if __name__ == "__main__":
