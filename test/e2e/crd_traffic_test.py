@@ -37,6 +37,7 @@ INTERCEPT = {
     "contents": ["a.example"],
     "methods": ["*"],
 }
+REST = {"url": "https://a.example/*", "method": "*"}
 DELAY = {"fixedDelay": "3s", "percent": 10}
 ABORT = {"httpStatus": 503, "percent": "0.5"}
 FAULT = {"name": "lists", "delay": DELAY, "match": {"resources": [{"verbs": ["list"]}]}}
@@ -84,6 +85,20 @@ def when(**times):
 
 def wrong_times():
     return ("24:00:00", "9:00:00", "10:60:00", "10:00", "noon", 36000)
+
+
+def wrong_urls():
+    return (
+        "a.example",
+        "ftp://a.example",
+        "https://",
+        "https:///a",
+        "https://*",
+        "https://a.*.example/",
+        "https://user@a.example",
+        "https://a.example/b#c",
+        "https://a.example/ b",
+    )
 
 
 def wrong_durations():
@@ -134,11 +149,19 @@ REFUSED = {
         (rule(restRules=[{"url": "https://a.example"}]), "method: Required value"),
         (rule(restRules=[{"method": "GET"}]), "url: Required value"),
         (rule(restRules=[{"url": "https://a.example", "method": "get"}]), "method"),
+        *((rule(restRules=[{"url": text, "method": "*"}]), "url") for text in wrong_urls()),
         (intercept(interceptType="White"), "interceptType: Unsupported value"),
         (intercept(interceptType="Black"), "interceptType: Unsupported value"),
         (intercept(contentType="Regex"), "contentType: Unsupported value"),
         (intercept(contents=[]), "contents"),
+        (intercept(contents=[""]), "contents"),
+        (intercept(contents=["a" * 2049]), "contents"),
         (intercept(methods=[]), "methods"),
+        (intercept(methods=["get"]), "methods"),
+        (
+            {"trafficInterceptRules": [{**INTERCEPT, "name": f"r{i}"} for i in range(257)]},
+            "trafficInterceptRules",
+        ),
         *(
             ({"trafficInterceptRules": [without(INTERCEPT, key)]}, f"{key}: Required value")
             for key in INTERCEPT
@@ -198,8 +221,12 @@ ACCEPTED = {
         rule(triggerPolicy="ForceOpened", properties={"a": "b"}),
         health(slowCallDuration="2s", slowCallPercent=80, halfOpenRequests=3),
         rule(restRules=[{"url": "https://a.example/b", "method": "*"}]),
+        rule(restRules=[{"url": "HTTP://[::1]:8080", "method": "CONNECT"}]),
+        rule(restRules=[{"url": "https://*.a.example/b/*", "method": "M-SEARCH"}]),
+        {"rateLimitings": [{**without(RULE, "resourceRules"), "restRules": [REST]}]},
         intercept(contentType="Regexp", contents=[".*(127.0.0.1).*"]),
         intercept(interceptType="Blacklist", methods=["GET", "POST"]),
+        intercept(contents=["a.example:8443", "[::1]:80", "10.0.0.1", "A.example."]),
     ),
     "FaultInjection": (
         {},
@@ -216,6 +243,7 @@ ACCEPTED = {
         fault(delay={"fixedDelay": "10m"}),
         fault(match={"resources": [{}]}),
         fault(match={"httpMatch": [{"host": {"exact": "a"}, "path": {"regex": "^/"}}]}),
+        fault(match={"httpMatch": [{"headers": [{"name": "X-A"}, {"name": "X-B", "value": "c"}]}]}),
         when(daysOfWeek=[0, 6], daysOfMonth=[1, 31], months=[1, 12]),
         when(startTime="22:00:00", endTime="06:00:00", timeZone="Europe/Berlin"),
         when(startTime="", endTime="", timeZone=""),
@@ -401,6 +429,7 @@ class AcceptTest(CrdTestCase):
                     "podIP": "10.0.0.1",
                     "configHash": "0" * 32,
                     "limitingSnapshots": [snapshot, {"name": "other", "state": "Closed"}],
+                    "interceptSnapshots": [{"name": "allow", "refused": 12}],
                 },
                 {"podName": "pod-2", "message": "does not answer"},
             ],
