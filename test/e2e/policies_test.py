@@ -135,16 +135,23 @@ class PoliciesTestCase(mesh.MeshTestCase):
 
 class PublishTest(PoliciesTestCase):
     def test_the_manifest_of_another_mesh(self):
-        """As its users have them, in a namespace whose pods it is for: of what it has the rule for the
-        API server is enforced, and the status says that the rest is not."""
+        """As its users have them, in a namespace whose pods it is for: the rule for the API server is
+        enforced, and the status says what the rest needs, and what tunnels hide of it."""
         self.manager()
         self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
         pods = [self.labelled(f"shard-a-{i}", app="operator-demo").start() for i in range(2)]
         self.wait_enforced("shard-a", pods=2)
         self.here("apply", "-f", DEMO)
-        thing = self.wait_policy("breaker-demo", "Enforced", "True", "Enforced")
+        thing = self.wait_policy("breaker-demo", "Enforced", "False", "NoEgress")
+        message = mesh.condition(thing, "Enforced")["message"]
+        self.assertIn("annotate the pods with ctrlmesh.kusionstack.io/egress: proxy: shard", message)
+        self.assertEqual(1, message.count("only requests that are sent to localproxy's proxy"))
         compiled = mesh.condition(thing, "Compiled")
         self.assertEqual(("True", "PartlyEnforceable"), (compiled["status"], compiled["reason"]))
+        self.assertIn('rules "trafficOffLimit", "test": nobody sees paths', compiled["message"])
+        (policy,) = self.traffic()["spec"]["breakers"]
+        self.assertEqual(["deletePod", "trafficOffLimit"], [x["name"] for x in policy["limitings"]])
+        self.assertEqual(["test"], [x["name"] for x in policy["intercepts"]])
         first, second = self.victim(), self.victim()
         self.assertEqual(200, self.delete_through(pods[0], first)[0])
         status, message = self.delete_through(pods[0], second)
@@ -153,7 +160,7 @@ class PublishTest(PoliciesTestCase):
         self.assertEqual(200, self.delete_through(pods[1], second)[0])  # each counts for itself
         table = self.here("get", "cbk")
         self.assertRegex(table, r"NAME +PODS +OPEN +ENFORCED +AGE\n")
-        self.assertRegex(table, r"breaker-demo +2 +0 +2/2 ")
+        self.assertRegex(table, r"breaker-demo +2 +0 +0/2 ")
 
     def test_opened_by_force_in_all_pods(self):
         """Within seconds, though the rules stay as they are; and closed as soon when it is gone."""
