@@ -23,6 +23,7 @@
 #include "address.h"
 #include "base/flags.h"
 #include "event.h"
+#include "latency.h"
 #include "response.h"
 
 enum {
@@ -31,7 +32,6 @@ enum {
     OPEN_LIMIT_SECONDS = 60,
     INPUT_MAX = 65536,
     REQUEST_MAX = 2048,
-    LATENCY_BUCKETS = 1000000, /* one each microsecond */
 };
 
 struct load;
@@ -47,13 +47,11 @@ struct watch {
 };
 
 struct result {
-    uint64_t events;
+    struct latency latency; /* of each event */
     uint64_t bytes;
     uint64_t missing;  /* numbers that were skipped */
     uint64_t repeated; /* numbers that came again or went back */
     uint64_t errors;   /* watches that ended */
-    uint64_t slowest;  /* ns */
-    uint32_t buckets[LATENCY_BUCKETS + 1];
 };
 
 struct load {
@@ -87,13 +85,6 @@ static int watch_start(struct load *l, struct err *e)
     return 0;
 }
 
-static void count_latency(struct result *r, uint64_t ns)
-{
-    uint64_t us = ns / NSEC_PER_USEC;
-    r->buckets[us < LATENCY_BUCKETS ? us : LATENCY_BUCKETS]++;
-    r->slowest = ns > r->slowest ? ns : r->slowest;
-}
-
 static int event_read(struct watch *w, struct err *e)
 {
     struct load *l = w->load;
@@ -115,9 +106,8 @@ static int event_read(struct watch *w, struct err *e)
     }
     if (l->measuring) {
         w->measured++;
-        r->events++;
         r->bytes += w->line_len + 1;
-        count_latency(r, l->now > sent ? l->now - sent : 0);
+        latency_add(&r->latency, l->now > sent ? l->now - sent : 0);
     }
     return 0;
 }
@@ -227,19 +217,6 @@ static int run_until(struct load *l, uint64_t deadline, bool opening, struct err
                    : 0;
 }
 
-static uint64_t percentile(const struct result *r, uint64_t percent)
-{
-    uint64_t rank = (r->events * percent + 99) / 100;
-    uint64_t seen = 0;
-    for (uint64_t us = 0; us <= LATENCY_BUCKETS; us++) {
-        seen += r->buckets[us];
-        if (seen >= rank) {
-            return us;
-        }
-    }
-    return LATENCY_BUCKETS;
-}
-
 static void print_result(const struct load *l, uint64_t elapsed)
 {
     const struct result *r = &l->result;
@@ -251,9 +228,9 @@ static void print_result(const struct load *l, uint64_t elapsed)
            ",\"bytes\":%" PRIu64 ",\"p50_us\":%" PRIu64 ",\"p99_us\":%" PRIu64
            ",\"max_us\":%" PRIu64 ",\"missing\":%" PRIu64 ",\"repeated\":%" PRIu64
            ",\"silent\":%zu,\"errors\":%" PRIu64 "}\n",
-           l->count, (double)elapsed / (double)NSEC_PER_SEC, r->events, r->bytes, percentile(r, 50),
-           percentile(r, 99), r->slowest / NSEC_PER_USEC, r->missing, r->repeated, silent,
-           r->errors);
+           l->count, (double)elapsed / (double)NSEC_PER_SEC, r->latency.count, r->bytes,
+           latency_percentile(&r->latency, 50), latency_percentile(&r->latency, 99),
+           r->latency.slowest / NSEC_PER_USEC, r->missing, r->repeated, silent, r->errors);
     (void)fflush(stdout);
 }
 
