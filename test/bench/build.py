@@ -38,7 +38,8 @@ def make_proxy(kind, arguments):
 def tools_path(arguments):
     """The folder of the load tools, seen to be built."""
     folder = os.path.join(os.path.abspath(arguments.build), "test/bench")
-    for tool in ("watch_source", "watch_load", "informer_load"):
+    for tool in ("watch_source", "watch_load", "informer_load", "request_load", "tunnel_load",
+                 "echo_source"):
         if not os.access(os.path.join(folder, tool), os.X_OK):
             raise BenchError(f"{folder}/{tool} is missing; run: cmake --preset release && "
                              "cmake --build --preset release")
