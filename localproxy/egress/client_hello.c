@@ -14,7 +14,6 @@ enum {
     MESSAGE_CLIENT_HELLO = 1,
     RANDOM_LEN = 32,
     EXTENSION_SERVER_NAME = 0,
-    EXTENSION_ECH = 0xfe0d,
     NAME_HOST = 0,
 };
 
@@ -117,7 +116,6 @@ static bool read_extensions(struct reader all, struct client_hello *out)
         if (type == EXTENSION_SERVER_NAME && !read_server_name(body, out)) {
             return false;
         }
-        out->encrypted = out->encrypted || type == EXTENSION_ECH;
     }
     return true;
 }

@@ -13,7 +13,7 @@
 #include "base/url.h"
 
 /* Of a ClientHello, and of the bytes that may carry one, in however many records: bytes. */
-enum { CLIENT_HELLO_MAX = 16 * 1024, CLIENT_HELLO_BYTES_MAX = 32 * 1024 };
+enum { CLIENT_HELLO_MAX = 16 * 1024, CLIENT_HELLO_BYTES_MAX = 20 * 1024 };
 
 enum client_hello_verdict {
     CLIENT_HELLO_MORE, /* these may be the first bytes of one */
@@ -23,9 +23,9 @@ enum client_hello_verdict {
 };
 
 struct client_hello {
-    char name[URL_HOST_MAX + 1]; /* in lower case, without a dot at the end; "": it has none */
-    bool encrypted;              /* the name, if any, is not the server's own (or the client makes
-                                    believe that it is not): Encrypted Client Hello */
+    /* In lower case, without a dot at the end; "": it has none. With Encrypted Client Hello it is
+     * that of the server which decrypts the other one (RFC 9849). */
+    char name[URL_HOST_MAX + 1];
 };
 
 /* `bytes`: all that came from the beginning on; what follows the ClientHello is not looked at. More

@@ -9,6 +9,7 @@
 #include "egress/tunnel.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/state_machine.h"
 #include "egress/client_hello.h"
@@ -53,6 +54,8 @@ struct tunnel {
     bool patient;      /* the limit was prolonged, for bytes wait to be read */
     bool looked;       /* at what the client sends first */
     struct buf *hello; /* a part of a ClientHello, which has gone to the host; NULL: none */
+    struct byte_share hello_share;
+    char *name; /* that the TLS client has asked for; NULL: none but the host */
     uint64_t sent;
     uint64_t received;
     struct target target;
@@ -71,6 +74,7 @@ static void drop_hello(struct tunnel *t)
         buf_reset(t->hello);
         free(t->hello);
         t->hello = NULL;
+        byte_share_give_back(&t->hello_share);
     }
 }
 
@@ -78,6 +82,7 @@ static void drop_hello(struct tunnel *t)
 static void leave(struct tunnel *t)
 {
     drop_hello(t);
+    free(t->name);
     list_remove(&t->link);
     t->all->count--;
     net_deadline_clear(&t->limit);
@@ -198,15 +203,27 @@ static void describe(const struct tunnel *t, struct traffic_external *q)
 }
 
 /* As a rule would have it if the client had asked for it in the first place. */
-static bool is_name_allowed(const struct tunnel *t, struct slice name)
+static bool is_name_allowed(const struct tunnel *t, const char *name,
+                            bool (*allows)(void *data, const struct traffic_external *q),
+                            void *data)
 {
     struct traffic_external q;
     describe(t, &q);
-    q.host = name;
-    return slice_eq(name, slice_str(t->target.host)) || t->all->allows_name(t->all->data, &q);
+    q.host = slice_str(name);
+    return allows(data, &q);
 }
 
-/* False: no memory. */
+/* What the client has asked for. False: it may not, or there is no memory. */
+static bool take_name(struct tunnel *t, const char *name)
+{
+    if (strcmp(name, t->target.host) == 0) {
+        return true;
+    }
+    t->name = strdup(name);
+    return t->name != NULL && is_name_allowed(t, name, t->all->allows_name, t->all->data);
+}
+
+/* False: no memory, or no more may be kept. */
 static bool keep_hello(struct tunnel *t, struct slice data)
 {
     if (t->hello == NULL) {
@@ -215,8 +232,10 @@ static bool keep_hello(struct tunnel *t, struct slice data)
             return false;
         }
         buf_init(t->hello, CLIENT_HELLO_BYTES_MAX + NET_READ_SIZE);
+        byte_share_init(&t->hello_share, t->all->budget);
     }
-    return buf_append(t->hello, data.ptr, data.len) == 0;
+    return byte_share_set(&t->hello_share, buf_size_with(t->hello, data.len)) &&
+           buf_append(t->hello, data.ptr, data.len) == 0;
 }
 
 /* Nothing is held back for it: without its end a ClientHello is of no use to the host. */
@@ -235,13 +254,12 @@ static bool may_pass(struct tunnel *t, struct slice data)
     case CLIENT_HELLO_NONE:
         break;
     case CLIENT_HELLO_READ:
-        if (hello.name[0] != '\0' && !hello.encrypted &&
-            !is_name_allowed(t, slice_str(hello.name))) {
+        if (hello.name[0] != '\0' && !take_name(t, hello.name)) {
             return false;
         }
         break;
     case CLIENT_HELLO_BAD:
-        if (!is_name_allowed(t, SLICE(""))) {
+        if (!take_name(t, "")) {
             return false;
         }
         break;
@@ -456,15 +474,21 @@ void tunnels_deinit(struct tunnels *all)
     }
 }
 
+/* By the host, and by the name. */
+static bool still_allowed(const struct tunnel *t,
+                          bool (*allows)(void *data, const struct traffic_external *q), void *data)
+{
+    return is_name_allowed(t, t->target.host, allows, data) &&
+           (t->name == NULL || is_name_allowed(t, t->name, allows, data));
+}
+
 void tunnels_review(struct tunnels *all,
                     bool (*allows)(void *data, const struct traffic_external *q), void *data)
 {
     LIST_FOR_EACH_SAFE(node, after, &all->all)
     {
         struct tunnel *t = LIST_ITEM(node, struct tunnel, link);
-        struct traffic_external q;
-        describe(t, &q);
-        if (allows(data, &q)) {
+        if (still_allowed(t, allows, data)) {
             continue;
         }
         if (t->state == TUNNEL_DIALLING) {

@@ -15,6 +15,7 @@
 
 #include <stdint.h>
 
+#include "base/byte_budget.h"
 #include "base/list.h"
 #include "egress/reach.h"
 #include "egress/target.h"
@@ -30,6 +31,7 @@ struct tunnels {
     struct net_loop *loop;
     struct reach *reach;
     struct net_backlog *backlog;
+    struct byte_budget *budget; /* for what has come of ClientHellos; NULL: no bound */
     uint64_t connect_timeout_ms;
     uint64_t idle_ms;
     unsigned max; /* more are not taken */
@@ -41,8 +43,8 @@ struct tunnels {
     void (*on_opened)(void *data, const struct target *t);
     /* Whether rules allow what the client turned out to ask for, TLS with a server of another name
      * than the host's; `host` "": with a ClientHello that cannot be read. If not, the tunnel is
-     * broken off before the host has all of it. Not asked where there is no name, or an encrypted
-     * one. NULL: nothing is looked at. */
+     * broken off before the host has all of it. Not asked where there is no name. NULL: nothing is
+     * looked at. */
     bool (*allows_name)(void *data, const struct traffic_external *q);
     /* One that was open is over. Bytes to the host, and from it. */
     void (*on_over)(void *data, const struct target *t, uint64_t sent, uint64_t received);

@@ -1014,6 +1014,45 @@ static void test_a_name_in_pieces(void **state)
     assert_int_equal(w->judged, 2);
 }
 
+/* Rules that come later hold for the name, too. */
+static void test_review_of_names(void **state)
+{
+    struct world *w = *state;
+    struct slice hello = client_hello("other.test");
+    w->tunnels.allows_name = allows_name;
+    open_tunnel(w);
+    raw_send(&client, hello.ptr, hello.len);
+    expect_bytes(w, &host, hello);
+    w->forbidden = "third.test";
+    tunnels_review(&w->tunnels, allows, w);
+    assert_int_equal(w->tunnels.count, 1);
+    w->forbidden = "other.test";
+    tunnels_review(&w->tunnels, allows, w);
+    assert_int_equal(w->tunnels.count, 0);
+    expect_reset(w, &client);
+    expect_reset(w, &host);
+}
+
+/* Parts of ClientHellos count, and are given back. */
+static void test_names_within_a_budget(void **state)
+{
+    struct world *w = *state;
+    struct byte_budget budget = {.max = 8192};
+    char part[9000] = "\x16\x03\x01\x40\x00\x01\x00\x3f\x00";
+    w->tunnels.allows_name = allows_name;
+    w->tunnels.budget = &budget;
+    open_tunnel(w);
+    raw_send(&client, part, 5000);
+    expect_bytes(w, &host, slice_of(part, 5000));
+    assert_true(budget.used >= 5000);
+    raw_send(&client, part + 5000, sizeof part - 5000);
+    expect_reset(w, &client);
+    expect_reset(w, &host);
+    run_until_over(w, 1);
+    assert_int_equal(budget.used, 0);
+    assert_int_equal(w->judged, 0);
+}
+
 /* What is no TLS is not delayed, and a part of a ClientHello neither. */
 static void test_other_protocols_in_tunnels(void **state)
 {
@@ -1367,6 +1406,8 @@ int main(void)
         TEST(test_drain),
         TEST(test_names_in_tunnels),
         TEST(test_a_name_in_pieces),
+        TEST(test_review_of_names),
+        TEST(test_names_within_a_budget),
         TEST(test_other_protocols_in_tunnels),
         TEST(test_through_a_proxy),
         TEST(test_a_proxy_that_refuses),
