@@ -200,6 +200,7 @@ static void init_tunnels(struct egress *g)
     g->tunnels.max = (unsigned)g->o.flags->egress_max_tunnels;
     g->tunnels.on_failed = egress_on_failed;
     g->tunnels.on_opened = egress_on_opened;
+    g->tunnels.allows_name = egress_allows_name;
     g->tunnels.on_over = on_over;
     g->tunnels.data = g;
 }

@@ -52,6 +52,8 @@ void egress_on_opened(void *data, const struct target *t);
 
 /* Whether a connection to there may stay open. */
 bool egress_still_allows(void *data, const struct traffic_external *q);
+/* Whether a tunnel may, whose client asks for that name there. */
+bool egress_allows_name(void *data, const struct traffic_external *q);
 
 /* Not each of many. */
 void egress_log_refusal(struct egress *g, const char *what, unsigned code, const char *host,

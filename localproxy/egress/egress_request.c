@@ -352,3 +352,18 @@ bool egress_still_allows(void *data, const struct traffic_external *q)
     buf_reset(&why);
     return allowed;
 }
+
+bool egress_allows_name(void *data, const struct traffic_external *q)
+{
+    struct egress *g = data;
+    char host[URL_HOST_MAX + 1];
+    if (egress_still_allows(g, q)) {
+        return true;
+    }
+    (void)snprintf(host, sizeof host, "%.*s", (int)q->host.len, q->host.ptr);
+    g->refused++;
+    egress_log_refusal(g, "broke off a tunnel", 403, host,
+                       q->host.len > 0 ? "its client asks for a server that rules forbid"
+                                       : "whom its client asks for cannot be read");
+    return false;
+}

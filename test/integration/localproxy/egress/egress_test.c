@@ -27,6 +27,8 @@ enum { TEXT_SIZE = 4096, TUNNELS = 3 };
 
 #define TOKEN "0123456789abcdef0123"
 #define BASIC "Basic Y21lc2g6MDEyMzQ1Njc4OWFiY2RlZjAxMjM=" /* cmesh:TOKEN */
+/* To the origin, which is another matter. */
+#define AUTHORIZED "Authorization: Basic Y21lc2g6MDEyMzQ1Njc4OWFiY2RlZjAxMjM=\r\n"
 
 struct world {
     struct net_loop *loop;
@@ -375,17 +377,17 @@ static void requests_that_are_none_for_a_proxy(void **state)
     cJSON_Delete(root);
 }
 
+#define POST "POST http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\n"
+
 /* The server refuses what two programs could read in two ways. */
 static void smuggled_requests_are_refused(void **state)
 {
     struct world *w = *state;
     static const char *const requests[] = {
-        "POST http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
-        "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        "POST http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
-        "Content-Length: 5\r\n\r\nabcde",
-        "POST http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n",
-        "POST http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n",
+        POST "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        POST "Content-Length: 4\r\nContent-Length: 5\r\n\r\nabcde",
+        POST "Transfer-Encoding: xchunked\r\n\r\n",
+        POST "Transfer-Encoding : chunked\r\n\r\n",
         "GET http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nX: a\nY: b\r\n\r\n",
         "GET http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
         "GET http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\n X: folded\r\n\r\n",
@@ -411,8 +413,12 @@ static void a_token_is_asked_for_on_other_addresses(void **state)
 {
     struct world *w = *state;
     static const char *const wrong[] = {
-        "", "Authorization: " BASIC "\r\n", "Proxy-Authorization: Basic Y21lc2g6eA==\r\n",
-        "Proxy-Authorization: Bearer x\r\n", "Proxy-Authorization: Bearer \r\n"};
+        "X: y\r\n",
+        AUTHORIZED,
+        "Proxy-Authorization: Basic Y21lc2g6eA==\r\n",
+        "Proxy-Authorization: Bearer x\r\n",
+        "Proxy-Authorization: Bearer \r\n",
+    };
     char request[512];
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         (void)snprintf(request, sizeof request,
@@ -774,6 +780,40 @@ static void there_are_so_many_tunnels(void **state)
     open_tunnel(w);
 }
 
+/* Who reaches one host of an address, asks it for another one. */
+static void a_tunnel_whose_client_asks_for_another_name(void **state)
+{
+    struct world *w = *state;
+    static const char *const names[] = {"good.example", "bad.example"};
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct err e = ERR_INIT;
+        struct slice nothing = {0};
+        struct buf hello = BUF_INIT(65536);
+        const struct tls_client_options o = {.insecure = true, .server_name = names[i]};
+        struct tls_config *tls = tls_config_new_client(&o, &e);
+        struct tls_session *session = tls_session_new(tls, &e);
+        assert_int_equal(tls_session_handshake(session, &nothing, &hello, &e), TLS_MORE);
+        put_in_force(w, INTERCEPT("Blacklist", "bad.example:%u"));
+        ask(w, CONNECT);
+        raw_expect(w->loop, &client, "HTTP/1.1 200 ");
+        raw_send(&client, (const char *)buf_data(&hello), hello.len);
+        if (i == 0) {
+            accept_origin(w, "\x16");
+            raw_close(&origin);
+            origin.fd = -1;
+        } else {
+            raw_expect(w->loop, &client, NULL);
+        }
+        tls_session_free(session);
+        tls_config_unref(tls);
+        buf_reset(&hello);
+    }
+    cJSON *root = cJSON_CreateObject();
+    egress_describe(w->egress, true, root);
+    assert_int_equal((int)number(root, "refused"), 1);
+    cJSON_Delete(root);
+}
+
 static void a_tunnel_to_nobody(void **state)
 {
     struct world *w = *state;
@@ -902,6 +942,7 @@ int main(void)
         TEST(a_fault_that_is_taken_away_delays_no_more),
         TEST(the_client_goes_while_it_is_delayed),
         TEST(there_are_so_many_tunnels),
+        TEST(a_tunnel_whose_client_asks_for_another_name),
         TEST(a_tunnel_to_nobody),
         TEST(what_is_under_way_is_finished),
         TEST(delays_end_when_it_drains),
