@@ -3,11 +3,14 @@
 manager, a shard of two pods with the real sidecars, and what users see of it.
 """
 
+import http.client
+import http.server
 import json
 import os
 import signal
 import statistics
 import sys
+import threading
 import time
 
 import harness
@@ -275,6 +278,146 @@ class PublishTest(PoliciesTestCase):
         self.assertNotIn(TOLD, pods[0].object()["metadata"]["annotations"])
         self.apply(breaker("elsewhere", selector={"matchLabels": {"shard": "another"}}))
         self.wait_policy("elsewhere", "Enforced", "False", "NoShard")
+
+
+class Origin(http.server.ThreadingHTTPServer):
+    """Another server, which answers with 200 whatever it is asked."""
+
+    daemon_threads = True
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self):
+            self.server.asked.append((self.command, self.path))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_POST = answer
+
+        def log_message(self, *args):
+            pass
+
+    def __init__(self, case):
+        super().__init__(("127.0.0.1", 0), self.Handler)
+        self.asked = []
+        self.host = f"127.0.0.1:{self.server_address[1]}"
+        thread = threading.Thread(target=self.serve_forever, daemon=True)
+        thread.start()
+        case.addCleanup(self.server_close)
+        case.addCleanup(thread.join)
+        case.addCleanup(self.shutdown)
+
+
+def external(host, **limiting):
+    """Allows this host alone; and another rule, if there are fields of one."""
+    thing = breaker()
+    rule = {"name": "only", "interceptType": "Whitelist", "contentType": "Normal"}
+    rule.update(contents=[host], methods=["*"])
+    thing["spec"]["trafficInterceptRules"] = [rule]
+    thing["spec"]["rateLimitings"] = [{"name": "calls", **limiting}] if limiting else []
+    return thing
+
+
+class ExternalTest(PoliciesTestCase):
+    """Requests to other places than the API server."""
+
+    def setUp(self):
+        super().setUp()
+        self.origin = Origin(self)
+
+    def listening(self, name):
+        pod = self.labelled(name)
+        pod.proxy_args += ["--egress", "127.0.0.1:0"]
+        return pod.start()
+
+    def ask(self, pod, url, method="GET", headers=None):
+        """As a client that knows of a proxy; the status of the answer, and what it says."""
+        host, port = pod.proxy.status()["egress"]["address"].rsplit(":", 1)
+        client = http.client.HTTPConnection(host, int(port), timeout=20)
+        try:
+            client.request(method, url, headers=headers or {})
+            answer = client.getresponse()
+            return answer.status, answer.read().decode() if answer.status != 200 else ""
+        finally:
+            client.close()
+
+    def begin_listening(self):
+        self.manager()
+        self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
+        pod = self.listening("shard-a-0")
+        self.wait_enforced("shard-a", pods=1)
+        return pod
+
+    def test_a_whitelist_in_two_pods(self):
+        """One of which does not listen: the status says so, as long as it does not."""
+        first = self.begin_listening()
+        second = self.labelled("shard-a-1").start()
+        self.apply(external(self.origin.host))
+        thing = self.wait_policy("guard", "Enforced", "False", "NoEgress")
+        self.assertEqual("1/2", thing["status"]["enforced"])
+        self.assertIn("proxy: shard-a-1.", mesh.condition(thing, "Enforced")["message"])
+        self.assertEqual(200, self.ask(first, f"http://{self.origin.host}/a")[0])
+        self.assertEqual(200, self.ask(first, self.origin.host, "CONNECT")[0])
+        for method, url in (("GET", "http://b.invalid/"), ("CONNECT", "b.invalid:443")):
+            status, message = self.ask(first, url, method)
+            self.assertEqual(403, status, message)
+            self.assertIn('CircuitBreaker "guard" does not allow', message)
+        harness.wait_for(lambda: self.events("RequestsRefused") == 1, "it is told of")
+
+        def refused():
+            rows = self.policy()["status"]["targetStatus"]
+            told = {row["podName"]: row.get("interceptSnapshots") for row in rows}
+            return told["shard-a-0"] and told["shard-a-0"][0]["refused"] > 0
+
+        harness.wait_for(refused, "the status counts them")
+        second.stop_proxy()
+        second.proxy_args += ["--egress", "127.0.0.1:0"]
+        second.start_proxy()
+        self.in_force([first, second])
+        self.assertEqual(403, self.ask(second, "http://b.invalid/")[0])
+
+    def test_limits_by_url(self):
+        pod = self.begin_listening()
+        host = self.origin.host
+        self.apply(
+            external(
+                host,
+                restRules=[{"url": f"http://{host}/off/*", "method": "POST"}],
+                bucket={"burst": 1, "limit": 1, "interval": "1h"},
+                triggerPolicy="LimiterOnly",
+            )
+        )
+        self.in_force([pod])
+        compiled = mesh.condition(self.policy(), "Compiled")
+        self.assertEqual("PartlyEnforceable", compiled["reason"])
+        self.assertIn('rule "calls": nobody sees paths', compiled["message"])
+        url = f"http://{host}/off/now"
+        self.assertEqual(200, self.ask(pod, url, "POST")[0])
+        status, message = self.ask(pod, url, "POST")
+        self.assertEqual(429, status)
+        self.assertIn(f'circuitbreaker "{self.namespace}/guard" rule "calls"', message)
+        endpoint = {"Mesh-Real-Endpoint": url}  # as operators send it that were written for that
+        self.assertEqual(429, self.ask(pod, "/", "POST", endpoint)[0])
+        self.assertEqual(200, self.ask(pod, url, "GET")[0])
+        self.assertEqual(200, self.ask(pod, f"http://{host}/on", "POST")[0])
+        asked = [("POST", "/off/now"), ("GET", "/off/now"), ("POST", "/on")]
+        self.assertEqual(asked, self.origin.asked)
+
+    def test_the_last_whitelist_goes(self):
+        """Everything is open again, but for what is protected; at once, as it was closed."""
+        pod = self.begin_listening()
+        self.apply(external("a.example"))
+        self.in_force([pod])
+        status, message = self.ask(pod, "http://b.invalid/")
+        self.assertEqual(403, status, message)
+        self.cluster.json(f"{self.policies}/guard", "DELETE")
+        harness.wait_for(
+            lambda: self.ask(pod, "http://b.invalid/")[0] in (502, 504), "it is open"
+        )
+        self.assertEqual(403, self.ask(pod, f"http://{self.origin.host}/")[0])
+        self.assertEqual([], self.origin.asked)
 
 
 class KindsTest(PoliciesTestCase):
