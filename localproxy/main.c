@@ -229,7 +229,6 @@ static int open_egress(struct app *a, struct err *e)
     if (a->flags.egress == NULL) {
         return 0;
     }
-    o.own[n++] = a->flags.admin;
     for (size_t i = 0; n < REACH_OWN_MAX - 1 && proxy_address_at(a->proxy, i)[0] != '\0'; i++) {
         o.own[n++] = proxy_address_at(a->proxy, i);
     }
@@ -354,7 +353,13 @@ static int open_admin(struct app *a, struct err *e)
         .lease = a->lease,
     };
     a->admin = admin_new(a->program.loop, &o, e);
-    return a->admin == NULL ? e->code : 0;
+    if (a->admin == NULL) {
+        return e->code;
+    }
+    if (a->egress != NULL) {
+        egress_add_own(a->egress, admin_address(a->admin));
+    }
+    return 0;
 }
 
 static int write_ready_file(const struct app *a, struct err *e)

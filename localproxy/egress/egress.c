@@ -291,6 +291,11 @@ void egress_free(struct egress *g)
 
 /* ---- what it says ---- */
 
+void egress_add_own(struct egress *g, const char *address)
+{
+    reach_add_own(g->reach, address);
+}
+
 const char *egress_address(const struct egress *g)
 {
     return g->address;

@@ -52,6 +52,8 @@ unsigned egress_streams_max(const struct localproxy_flags *flags);
  * credentials in Proxy-Authorization. */
 MUST_CHECK struct egress *egress_new(struct net_loop *l, const struct egress_options *o,
                                      struct err *e);
+/* One more address where localproxy listens, which no request is to reach. */
+void egress_add_own(struct egress *g, const char *address);
 /* Also when draining. */
 const char *egress_address(const struct egress *g);
 /* Requests and tunnels under way. */

@@ -301,9 +301,10 @@ static unsigned service_port(void)
     return end != NULL && *end == '\0' && port > 0 && port <= 65535 ? (unsigned)port : 443;
 }
 
-static void add_own(struct reach *r, const char *address)
+void reach_add_own(struct reach *r, const char *address)
 {
-    if (net_address_parse(address, &r->own[r->own_count], NULL) == 0) {
+    if (r->own_count < REACH_OWN_MAX &&
+        net_address_parse(address, &r->own[r->own_count], NULL) == 0) {
         r->own_count++;
     }
 }
@@ -318,7 +319,7 @@ struct reach *reach_new(const struct reach_options *o, const struct policies *po
     net_dial_gate_init(&r->gate, allows, r, REACH_LOOKUPS_MAX);
     r->policies = policies;
     for (size_t i = 0; i < REACH_OWN_MAX && o->own[i] != NULL; i++) {
-        add_own(r, o->own[i]);
+        reach_add_own(r, o->own[i]);
     }
     add_server(&r->servers[0], o->server->host, o->server->port);
     if (service != NULL) {

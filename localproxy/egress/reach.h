@@ -36,6 +36,8 @@ struct reach;
 /* `policies` NULL: there are none; they must outlive it. NULL without memory. Reads
  * KUBERNETES_SERVICE_HOST and _PORT, and resolv.conf(5), for the names of the API server. */
 MUST_CHECK struct reach *reach_new(const struct reach_options *o, const struct policies *policies);
+/* One more of `own`, that was not known before; no more than REACH_OWN_MAX count. */
+void reach_add_own(struct reach *r, const char *address);
 /* NULL is ignored. */
 void reach_free(struct reach *r);
 

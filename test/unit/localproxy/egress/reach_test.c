@@ -163,6 +163,25 @@ static void assert_refused(struct reach *r, const char *authority, const char *w
     }
 }
 
+/* Also addresses that are known later, and no more of them than there is room for. */
+static void test_own_addresses_are_added(void **state)
+{
+    struct reach *r = make("api.example", 6443, "127.0.0.1:5443");
+    char address[32];
+    (void)state;
+    assert_int_equal(check(r, "10.0.0.1:5441", ""), 0);
+    reach_add_own(r, "not an address");
+    for (unsigned i = 0; i < REACH_OWN_MAX + 2; i++) {
+        (void)snprintf(address, sizeof address, "10.0.0.1:%u", 5441 + i);
+        reach_add_own(r, address);
+    }
+    assert_refused(r, "127.0.0.1:5443", "localproxy itself");
+    assert_refused(r, "10.0.0.1:5441", "localproxy itself");
+    assert_refused(r, "10.0.0.1:5463", "localproxy itself");
+    assert_int_equal(check(r, "10.0.0.1:5464", ""), 0);
+    reach_free(r);
+}
+
 static void test_protected_addresses_are_not_reached(void **state)
 {
     struct reach *r = make("api.example", 6443, NULL);
@@ -296,6 +315,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_protected, setup),
         cmocka_unit_test_setup(test_protected_addresses_are_not_reached, setup),
+        cmocka_unit_test_setup(test_own_addresses_are_added, setup),
         cmocka_unit_test_setup(test_a_rule_may_name_an_address, setup),
         cmocka_unit_test_setup(test_explain, setup),
         cmocka_unit_test_setup(test_without_policies, setup),
