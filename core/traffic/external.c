@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/ensure.h"
 #include "traffic/traffic_internal.h"
 
@@ -208,6 +209,15 @@ static enum pattern_result find_first(struct search *s, const struct judged *j, 
     return PATTERN_DIFFERS;
 }
 
+static bool has_intercepts(const struct traffic_active *a)
+{
+    uint64_t any = 0;
+    for (size_t w = 0; w < ARRAY_LEN(a->intercepts); w++) {
+        any |= a->intercepts[w];
+    }
+    return any != 0;
+}
+
 static const struct traffic_intercept *first_whitelist(const struct judged *j)
 {
     for (size_t i = 0; i < j->t->intercept_count; i++) {
@@ -248,7 +258,7 @@ struct traffic_judgement traffic_judge(const struct traffic *t, const struct tra
         return judgement(TRAFFIC_ALLOWED, NULL);
     }
     if (!read_request_host(&j.host, r)) {
-        return judgement(TRAFFIC_NOT_LISTED, NULL);
+        return judgement(has_intercepts(a) ? TRAFFIC_NOT_LISTED : TRAFFIC_ALLOWED, NULL);
     }
     find_named(&t->external, &j.host, j.named);
     enum pattern_result found = find_first(&s, &j, false, &by);

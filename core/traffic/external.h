@@ -33,7 +33,8 @@
 struct traffic_external {
     bool tunnel;         /* CONNECT */
     bool https;          /* not of tunnels */
-    struct slice host;   /* in lower case, without a dot at the end; IPv6 without brackets */
+    struct slice host;   /* in lower case, without a dot at the end; IPv6 without brackets. "": it
+                            is not known, and forbidden if there is any intercept */
     unsigned port;       /* 1 to 65535 */
     struct slice path;   /* from "/" up to the query, as written; "": "/"; of tunnels "" */
     struct slice query;  /* behind "?"; "": none */

@@ -195,6 +195,7 @@ static void init_tunnels(struct egress *g)
 {
     g->tunnels.reach = g->reach;
     g->tunnels.backlog = g->backlog;
+    g->tunnels.budget = &g->budget;
     g->tunnels.connect_timeout_ms = CONNECT_TIMEOUT_MS;
     g->tunnels.idle_ms = g->o.flags->egress_idle_s * 1000;
     g->tunnels.max = (unsigned)g->o.flags->egress_max_tunnels;

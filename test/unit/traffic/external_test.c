@@ -26,6 +26,9 @@
 #define BLACK(name, content, contents, methods)                                                    \
     "{\"name\":\"" name "\",\"type\":\"Blacklist\",\"content\":\"" content                         \
     "\",\"contents\":[" contents "],\"methods\":[" methods "]}"
+#define LIMIT(name, list) "{\"name\":\"" name "\",\"trigger\":\"ForceOpened\",\"urls\":[" list "]}"
+#define URL(url, method) "{\"url\":\"" url "\",\"method\":\"" method "\"}"
+#define LIMITS(list) BREAKER("limitings", list)
 #define BOMB "\"(a+)+$\""
 
 static struct traffic *parse(const char *text)
@@ -235,6 +238,15 @@ static void test_only_what_selects(void **state)
     traffic_unref(t);
 }
 
+/* What cannot be read is forbidden where anything may be. */
+static void test_no_host(void **state)
+{
+    (void)state;
+    JUDGE(INTERCEPTS(BLACK("b", "Normal", "\"a\"", "\"*\"")), {"CONNECT :443", "not listed"},
+          {"CONNECT c:443", "allowed"});
+    JUDGE(LIMITS(LIMIT("l", URL("https://a", "*"))), {"CONNECT :443", "allowed"});
+}
+
 static const char *bomb_host(void)
 {
     static char host[300];
@@ -368,9 +380,6 @@ static void check_found(const char *document, bool faults, const struct found_ca
     traffic_unref(t);
 }
 
-#define LIMIT(name, list) "{\"name\":\"" name "\",\"trigger\":\"ForceOpened\",\"urls\":[" list "]}"
-#define URL(url, method) "{\"url\":\"" url "\",\"method\":\"" method "\"}"
-#define LIMITS(list) BREAKER("limitings", list)
 #define FIND(document, faults, ...)                                                                \
     do {                                                                                           \
         static const struct found_case cases[] = {__VA_ARGS__};                                    \
@@ -713,6 +722,7 @@ int main(void)
         cmocka_unit_test(test_methods),
         cmocka_unit_test(test_order_is_of_no_meaning),
         cmocka_unit_test(test_only_what_selects),
+        cmocka_unit_test(test_no_host),
         cmocka_unit_test(test_exhausted),
         cmocka_unit_test(test_one_budget),
         cmocka_unit_test(test_addresses),
