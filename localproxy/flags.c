@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "guard/host.h"
 #include "guard/origin.h"
+#include "kube/access/proxy.h"
 #include "kube/api_prefix.h"
 #include "kube/name.h"
 #include "listen_tls.h"
@@ -346,6 +347,23 @@ static int check_listen_tls(const struct localproxy_flags *c, struct err *e)
     return 0;
 }
 
+static int check_egress(const struct localproxy_flags *c, struct err *e)
+{
+    struct kube_proxy via;
+    if (c->egress != NULL && program_check_address("--egress", c->egress, e) != 0) {
+        return e->code;
+    }
+    if (c->egress_via == NULL || c->egress_via[0] == '\0') {
+        return 0;
+    }
+    if (kube_proxy_parse(c->egress_via, &via, e) != 0) {
+        err_prefix(e, "--egress-via");
+        return e->code;
+    }
+    kube_proxy_deinit(&via);
+    return 0;
+}
+
 /* What cannot be told flag by flag. */
 static int check(const struct localproxy_flags *c, struct err *e)
 {
@@ -365,8 +383,7 @@ static int check(const struct localproxy_flags *c, struct err *e)
         return err_set(e, -EINVAL, "--pod-namespace must be the name of a namespace");
     }
     if (program_check_address("--listen", c->listen, e) != 0 || check_listen_tls(c, e) != 0 ||
-        program_check_address("--admin", c->admin, e) != 0 ||
-        (c->egress != NULL && program_check_address("--egress", c->egress, e) != 0) ||
+        program_check_address("--admin", c->admin, e) != 0 || check_egress(c, e) != 0 ||
         program_check_socket("--control", c->control, e) != 0 ||
         check_hosts(&c->accept_hosts, e) != 0 || check_origins(&c->accept_origins, e) != 0 ||
         check_api_prefixes(&c->api_prefixes, e) != 0) {

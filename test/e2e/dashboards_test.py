@@ -143,13 +143,17 @@ class DashboardsTest(mesh.MeshTestCase):
         self.apply(mesh.config("a", "a", mesh.limit(mesh.is_in("part", "a"))))
         by_namespace = mesh.limit(mesh.is_in(f"{mesh.GROUP}/namespace", self.namespace))
         self.apply(mesh.config("b", "b", by_namespace, controller={"leaderElectionName": "b"}))
-        pod = self.pod("a-0", "a").start()
+        pod = self.pod("a-0", "a")
+        egress = f"{pod.address}:15002"
+        pod.proxy_args += ["--egress", egress]
+        pod.start()
         self.wait_condition("a", "Enforced", "True", "Enforced")
         self.add_policies()
         # Only then it tells of namespaces by operator, and of each resource.
         harness.wait_for(lambda: mesh.condition(self.get("b"), "Covered"), "b is looked at")
         harness.wait_for(lambda: manager.status()["labels"].get("checked"), "all is labelled")
         self.assertEqual(200, pod.proxy.fetch("/api/v1/namespaces").status)
+        self.assertEqual(403, wire.fetch(egress, "http://nowhere.example/").status)
         pages = {
             "manager": manager.admin,
             "localproxy": pod.proxy.admin,

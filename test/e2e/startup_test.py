@@ -100,6 +100,10 @@ class FlagsTest(StartupTestCase):
             ([rules, "--shutdown-grace=3601"], "3600"),
             ([rules, "--shutdown-grace=99999999999999999999"], "99999999999999999999"),
             ([rules, "--max-connections=0"], "--max-connections"),
+            ([rules, "--egress=localhost:15002"], "--egress"),
+            ([rules, "--egress-idle=0"], "--egress-idle"),
+            ([rules, "--egress-max-tunnels=0"], "--egress-max-tunnels"),
+            ([rules, "--egress-via=socks5://proxy.example"], "--egress-via"),
             ([rules, "--in-cluster=perhaps"], "perhaps"),
             ([rules, "--pod-namespace=A_B"], "--pod-namespace must be"),
             ([rules, "--accept-host=http://proxy.example:5443"], "--accept-host"),
@@ -247,8 +251,9 @@ class AddressTest(StartupTestCase):
         proxy = self.start_proxy(self.addCleanup, [*self.base(), *self.ports()])
         with open(proxy.ready_file, encoding="utf-8") as f:
             bound = json.load(f)
-        self.assertEqual({"listen", "listenTLS", "admin"}, set(bound))
+        self.assertEqual({"listen", "listenTLS", "egress", "admin"}, set(bound))
         self.assertEqual("", bound.pop("listenTLS"))
+        self.assertEqual("", bound.pop("egress"))
         for address in bound.values():
             self.assertRegex(address, r"^127\.0\.0\.1:[1-9]\d+$")
             self.assertIn(address, proxy.log())
