@@ -9,6 +9,7 @@
 #include "crypto/digest.h"
 #include "kube/name.h"
 #include "traffic/policy_check.h"
+#include "traffic/policy_pattern.h"
 #include "traffic/policy_reader.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -280,7 +281,8 @@ struct policy *policy_read(enum traffic_kind kind, const cJSON *object,
                            const struct policy_options *o, struct policy_findings *out)
 {
     struct policy_findings own = POLICY_FINDINGS_INIT;
-    struct policy_reader r = {.options = o, .out = out == NULL ? &own : out};
+    struct policy_reader r = {
+        .options = o, .out = out == NULL ? &own : out, .pattern_steps = POLICY_PATTERN_STEPS};
     struct policy *p = calloc(1, sizeof *p);
     if (p == NULL) {
         return NULL;

@@ -56,7 +56,6 @@ bool external_is_any_method(const char *method)
 
 /* ---- regular expressions ---- */
 
-/* Whether it can be used; what it matches is in *out then. */
 bool external_pattern(struct policy_reader *r, const char *path, const char *text,
                       struct policy_pattern *out)
 {
@@ -72,13 +71,15 @@ bool external_pattern(struct policy_reader *r, const char *path, const char *tex
         }
         return false;
     }
-    int rc = policy_pattern_read(text, out);
+    struct policy_pattern own;
+    struct policy_pattern *x = out != NULL ? out : &own;
+    int rc = policy_pattern_read(text, out != NULL ? &r->pattern_steps : NULL, x);
     if (rc != 0) {
         edit_fail(&r->edit, rc);
-    } else if (out->why[0] != '\0') {
-        external_refuse(r, path, text, out->why);
+    } else if (x->why[0] != '\0') {
+        external_refuse(r, path, text, x->why);
     }
-    return rc == 0 && out->why[0] == '\0';
+    return rc == 0 && x->why[0] == '\0';
 }
 
 /* ---- what tunnels hide ---- */

@@ -25,7 +25,8 @@ void external_refuse(struct policy_reader *r, const char *path, const char *text
 /* Whether a method holds in tunnels, too. */
 bool external_is_any_method(const char *method);
 
-/* Whether the expression can be used; what it matches is in *out then. */
+/* Whether the expression can be used; what it matches is in *out then. NULL: nobody wants to know.
+ */
 bool external_pattern(struct policy_reader *r, const char *path, const char *text,
                       struct policy_pattern *out);
 

@@ -68,8 +68,10 @@ static void read_content(struct policy_reader *r, struct intercept *n, size_t i,
     (void)policy_count_name(r, p.text);
     if (why != NULL) {
         external_refuse(r, p.text, text, why);
-    } else if (n->content == REGEXP && external_pattern(r, p.text, text, &x) &&
-               n->type == WHITELIST) {
+        return;
+    }
+    bool looks = n->type == WHITELIST;
+    if (n->content == REGEXP && external_pattern(r, p.text, text, looks ? &x : NULL) && looks) {
         if (!x.anchored && !x.everything) {
             note(&n->loose, i, text);
         }

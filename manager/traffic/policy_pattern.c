@@ -117,31 +117,31 @@ static bool is_anchored(const char *p, const char *end, unsigned depth)
 
 /* One of these hosts, as a request may have it. */
 static bool matches_any(const struct pattern *p, struct pattern_scratch *s,
-                        const char *const *hosts, size_t count)
+                        const char *const *hosts, size_t count, uint32_t *steps)
 {
-    uint32_t budget = PATTERN_BUDGET_STEPS;
     for (size_t i = 0; i < count; i++) {
-        if (pattern_match(p, s, slice_str(hosts[i]), &budget) == PATTERN_MATCHES) {
+        if (pattern_match(p, s, slice_str(hosts[i]), steps) == PATTERN_MATCHES) {
             return true;
         }
     }
     return false;
 }
 
-static void look(const struct pattern *p, struct pattern_scratch *s, struct policy_pattern *out)
+static void look(const struct pattern *p, struct pattern_scratch *s, uint32_t *steps,
+                 struct policy_pattern *out)
 {
     static const char *const loopback[] = {"127.0.0.1", "127.0.0.1:80", "127.0.0.1:443",
                                            "::1",       "[::1]",        "[::1]:80"};
     static const char *const metadata[] = {"169.254.169.254", "169.254.169.254:80"};
     static const char *const one[] = {"q"};
     static const char *const another[] = {"0.zz-y.v:65535"};
-    out->loopback = matches_any(p, s, loopback, ARRAY_LEN(loopback));
-    out->metadata = matches_any(p, s, metadata, ARRAY_LEN(metadata));
-    out->everything =
-        matches_any(p, s, one, ARRAY_LEN(one)) && matches_any(p, s, another, ARRAY_LEN(another));
+    out->loopback = matches_any(p, s, loopback, ARRAY_LEN(loopback), steps);
+    out->metadata = matches_any(p, s, metadata, ARRAY_LEN(metadata), steps);
+    out->everything = matches_any(p, s, one, ARRAY_LEN(one), steps) &&
+                      matches_any(p, s, another, ARRAY_LEN(another), steps);
 }
 
-int policy_pattern_read(const char *text, struct policy_pattern *out)
+int policy_pattern_read(const char *text, uint32_t *steps, struct policy_pattern *out)
 {
     struct err e = ERR_INIT;
     struct pattern *p = NULL;
@@ -154,12 +154,12 @@ int policy_pattern_read(const char *text, struct policy_pattern *out)
         (void)snprintf(out->why, sizeof out->why, "must be a regular expression: %.96s", e.msg);
         return 0;
     }
-    struct pattern_scratch *s = pattern_scratch_new();
+    struct pattern_scratch *s = steps == NULL ? NULL : pattern_scratch_new();
     if (s != NULL) {
-        look(p, s, out);
+        look(p, s, steps, out);
         out->anchored = is_anchored(text, text + strlen(text), 0);
     }
     pattern_free(p);
     pattern_scratch_free(s);
-    return s == NULL ? -ENOMEM : 0;
+    return steps != NULL && s == NULL ? -ENOMEM : 0;
 }

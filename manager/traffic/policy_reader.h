@@ -32,7 +32,8 @@ struct policy_reader {
     size_t name_count;            /* and what is in their lists */
     size_t intercept_count;       /* rules that allow and forbid, */
     size_t external_rows;         /* urls, or http matches, */
-    size_t pattern_count;         /* and regular expressions */
+    size_t pattern_count;         /* and regular expressions; */
+    uint32_t pattern_steps;       /* what is left for finding out what these match */
     size_t enforced_count;        /* rules that do something, */
     size_t external_count;        /* those that have an external part, */
     size_t blind_count;           /* and those of them that do not hold in tunnels, */

@@ -140,7 +140,6 @@ static bool read_text_match(struct policy_reader *r, const cJSON *match, const c
     static const char *const known[] = {"exact", "regex", NULL};
     struct policy_path p = policy_field_path(path, key);
     struct policy_path inner = policy_field_path(p.text, "regex");
-    struct policy_pattern x;
     const cJSON *text = policy_object_field(r, match, path, key, known);
     if (text == NULL) {
         return false;
@@ -152,7 +151,7 @@ static bool read_text_match(struct policy_reader *r, const cJSON *match, const c
         if (regex[0] != '\0') {
             policy_warn(r, "%s: is not used beside exact", inner.text);
         }
-    } else if (regex[0] != '\0' && external_pattern(r, inner.text, regex, &x)) {
+    } else if (regex[0] != '\0' && external_pattern(r, inner.text, regex, NULL)) {
         edit_string(&r->edit, edit_object(&r->edit, out, key), "regex", regex);
     } else if (regex[0] == '\0' && field_text(text, "exact")[0] == '\0') {
         policy_error(r, "%s: Required value: write exact or regex", p.text);

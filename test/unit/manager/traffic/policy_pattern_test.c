@@ -15,7 +15,8 @@
 static struct policy_pattern read_text(const char *text)
 {
     struct policy_pattern p;
-    assert_int_equal(policy_pattern_read(text, &p), 0);
+    uint32_t steps = POLICY_PATTERN_STEPS;
+    assert_int_equal(policy_pattern_read(text, &steps, &p), 0);
     return p;
 }
 
@@ -93,10 +94,25 @@ static void test_one_that_takes_long(void **state)
     assert_false(p.everything);
 }
 
+/* All of a policy together take so many steps, and then nothing more is known. */
+static void test_without_steps(void **state)
+{
+    uint32_t steps = 0;
+    struct policy_pattern p;
+    (void)state;
+    assert_int_equal(policy_pattern_read(".*", &steps, &p), 0);
+    assert_false(p.everything || p.loopback || p.metadata);
+    assert_int_equal(policy_pattern_read("^a$", NULL, &p), 0);
+    assert_string_equal(p.why, "");
+    assert_int_equal(policy_pattern_read("(", NULL, &p), 0);
+    assert_string_not_equal(p.why, "");
+}
+
 static bool read_once(void *data)
 {
     struct policy_pattern p;
-    return policy_pattern_read(data, &p) == 0;
+    uint32_t steps = POLICY_PATTERN_STEPS;
+    return policy_pattern_read(data, &steps, &p) == 0;
 }
 
 static void test_without_memory(void **state)
@@ -109,9 +125,9 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_anchors),        cmocka_unit_test(test_what_it_opens),
-        cmocka_unit_test(test_what_is_none),   cmocka_unit_test(test_one_that_takes_long),
-        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_anchors),       cmocka_unit_test(test_what_it_opens),
+        cmocka_unit_test(test_what_is_none),  cmocka_unit_test(test_one_that_takes_long),
+        cmocka_unit_test(test_without_steps), cmocka_unit_test(test_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
