@@ -14,9 +14,10 @@ import subprocess
 
 import harness
 import shard
+import wire
 
 PODS = os.path.join(harness.ROOT, "test", "unit", "manager", "inject", "pods")
-PORTS = ("5443", "5446", "5441", "5442")
+PORTS = ("5443", "5446", "5441", "5442", "15002")
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 FOLDERS = ("/etc/cmesh", "/var/lib/cmesh", "/run/cmesh")
 MADE = "cmesh-service-account"  # the volume that takes the place of the real one
@@ -55,13 +56,17 @@ class PlayedPod:
     namespaces must be permitted (shard.mount_prefix)."""
 
     # pylint: disable-next=too-many-arguments
-    def __init__(self, cleanup, folder, namespace, *, kubeconfig=None, account=None, name=None):
-        """`name`: of the shard, and of this pod, if it is not to be as the object has it."""
+    def __init__(
+        self, cleanup, folder, namespace, *, kubeconfig=None, account=None, name=None, pod=None
+    ):
+        """`name`: of the shard, and of this pod, if it is not to be as the object has it. `pod`: an
+        object that was injected, in the place of the one of the unit test."""
         self.cleanup = cleanup
         self.folder = folder
         self.namespace = namespace
         self.account = account
         self.name = f"operator-{name or 0}"
+        self.uid = "11-22"
         self.shard = {"namespace": NAMESPACE, "name": SHARD}
         self.places = [("[::]:", "127.0.0.1:")]
         if kubeconfig is not None:
@@ -76,7 +81,10 @@ class PlayedPod:
             self.places.append((path, self.path(os.path.basename(os.path.dirname(path)))))
         for path in ("etc/kubeconfig", "lib", "run"):
             os.makedirs(self.path(path))
-        pod = dict(injected("ordinary"))["operator.ordinary.json"]
+        if pod is not None:
+            self.name, self.uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        else:
+            pod = dict(injected("ordinary"))["operator.ordinary.json"]
         self.spec = pod["spec"]
         self.labels = shard.Volume(self.path("etc/pod"))
         self.put_labels(pod["metadata"]["labels"])
@@ -109,21 +117,25 @@ class PlayedPod:
 
     def variables(self, container):
         """Some of them come from fields of the pod; its own win over the kubelet's."""
-        fields = {"name": self.name, "namespace": self.namespace, "uid": "11-22"}
+        fields = {"name": self.name, "namespace": self.namespace, "uid": self.uid}
         fields = {f"metadata.{key}": value for key, value in fields.items()}
 
-        def value(variable):
-            if "value" in variable:
-                return self.here(variable["value"])
-            return fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+        known = self.account.variables() if self.account else {}
 
-        given = self.account.variables() if self.account else {}
-        own = {variable["name"]: value(variable) for variable in container.get("env", ())}
-        return {**given, **own}
+        def value(variable):
+            if "valueFrom" in variable:
+                return fields[variable["valueFrom"]["fieldRef"]["fieldPath"]]
+            text = self.here(variable.get("value", ""))
+            return re.sub(r"\$\((\w+)\)", lambda m: known.get(m[1], m[0]), text)
+
+        for variable in container.get("env", ()):
+            known[variable["name"]] = value(variable)
+        return known
 
     def prefix(self, container):
         """In front of a command: what the container has mounted in place of the service account."""
-        volumes = [m["name"] for m in container["volumeMounts"] if m["mountPath"] == ACCOUNT]
+        mounts = container.get("volumeMounts", ())
+        volumes = [m["name"] for m in mounts if m["mountPath"] == ACCOUNT]
         if self.account is None or not volumes:
             return []
         folder = self.path("etc/service-account")
@@ -170,23 +182,34 @@ class PlayedPod:
         if code != 0:
             raise AssertionError(f"{what}: exit {code}")
 
-    def start_container(self, name):
+    def start_container(self, name, before=()):
+        """`before`: a prefix of the test's."""
         container = self.containers[name]
-        env, prefix = self.variables(container), self.prefix(container)
+        env, prefix = self.variables(container), [*before, *self.prefix(container)]
         return self.start(container["command"], *container["args"], prefix=prefix, env=env)
 
     def start_gate(self):
         hook = self.containers["cmesh-rulesync"]["lifecycle"]["postStart"]
         return self.start(hook["exec"]["command"])
 
-    def start_all(self):
+    def start_all(self, before=()):
         """Returns localproxy and rulesync."""
         for name in ("cmesh-kubeconfig", "cmesh-rules"):
             self.wait_done(self.start_container(name), name)
-        proxy = self.start_container("cmesh-localproxy")
+        proxy = self.start_container("cmesh-localproxy", before)
         rulesync = self.start_container("cmesh-rulesync")
-        self.wait_done(self.start_gate(), "the gate")
+        if "lifecycle" in self.containers["cmesh-rulesync"]:
+            self.wait_done(self.start_gate(), "the gate")
+        else:
+            harness.wait_for(self.is_started, "the startup probe")
         return proxy, rulesync
+
+    def is_started(self):
+        """As the probe of a native sidecar asks."""
+        try:
+            return wire.fetch(f"127.0.0.1:{self.ports['5441']}", "/readyz").status == 200
+        except OSError:
+            return False
 
     # ---- what the operator has ----
 

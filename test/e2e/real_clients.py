@@ -265,13 +265,17 @@ def have_java():
     return shutil.which("javac") is not None
 
 
-def java_operator(folder):
+def java_program(folder, name, *options):
     """Compiled there, if it is not yet."""
-    if not os.path.exists(os.path.join(folder, "Operator.class")):
-        source = os.path.join(PROGRAMS, "Operator.java")
+    if not os.path.exists(os.path.join(folder, f"{name}.class")):
+        source = os.path.join(PROGRAMS, f"{name}.java")
         subprocess.run(["javac", "-d", folder, source], check=True)
     java = os.path.realpath(shutil.which("java"))
-    return [java, "-XX:TieredStopAtLevel=1", "-cp", folder, "Operator"]  # it begins sooner
+    return [java, "-XX:TieredStopAtLevel=1", *options, "-cp", folder, name]  # it begins sooner
+
+
+def java_operator(folder):
+    return java_program(folder, "Operator")
 
 
 def wait_synced(clients, timeout=60):
