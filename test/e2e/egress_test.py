@@ -141,6 +141,21 @@ class InterceptTest(EgressCase):
         self.assertTrue(tunnel.closed_by_peer())
         self.check_echo(other)
 
+    def test_another_name_in_a_tunnel(self):
+        """Both are served at one address; only one of them may be asked for, by TLS too."""
+        self.egress(policies=[guard(intercept("Whitelist", OTHER))])
+        context = ssl.create_default_context(cafile=self.authority().certificate)
+        answers = []
+        for name in (OTHER, ORIGIN):
+            tunnel = self.connect(f"{OTHER}:443")
+            try:
+                tunnel.sock = context.wrap_socket(tunnel.sock, server_hostname=name)
+                answers.append(tunnel.request("GET", f"/{name}", [("Host", name)]).status)
+            except OSError:
+                answers.append(None)
+        self.assertEqual([200, None], answers)
+        self.assertEqual([f"/{OTHER}"], [request.target for request in self.origin.requests])
+
     def test_expressions_that_take_for_ever(self):
         """Such a request is refused, at the cost of any other."""
         bomb = intercept("Whitelist", "(a+)+$", content="Regexp")
