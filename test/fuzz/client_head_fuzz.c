@@ -41,9 +41,10 @@ static bool is_below_localhost(struct slice host)
 static void check_guards(const struct http_head *head)
 {
     static const struct flag_list none = {.count = 0};
-    const struct token right = {SLICE(TOKEN), SLICE(BASIC), SLICE(SCOPE)};
-    const struct token never = {SLICE("a token that cannot be there\n"), SLICE("nor this\n"),
-                                SLICE(SCOPE)};
+    const struct token right = {.text = SLICE(TOKEN), .basic = SLICE(BASIC), .scope = SLICE(SCOPE)};
+    const struct token never = {.text = SLICE("a token that cannot be there\n"),
+                                .basic = SLICE("nor this\n"),
+                                .scope = SLICE(SCOPE)};
     struct slice authorization = headers_value(head, SLICE("Authorization"));
     struct slice host = headers_value(head, SLICE("Host"));
     enum token_verdict verdict = token_look(head, &right);
