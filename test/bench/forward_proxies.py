@@ -114,8 +114,7 @@ class Localproxy(proxies.Localproxy):
                    "contents": origins.addresses, "methods": ["*"]}
         return {"apiVersion": "cmesh/v1", "kind": "ShardTraffic", "generation": 7,
                 "shard": {"namespace": "operator-demo", "name": "sharding-demo"},
-                "spec": {"breakers": [{"name": "bench", "pods": "", "limitings": [],
-                                       "intercepts": [allowed]}],
+                "spec": {"breakers": [{"name": "bench", "pods": "", "intercepts": [allowed]}],
                          "faults": []}}
 
     def forward_argv(self, lab, origins, port):
