@@ -75,7 +75,8 @@ MUST_CHECK int net_dial(struct net_loop *l, const struct net_dial_options *o,
 MUST_CHECK int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config *tls,
                                  uint64_t write_timeout_ms, struct net_stream **out);
 
-/* Where an accepted stream comes from. 0, or a code; a Unix socket has AF_UNIX alone. */
+/* Where an accepted stream comes from, or an open dialled one leads to. 0, or a code; a Unix socket
+ * has AF_UNIX alone. */
 MUST_CHECK int net_stream_peer_address(const struct net_stream *s, struct sockaddr_storage *out);
 /* Whether an accepted stream is one with TLS, from its beginning on. */
 bool net_stream_has_tls(const struct net_stream *s);

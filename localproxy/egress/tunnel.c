@@ -52,6 +52,7 @@ struct tunnel {
     struct net_deadline limit; /* nothing moves; not while dialling */
     enum tunnel_state state;
     bool patient;      /* the limit was prolonged, for bytes wait to be read */
+    bool proxied;      /* through another proxy */
     bool looked;       /* at what the client sends first */
     struct buf *hello; /* a part of a ClientHello, which has gone to the host; NULL: none */
     struct byte_share hello_share;
@@ -437,6 +438,7 @@ bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct tar
     t->all = all;
     t->x = x;
     t->target = *target;
+    t->proxied = proxy != NULL;
     net_deadline_init(&t->limit, on_limit);
     int rc = dial(t, proxy, &e);
     if (rc == UV_ENOMEM) {
@@ -474,12 +476,23 @@ void tunnels_deinit(struct tunnels *all)
     }
 }
 
-/* By the host, and by the name. */
+/* Whether the address that it leads to may still be reached; what another proxy leads to is not
+ * seen. */
+static bool is_address_allowed(const struct tunnel *t)
+{
+    const struct net_dial_gate *gate = reach_gate(t->all->reach);
+    struct sockaddr_storage address;
+    return t->state == TUNNEL_DIALLING || t->stream == NULL || t->proxied ||
+           (net_stream_peer_address(t->stream, &address) == 0 &&
+            gate->allows(gate->data, (const struct sockaddr *)&address));
+}
+
+/* By the host, by the name, and by the address. */
 static bool still_allowed(const struct tunnel *t,
                           bool (*allows)(void *data, const struct traffic_external *q), void *data)
 {
     return is_name_allowed(t, t->target.host, allows, data) &&
-           (t->name == NULL || is_name_allowed(t, t->name, allows, data));
+           (t->name == NULL || is_name_allowed(t, t->name, allows, data)) && is_address_allowed(t);
 }
 
 void tunnels_review(struct tunnels *all,

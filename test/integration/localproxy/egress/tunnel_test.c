@@ -1033,6 +1033,23 @@ static void test_review_of_names(void **state)
     expect_reset(w, &host);
 }
 
+/* A name had led to what a rule opened. */
+static void test_review_of_addresses(void **state)
+{
+    struct world *w = *state;
+    w->forbidden = "";
+    connect_client(w, "other.test", w->port, "");
+    raw_accept(w->loop, w->listener, &host);
+    raw_expect(w->loop, &client, "HTTP/1.1 200 ");
+    tunnels_review(&w->tunnels, allows, w);
+    assert_int_equal(w->tunnels.count, 1);
+    named_port = 0;
+    tunnels_review(&w->tunnels, allows, w);
+    assert_int_equal(w->tunnels.count, 0);
+    expect_reset(w, &client);
+    expect_reset(w, &host);
+}
+
 /* Parts of ClientHellos count, and are given back. */
 static void test_names_within_a_budget(void **state)
 {
@@ -1407,6 +1424,7 @@ int main(void)
         TEST(test_names_in_tunnels),
         TEST(test_a_name_in_pieces),
         TEST(test_review_of_names),
+        TEST(test_review_of_addresses),
         TEST(test_names_within_a_budget),
         TEST(test_other_protocols_in_tunnels),
         TEST(test_through_a_proxy),
