@@ -159,9 +159,29 @@ static void keep_source(struct edit *ed, cJSON *container, const cJSON *variable
     edit_prepend(ed, edit_array(ed, container, "env"), copy);
 }
 
+/* Whether it is an item of the list. Some programs take blanks for separators, too, most do not: to
+ * these "a 127.0.0.1" is neither. */
+static bool lists(const char *list, const char *item)
+{
+    size_t len = strlen(item);
+    while (*list != '\0') {
+        list += strspn(list, ", ");
+        size_t n = strcspn(list, ",");
+        const char *next = list + n;
+        while (n > 0 && list[n - 1] == ' ') {
+            n--;
+        }
+        if (n == len && memcmp(list, item, len) == 0) {
+            return true;
+        }
+        list = next;
+    }
+    return false;
+}
+
 static void append_missing(struct buf *out, const char *there, const char *item)
 {
-    if (!inject_options_lists(there, item)) {
+    if (!lists(there, item)) {
         (void)buf_printf(out, "%s%s", out->len == 0 ? "" : ",", item);
     }
 }
@@ -190,7 +210,7 @@ static char *extended(const struct lead *l, const char *there)
 {
     struct buf out = BUF_INIT(strlen(there) + EXCEPT_ROOM);
     (void)buf_append_str(&out, there);
-    if (!inject_options_lists(there, "*")) {
+    if (!lists(there, "*")) {
         append_ours(l, &out, there);
     }
     char *text = buf_take_str(&out);
@@ -221,7 +241,7 @@ static void set_except(struct lead *l, cJSON *container, const struct inject_pro
     const char *lower = text_of(l->ed, container, variables[1], 1);
     char *texts[PROXIES_SPELLINGS] = {extended(l, upper[0] != '\0' ? upper : lower),
                                       extended(l, lower[0] != '\0' ? lower : upper)};
-    if (inject_options_lists(upper, "*") || inject_options_lists(lower, "*")) {
+    if (lists(upper, "*") || lists(lower, "*")) {
         inject_names_add(&l->open, field_text(container, "name"));
     }
     for (int i = 0; i < PROXIES_SPELLINGS; i++) {

@@ -170,6 +170,13 @@ static void variables_that_are_set(void **state)
               "$(KUBERNETES_SERVICE_HOST),kubernetes,kubernetes.default,kubernetes.default.svc,"
               ".cluster.local"},
          NULL},
+        /* Blanks separate nothing, for most programs split at commas alone. */
+        {PROXY,
+         OP("{name: NO_PROXY, value: 'a.example 127.0.0.1 .svc, .cluster.local ,* b'}"),
+         {ENV "NO_PROXY.value=a.example 127.0.0.1 .svc, .cluster.local ,* b,localhost,127.0.0.1,"
+              "::1,$(KUBERNETES_SERVICE_HOST),kubernetes,kubernetes.default,kubernetes.default.svc,"
+              ".svc"},
+         NULL},
         {PROXY,
          OP("{name: no_proxy, value: a}, {name: NO_PROXY, value: b}"),
          {ENV "no_proxy.value=a," OURS, ENV "NO_PROXY.value=b," OURS},
