@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/ensure.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 struct documents {
     const struct proxy *proxy;
@@ -128,6 +130,7 @@ static int on_reload(void *data, struct slice text, struct control_call *call, s
         note_refused(d, e);
         return rc;
     }
+    policies_hear(d->policies, "");
     control_done(call, changed);
     return 0;
 }
@@ -149,10 +152,23 @@ static void on_describe(void *data, struct control_state *out)
                               NULL);
 }
 
+/* It may quote what is no UTF-8. */
+static void on_heard(void *data, const char *trouble)
+{
+    const struct documents *d = data;
+    struct buf clean = BUF_INIT(POLICIES_TROUBLE_MAX + 1);
+    size_t most = POLICIES_TROUBLE_MAX / 3; /* each byte may become a replacement */
+    struct slice text = slice_of(trouble, strnlen(trouble, most));
+    const char *valid = utf8_append_valid(&clean, text) == 0 ? buf_cstr(&clean) : NULL;
+    policies_hear(d->policies, text.len == 0 ? "" : valid != NULL ? valid : "out of memory");
+    buf_reset(&clean);
+}
+
 const struct control_handlers documents_handlers = {
     .reload = on_reload,
     .remove = on_remove,
     .describe = on_describe,
+    .heard = on_heard,
 };
 
 /* ---- life ---- */

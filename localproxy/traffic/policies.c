@@ -41,9 +41,10 @@ struct policies {
     struct breakers breakers;
     struct faults faults;
     struct intercepts intercepts;
-    struct pod_labels *labels; /* NULL: the pod has none */
-    char why[ERR_MSG_MAX];     /* a document was refused */
-    char unselected[128];      /* policies do not select a pod without labels, and it has none */
+    struct pod_labels *labels;            /* NULL: the pod has none */
+    char why[ERR_MSG_MAX];                /* a document was refused */
+    char heard[POLICIES_TROUBLE_MAX + 1]; /* one does not come here, as rulesync says */
+    char unselected[128]; /* policies do not select a pod without labels, and it has none */
     policies_changed_cb on_changed;
     void *changed_data;
     struct listener {
@@ -338,6 +339,16 @@ void policies_explain(struct policies *p, const char *why)
     tell_changed(p);
 }
 
+void policies_hear(struct policies *p, const char *trouble)
+{
+    char before[sizeof p->heard];
+    memcpy(before, p->heard, sizeof before);
+    (void)snprintf(p->heard, sizeof p->heard, "%s", trouble);
+    if (strcmp(before, p->heard) != 0) {
+        tell_changed(p);
+    }
+}
+
 const struct traffic *policies_document(const struct policies *p)
 {
     return p->document;
@@ -545,6 +556,9 @@ static const char *trouble_of(const struct policies *p)
     const struct err *labels = p->labels != NULL ? pod_labels_trouble(p->labels) : NULL;
     if (p->why[0] != '\0') {
         return p->why;
+    }
+    if (p->heard[0] != '\0') {
+        return p->heard;
     }
     if (labels != NULL) {
         return labels->msg;

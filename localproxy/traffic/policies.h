@@ -55,6 +55,9 @@ void policies_on_intercepts(struct policies *p, policies_changed_cb cb, void *da
 MUST_CHECK int policies_set(struct policies *p, struct traffic *document);
 /* Why the last document was refused; NULL or "": it was not. */
 void policies_explain(struct policies *p, const char *why);
+/* What keeps who hands over documents from that, in UTF-8, up to so many bytes; "": nothing. */
+enum { POLICIES_TROUBLE_MAX = 768 };
+void policies_hear(struct policies *p, const char *trouble);
 
 /* NULL: none. */
 const struct traffic *policies_document(const struct policies *p);

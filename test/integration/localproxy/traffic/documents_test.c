@@ -174,6 +174,19 @@ static void test_they_are_taken_away(void **state)
     assert_null(policies_document(f->policies));
 }
 
+/* One that rulesync does not take, as of a later format, never comes here. */
+static void test_what_rulesync_says_is_told(void **state)
+{
+    struct fixture *f = *state;
+    write_traffic(3, ONE("guard", "", OPEN));
+    open_documents(f);
+    documents_handlers.heard(documents, "spec.breakers[0]: unknown field \"\xff\"");
+    expect_told(f, "\"error\":\"spec.breakers[0]: unknown field ");
+    assert_int_equal(traffic_generation(policies_document(f->policies)), 3);
+    documents_handlers.heard(documents, "");
+    assert_null(strstr(describe(f, 256, SIZE_MAX, false), "\"error\""));
+}
+
 /* ---- which pods ---- */
 
 static void expect_labels(struct fixture *f, const char *part)
@@ -384,6 +397,7 @@ int main(void)
         TEST(test_a_bad_one_at_the_start),
         TEST(test_of_another_shard),
         TEST(test_they_are_taken_away),
+        TEST(test_what_rulesync_says_is_told),
         TEST(test_the_labels_decide),
         TEST(test_without_labels),
         TEST(test_bounds_of_what_is_told),
