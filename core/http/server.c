@@ -871,6 +871,13 @@ void http_server_free(struct http_server *s)
 int http_respond(struct http_exchange *x, unsigned status, struct slice content_type,
                  struct slice body, const struct http_header *headers, size_t count)
 {
+    return http_respond_saying(x, status, SLICE(""), content_type, body, headers, count);
+}
+
+int http_respond_saying(struct http_exchange *x, unsigned status, struct slice reason,
+                        struct slice content_type, struct slice body,
+                        const struct http_header *headers, size_t count)
+{
     struct http_header all[HEADERS_EXTRA];
     size_t n = 0;
     if (content_type.len > 0) {
@@ -881,6 +888,7 @@ int http_respond(struct http_exchange *x, unsigned status, struct slice content_
     }
     struct http_head head = {
         .status = status,
+        .reason = reason,
         .minor = 1,
         .headers = all,
         .header_count = n,

@@ -131,5 +131,9 @@ void http_server_free(struct http_server *s);
  * abort. */
 MUST_CHECK int http_respond(struct http_exchange *x, unsigned status, struct slice content_type,
                             struct slice body, const struct http_header *headers, size_t count);
+/* The same with another reason phrase than the status's own, which has no control characters. */
+MUST_CHECK int http_respond_saying(struct http_exchange *x, unsigned status, struct slice reason,
+                                   struct slice content_type, struct slice body,
+                                   const struct http_header *headers, size_t count);
 
 #endif

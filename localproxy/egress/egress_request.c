@@ -19,7 +19,7 @@
 #include "headers.h"
 #include "net/address.h"
 
-enum { RETRY_AFTER_S = 1, ANSWER_MAX = 16 * 1024 };
+enum { RETRY_AFTER_S = 1, ANSWER_MAX = 16 * 1024, REASON_MAX = 256 };
 
 /* What EGRESS_HEADER says. */
 static const char invalid[] = "invalid";
@@ -53,9 +53,20 @@ void egress_log_refusal(struct egress *g, const char *what, unsigned code, const
     }
 }
 
-static void send_answer(struct http_exchange *x, unsigned code, const char *kind,
+/* Of answers to CONNECT clients show nothing but the first line, if that: the reason is there, too.
+ * Rules may be named as somebody likes. */
+static void write_reason(char out[REASON_MAX], unsigned code, const char *message)
+{
+    (void)snprintf(out, REASON_MAX, "%s: cmesh: %s", http_reason(code), message);
+    for (char *p = out; *p != '\0'; p++) {
+        *p = *p < ' ' || *p > '~' ? '?' : *p;
+    }
+}
+
+static void send_answer(struct http_exchange *x, bool tunnel, unsigned code, const char *kind,
                         unsigned retry_after, const char *message)
 {
+    char reason[REASON_MAX] = "";
     struct buf body = BUF_INIT(ANSWER_MAX);
     struct http_header extra[3] = {{SLICE(EGRESS_HEADER), slice_str(kind)}};
     char seconds[16];
@@ -69,10 +80,14 @@ static void send_answer(struct http_exchange *x, unsigned code, const char *kind
             (struct http_header){SLICE("Proxy-Authenticate"), SLICE("Basic realm=\"cmesh\"")};
         x->last = true; /* who could not say who it is gets no place to stay */
     }
+    if (tunnel) {
+        write_reason(reason, code, message);
+    }
     buf_printf(&body, "cmesh: %s\n", message);
     int rc = buf_error(&body);
     if (rc == 0) {
-        rc = http_respond(x, code, SLICE("text/plain; charset=utf-8"), buf_slice(&body), extra, n);
+        rc = http_respond_saying(x, code, slice_str(reason), SLICE("text/plain; charset=utf-8"),
+                                 buf_slice(&body), extra, n);
     }
     buf_reset(&body);
     if (rc != 0) {
@@ -85,7 +100,8 @@ static void answer(const struct request *r, unsigned code, const char *kind, uns
 {
     r->g->refused++;
     egress_log_refusal(r->g, refused_one, code, r->target.host, message);
-    send_answer(r->x, code, kind, retry_after, message);
+    send_answer(r->x, slice_eq(r->head->method, SLICE("CONNECT")), code, kind, retry_after,
+                message);
 }
 
 /* Of a request whose host is known. `message` is given back. */
@@ -108,7 +124,7 @@ void egress_on_failed(void *data, struct http_exchange *x, unsigned code, const 
     hosts_count(&g->hosts, slice_str(t->host), forbidden ? HOST_REFUSED : HOST_FAILED);
     egress_log_refusal(g, forbidden ? refused_one : "an external request failed", code, t->host,
                        why);
-    send_answer(x, code, forbidden ? refused : failed, 0, why);
+    send_answer(x, t->way == TARGET_TUNNEL, code, forbidden ? refused : failed, 0, why);
 }
 
 void egress_on_answered(void *data, const struct target *t, unsigned status)

@@ -562,16 +562,18 @@ static void localproxy_and_the_api_server_are_never_reached(void **state)
 
 /* ---- rules that allow and forbid ---- */
 
+#define BY_RULE "CircuitBreaker \"b\" does not allow requests to 127.0.0.1:"
+
 static void what_is_not_listed_is_refused_and_not_dialled(void **state)
 {
     struct world *w = *state;
     put_in_force(w, INTERCEPT("Whitelist", "good.example"));
     ask(w, GET);
-    expect_own(w, 403, "refused", "b");
+    expect_own(w, 403, "refused", BY_RULE);
     ask(w, CONNECT);
-    expect_own(w, 403, "refused", "b");
+    expect_own(w, 403, "refused", BY_RULE);
     ask(w, BY_HEADER);
-    expect_own(w, 403, "refused", "b");
+    expect_own(w, 403, "refused", BY_RULE);
     put_in_force(w, NULL);
     expect_passes(w);
     open_tunnel(w);
@@ -579,13 +581,32 @@ static void what_is_not_listed_is_refused_and_not_dialled(void **state)
     raw_expect(w->loop, &client, NULL);
     raw_expect(w->loop, &origin, NULL);
     ask(w, GET);
-    expect_own(w, 403, "refused", "b");
+    expect_own(w, 403, "refused", BY_RULE);
     put_in_force(w, INTERCEPT("Blacklist", "bad.example"));
     expect_passes(w);
     cJSON *root = cJSON_CreateObject();
     egress_describe(w->egress, true, root);
     assert_int_equal((int)number(root, "refused"), 4);
     cJSON_Delete(root);
+}
+
+/* Clients show the first line alone of an answer to CONNECT; of others they have the body. */
+static void the_first_line_tells_why_there_is_no_tunnel(void **state)
+{
+    struct world *w = *state;
+    put_in_force(w,
+                 BREAKER("\"intercepts\":[{\"name\":\"\u00e9\",\"type\":\"Blacklist\",\"content\":"
+                         "\"Normal\",\"contents\":[\"127.0.0.1:%u\"],\"methods\":[\"*\"]}]"));
+    ask(w, CONNECT);
+    raw_expect(w->loop, &client, "HTTP/1.1 403 Forbidden: cmesh: " BY_RULE);
+    expect_own(w, 403, "refused", "rule \"\u00e9\" ");
+    assert_null(memchr(client.text, '\xc3', strcspn(client.text, "\r")));
+    ask(w, GET);
+    raw_expect(w->loop, &client, "HTTP/1.1 403 Forbidden\r\n");
+    put_in_force(
+        w, FAULTS("{\"name\":\"i\"," HTTP("") ",\"abort\":{\"status\":500,\"ppm\":1000000}}"));
+    ask(w, CONNECT);
+    raw_expect(w->loop, &client, "HTTP/1.1 500 Internal Server Error: cmesh: ");
 }
 
 /* A connection that was opened under other rules is not used again. */
@@ -932,6 +953,7 @@ int main(void)
         TEST(this_machine_is_reached_only_by_name_of_a_rule),
         TEST(localproxy_and_the_api_server_are_never_reached),
         TEST(what_is_not_listed_is_refused_and_not_dialled),
+        TEST(the_first_line_tells_why_there_is_no_tunnel),
         TEST(other_rules_close_kept_connections),
         TEST(what_is_over_the_limit_waits),
         TEST(an_origin_that_fails_opens_the_breaker),
