@@ -529,6 +529,9 @@ int main(int argc, char **argv)
     struct app a = {.proxy = NULL};
     localproxy_flags_parse(&a.flags, argc, argv);
     program_raise_file_limit();
+    if (a.flags.egress != NULL) {
+        net_loop_set_threads(EGRESS_THREADS);
+    }
     int code = program_run(&a.program, &ops, &a);
     kube_access_deinit(&a.access);
     kube_access_deinit(&a.home);

@@ -28,7 +28,8 @@ struct net_dial_gate;
 struct http_proxy {
     const char *host; /* name or IP literal, without brackets */
     unsigned port;
-    const char *authorization; /* the value of Proxy-Authorization, a secret; NULL: none */
+    const char *authorization;  /* the value of Proxy-Authorization, a secret; NULL: none */
+    struct net_dial_gate *gate; /* of its own host; NULL: none (net/dial_gate.h) */
 };
 
 struct http_client_options {

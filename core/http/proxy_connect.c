@@ -63,7 +63,9 @@ struct http_proxy *http_proxy_copy(const struct http_proxy *p)
         secret_free(authorization);
         return NULL;
     }
-    *copy = (struct http_proxy){.host = host, .port = p->port, .authorization = authorization};
+    *copy = *p;
+    copy->host = host;
+    copy->authorization = authorization;
     return copy;
 }
 
@@ -310,7 +312,7 @@ int proxy_connect(struct net_loop *l, const struct http_proxy *proxy,
     c->data = data;
     to.host = proxy->host;
     to.port = proxy->port;
-    to.gate = NULL; /* it is for the origin, which the proxy looks up */
+    to.gate = proxy->gate; /* the other one is for the origin, which the proxy looks up */
     to.tls = NULL;
     int rc = net_dial(l, &to, &own_handlers, c, &c->stream, &why);
     if (rc != 0) {

@@ -62,7 +62,7 @@ struct dial *dial_gate_next(struct net_dial_gate *g)
 
 bool dial_gate_allows(const struct dial *d, const struct sockaddr *address)
 {
-    return d->gate == NULL || d->gate->allows(d->gate->data, address);
+    return d->gate == NULL || d->gate->allows == NULL || d->gate->allows(d->gate->data, address);
 }
 
 void dial_gate_drop_refused(struct dial *d)

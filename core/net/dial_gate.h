@@ -4,9 +4,9 @@
  * looked up for them at a time.
  *
  * A name can lead anywhere, and to another place each time: what counts is the address that is
- * connected to. And a look-up takes one of the few threads that libuv has for all of a process,
- * for as long as a name server likes; so those who share a gate wait for one another, and leave the
- * others room.
+ * connected to. And a look-up takes one of the few threads that libuv has for look-ups of all of a
+ * process (net_loop_set_threads), for as long as a name server likes; so those who share a gate
+ * wait for one another, and leave the others room.
  */
 #ifndef CORE_NET_DIAL_GATE_H
 #define CORE_NET_DIAL_GATE_H
@@ -21,8 +21,9 @@
 #define NET_DIAL_FORBIDDEN (-EPERM)
 
 struct net_dial_gate {
-    /* Whether it may be connected to; the other addresses of a name are tried then. If none may be,
-     * the error's code is NET_DIAL_FORBIDDEN. Not called with Unix sockets. */
+    /* NULL: any may be. Whether it may be connected to; the other addresses of a name are tried
+     * then. If none may be, the error's code is NET_DIAL_FORBIDDEN. Not called with Unix sockets.
+     */
     bool (*allows)(void *data, const struct sockaddr *address);
     void *data;
     unsigned lookups_max;   /* at least 1 */

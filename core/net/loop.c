@@ -2,6 +2,7 @@
 #include "net/loop.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -37,6 +38,13 @@ static int init_handles(struct net_loop *l)
     uv_unref((uv_handle_t *)&l->prepare);
     uv_unref((uv_handle_t *)&l->tick);
     return 0;
+}
+
+void net_loop_set_threads(unsigned count)
+{
+    char text[16];
+    (void)snprintf(text, sizeof text, "%u", count);
+    (void)setenv("UV_THREADPOOL_SIZE", text, 0); /* without memory there are fewer */
 }
 
 struct net_loop *net_loop_new(struct err *e)

@@ -53,6 +53,10 @@ struct net_loop {
     bool wipes;      /* overwrites that once it was handed over: it may be a Secret */
 };
 
+/* How many threads libuv gets in this process, half of which look up names at a time. Before it has
+ * had any work for them; what UV_THREADPOOL_SIZE says already stays. */
+void net_loop_set_threads(unsigned count);
+
 /* NULL with `e` set. */
 MUST_CHECK struct net_loop *net_loop_new(struct err *e);
 

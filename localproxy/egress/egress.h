@@ -16,6 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "egress/reach.h"
+#include "egress/via.h"
 #include "flags.h"
 #include "http/server.h"
 #include "listener_secrets.h"
@@ -23,6 +24,10 @@
 #include "net/clock.h"
 #include "traffic/delays.h"
 #include "traffic/policies.h"
+
+/* Threads that libuv needs with it (net_loop_set_threads): of the half that looks up names, reach.h
+ * and via.h each take two, and two are left for the API server's. */
+enum { EGRESS_THREADS = 2 * (REACH_LOOKUPS_MAX + VIA_LOOKUPS_MAX + 2) };
 
 /* Its value is `invalid` (400, 407, 508: the request itself), `refused` (403: by a rule, or it may
  * not be reached), `limited` (429: by a breaker; 503: there are too many), `fault` (as a rule says)

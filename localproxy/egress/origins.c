@@ -118,6 +118,16 @@ static int make_tls(const struct origins *all, const struct target *t, struct or
     return o->tls == NULL ? e->code : 0;
 }
 
+/* Of who is connected to. With a proxy on the way, that has its own. */
+static struct net_dial_gate *gate_of(const struct origins *all, const struct http_proxy *proxy,
+                                     bool absolute)
+{
+    if (proxy == NULL) {
+        return reach_gate(all->o.reach);
+    }
+    return absolute ? proxy->gate : NULL;
+}
+
 /* `proxy`: on the way there; `absolute`: it is what is connected to. */
 static struct http_client *client_of(const struct origins *all, const struct target *t,
                                      const struct http_proxy *proxy, bool absolute,
@@ -127,7 +137,7 @@ static struct http_client *client_of(const struct origins *all, const struct tar
         .host = absolute ? proxy->host : t->host,
         .port = absolute ? proxy->port : t->port,
         .proxy = absolute ? NULL : proxy,
-        .gate = proxy == NULL ? reach_gate(all->o.reach) : NULL,
+        .gate = gate_of(all, proxy, absolute),
         .tls = tls,
         .connect_timeout_ms = all->o.connect_timeout_ms,
         .idle_timeout_ms = IDLE_MS,

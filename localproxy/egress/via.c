@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "kube/access/proxy.h"
+#include "net/dial_gate.h"
 
 struct via {
     struct kube_proxy proxy;
     struct http_proxy http; /* views into it */
+    struct net_dial_gate gate;
     char *no_proxy;
     char name[KUBE_PROXY_NAME_SIZE];
 };
@@ -28,6 +30,7 @@ static int fill(struct via *v, const char *url, const char *no_proxy, struct err
             .host = v->proxy.address.host,
             .port = v->proxy.address.port,
             .authorization = v->proxy.authorization,
+            .gate = &v->gate,
         };
     }
     return rc;
@@ -40,6 +43,7 @@ struct via *via_new(const char *url, const char *no_proxy, struct err *e)
         err_memory(e);
         return NULL;
     }
+    net_dial_gate_init(&v->gate, NULL, NULL, VIA_LOOKUPS_MAX);
     if (fill(v, url, no_proxy, e) != 0) {
         via_free(v);
         return NULL;
@@ -53,6 +57,7 @@ void via_free(struct via *v)
     if (v == NULL) {
         return;
     }
+    net_dial_gate_deinit(&v->gate);
     kube_proxy_deinit(&v->proxy);
     free(v->no_proxy);
     free(v);

@@ -10,12 +10,16 @@
 #include "egress/target.h"
 #include "http/client.h"
 
+/* Look-ups of the proxy's name at a time. */
+enum { VIA_LOOKUPS_MAX = 2 };
+
 struct via;
 
 /* `url` as kube/access/proxy.h parses it, NULL: there is none; `no_proxy` as the variable of that
  * name, NULL: nothing is excepted. NULL with `e` set: -EINVAL, without repeating a password, or
  * -ENOMEM. */
 MUST_CHECK struct via *via_new(const char *url, const char *no_proxy, struct err *e);
+/* After all streams that were dialled to the proxy were closed. NULL is ignored. */
 void via_free(struct via *v);
 
 /* The proxy on the way to the target; NULL: it is reached directly. Lives as long as `v`. */
