@@ -187,8 +187,7 @@ static bool is_asked(const struct judged *j, size_t i)
     if (j->methods == METHODS_ANY || (j->tunnel && !whitelist)) {
         return true;
     }
-    bool fits = j->tunnel ? m->any || m->connect : methods_have(m, j->method, whitelist);
-    return fits == (j->methods == METHODS_FIT);
+    return methods_have(m, j->method, whitelist) == (j->methods == METHODS_FIT);
 }
 
 /* The first of one kind that names the request. PATTERN_DIFFERS: none does. */

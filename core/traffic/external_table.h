@@ -17,8 +17,7 @@
 /* A list of methods, as the document has it. */
 struct external_methods {
     const cJSON *list;
-    bool any;     /* with a star */
-    bool connect; /* CONNECT, by name */
+    bool any; /* with a star */
 };
 
 /* Expressions beside one another in the table. */

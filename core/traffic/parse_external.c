@@ -132,7 +132,6 @@ static void read_methods(const struct place *p, struct traffic_intercept *rule,
     {
         place_count_name(p);
         m->any = m->any || strcmp(item->valuestring, "*") == 0;
-        m->connect = m->connect || strcmp(item->valuestring, "CONNECT") == 0;
         buf_append_str(&text, text.len > 0 ? ", " : "");
         buf_append_str(&text, item->valuestring);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "traffic/external.h"
+#include "traffic/plain_path.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,6 +30,9 @@
 #define LIMIT(name, list) "{\"name\":\"" name "\",\"trigger\":\"ForceOpened\",\"urls\":[" list "]}"
 #define URL(url, method) "{\"url\":\"" url "\",\"method\":\"" method "\"}"
 #define LIMITS(list) BREAKER("limitings", list)
+#define FAULT(name, list)                                                                          \
+    "{\"name\":\"" name "\",\"abort\":{\"status\":503,\"ppm\":1},\"http\":[" list "]}"
+#define FAULTS(list) HEAD "\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":[" list "]}]}}"
 #define BOMB "\"(a+)+$\""
 
 static struct traffic *parse(const char *text)
@@ -452,6 +456,27 @@ static void test_paths_of_urls(void **state)
          {"GET http://h/b/c", "b"}, {"GET http://h/b/../c", ""}, {"GET http://h/c/..//b/c", "b"});
 }
 
+/* Of a path of which only the beginning is kept no expression is asked. */
+static void test_long_paths(void **state)
+{
+    static char path[PLAIN_PATH_MAX + 100];
+    struct traffic *t = parse(FAULTS(FAULT("f", "{\"path\":{\"regex\":\"^/a\"}}")));
+    struct traffic_active a;
+    struct traffic_found found;
+    struct traffic_external r = ask("GET https://h/");
+    (void)state;
+    traffic_active_set(&a, t, NULL, 0);
+    memset(path, 'a', sizeof path);
+    path[0] = '/';
+    r.path = slice_of(path, PLAIN_PATH_MAX);
+    traffic_find_http_faults(t, &a, &r, &found);
+    assert_int_equal(found.count, 1);
+    r.path = slice_of(path, sizeof path);
+    traffic_find_http_faults(t, &a, &r, &found);
+    assert_int_equal(found.count, 0);
+    traffic_unref(t);
+}
+
 static void test_whole_hosts(void **state)
 {
     (void)state;
@@ -487,10 +512,6 @@ static void test_tunnels_meet_urls(void **state)
         {"CONNECT x.h:443", "any"}, {"CONNECT x.h:80", ""}, {"CONNECT h:8", "s8 p8"},
         {"CONNECT g:8", "c8"}, {"CONNECT h:9", ""}, {"GET http://h:443/", "odd"});
 }
-
-#define FAULT(name, list)                                                                          \
-    "{\"name\":\"" name "\",\"abort\":{\"status\":503,\"ppm\":1},\"http\":[" list "]}"
-#define FAULTS(list) HEAD "\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":[" list "]}]}}"
 
 static void test_http_faults(void **state)
 {
@@ -729,6 +750,7 @@ int main(void)
         cmocka_unit_test(test_most_specific_url),
         cmocka_unit_test(test_hosts_and_ports_of_urls),
         cmocka_unit_test(test_paths_of_urls),
+        cmocka_unit_test(test_long_paths),
         cmocka_unit_test(test_whole_hosts),
         cmocka_unit_test(test_tunnels_meet_urls),
         cmocka_unit_test(test_http_faults),
