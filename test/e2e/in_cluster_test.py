@@ -271,6 +271,60 @@ class RealTest(InClusterTestCase):
         operator = GoOperator(self, pod, "six", KUBERNETES_SERVICE_HOST="::1")
         harness.wait_for(lambda: own in operator.seen(), "it is seen")
 
+    def proxy_variables(self, pod):
+        """Those that pods have for requests to other places, but that nothing listens there."""
+        pods = dict(played_pod.injected("ordinary"))
+        (led,) = (c for c in pods["egress.ordinary.json"]["spec"]["containers"]
+                  if c["name"] == played_pod.OPERATOR)  # fmt: skip
+        told = {v["name"]: v["value"] for v in led["env"] if v["name"].lower().endswith("_proxy")}
+        self.assertEqual(6, len(told))
+        host = pod.variables(pod.containers[played_pod.OPERATOR])["KUBERNETES_SERVICE_HOST"]
+        nowhere = f"http://127.0.0.1:{harness.free_port()}"
+        for name, value in told.items():
+            listed = value.replace("$(KUBERNETES_SERVICE_HOST)", host)
+            told[name] = listed if name.lower() == "no_proxy" else nowhere
+        return told
+
+    def test_proxy_variables(self):
+        """They do not concern what is asked of the API server."""
+        pod = self.pods["a"]
+        told = self.proxy_variables(pod)
+        own = self.create("direct", "a")
+        for library in LIBRARIES:
+            if library.missing():
+                continue
+            with self.subTest(library=library.__name__):
+                operator = library(self, pod, library.__name__.lower(), **told)
+                harness.wait_for(lambda o=operator: own in o.seen(), "it is seen")
+
+    def test_no_proxy(self):
+        """Of programs that know no exception by themselves."""
+        pod = self.pods["a"]
+        told = self.proxy_variables(pod)
+        prefix, env = pod.operator_place()
+        where = "https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/api/v1/configmaps"
+        curl = f'curl -sSf --cacert "$F/ca.crt" -H "Authorization: Bearer $(cat $F/token)" {where}'
+        python = (
+            "import os, sys, requests\n"
+            "f = os.environ['F']\n"
+            "token = open(f + '/token').read()\n"
+            "h = {'Authorization': 'Bearer ' + token}\n"
+            "requests.get(sys.argv[1], verify=f + '/ca.crt', headers=h).raise_for_status()\n"
+        )
+        ways = {"curl": curl}
+        if real_clients.have_python_client():
+            ways["requests"] = f"/usr/bin/python3 -c \"$P\" {where}"
+        env = {**env, "F": played_pod.ACCOUNT, "P": python}
+        for name, command in ways.items():
+            for excepted in (told, {**told, "NO_PROXY": "", "no_proxy": ""}):
+                with self.subTest(program=name, excepted=excepted["NO_PROXY"]):
+                    done = subprocess.run(
+                        [*prefix, "sh", "-c", command], env={**env, **excepted},
+                        capture_output=True, text=True, timeout=60, check=False,
+                    )  # fmt: skip
+                    direct = done.returncode == 0
+                    self.assertEqual(excepted is told, direct, done.stderr)
+
     def test_names(self):
         """Of the API server, in each of which a client may put its trust; and no other."""
         pod = self.pods["a"]
