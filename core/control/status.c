@@ -396,15 +396,27 @@ bool control_traffic_intercept(const cJSON *root, size_t i, struct control_inter
     return row_at(root, "intercepts", i, read_intercept, out);
 }
 
-bool control_traffic_next_breaker(const cJSON *root, const cJSON **row, struct control_breaker *out)
+static bool next_row(const cJSON *root, const char *list, const cJSON **row,
+                     bool (*read)(const cJSON *row, void *data), void *data)
 {
-    const cJSON *rows = member(member(root, "traffic"), "breakers");
+    const cJSON *rows = member(member(root, "traffic"), list);
     const cJSON *next = *row != NULL ? (*row)->next : cJSON_IsArray(rows) ? rows->child : NULL;
-    while (next != NULL && !read_breaker(next, out)) {
+    while (next != NULL && !read(next, data)) {
         next = next->next;
     }
     *row = next;
     return next != NULL;
+}
+
+bool control_traffic_next_breaker(const cJSON *root, const cJSON **row, struct control_breaker *out)
+{
+    return next_row(root, "breakers", row, read_breaker, out);
+}
+
+bool control_traffic_next_intercept(const cJSON *root, const cJSON **row,
+                                    struct control_intercept *out)
+{
+    return next_row(root, "intercepts", row, read_intercept, out);
 }
 
 /* ---- requests to other places ---- */

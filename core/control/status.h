@@ -143,10 +143,12 @@ void control_traffic_status_read(const cJSON *root, struct control_traffic_statu
 bool control_traffic_breaker(const cJSON *root, size_t i, struct control_breaker *out);
 bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *out);
 bool control_traffic_intercept(const cJSON *root, size_t i, struct control_intercept *out);
-/* All breakers that make sense, one after the other: *row NULL begins, and is where it goes on.
- * False: there are no more. Who reads many of them takes as long as there are rows. */
+/* All that make sense, one after the other: *row NULL begins, and is where it goes on. False: there
+ * are no more. Who reads many of them takes as long as there are rows. */
 bool control_traffic_next_breaker(const cJSON *root, const cJSON **row,
                                   struct control_breaker *out);
+bool control_traffic_next_intercept(const cJSON *root, const cJSON **row,
+                                    struct control_intercept *out);
 
 /* localproxy's: what stands at "egress": the way for requests to other places. */
 struct control_egress_status {

@@ -48,18 +48,27 @@ static int compare_intercepts(const void *left, const void *right)
     return a->policy < b->policy ? -1 : a->policy > b->policy ? 1 : strcmp(a->rule, b->rule);
 }
 
+/* At most so many rows of a list are read. */
+static size_t count_rows(const cJSON *root, const char *list)
+{
+    const cJSON *rows =
+        cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(root, "traffic"), list);
+    int items = cJSON_GetArraySize(rows);
+    return items > CONTROL_TRAFFIC_RULES_MAX ? CONTROL_TRAFFIC_RULES_MAX : (size_t)items;
+}
+
 /* 0 or -ENOMEM. */
 static int read_intercepts(struct pod_traffic *t, const cJSON *root)
 {
     struct control_intercept row;
-    size_t count = 0;
-    while (control_traffic_intercept(root, count, &row)) {
-        count++;
-    }
-    t->intercepts = count == 0 ? NULL : calloc(count, sizeof *t->intercepts);
-    for (size_t i = 0; t->intercepts != NULL && i < count; i++) {
+    const cJSON *at = NULL;
+    size_t most = count_rows(root, "intercepts");
+    t->intercepts = most == 0 ? NULL : calloc(most, sizeof *t->intercepts);
+    for (size_t i = 0;
+         t->intercepts != NULL && i < most && control_traffic_next_intercept(root, &at, &row);
+         i++) {
         struct pod_intercept *n = &t->intercepts[t->intercept_count];
-        if (control_traffic_intercept(root, i, &row) && strlen(row.rule) <= POLICY_NAME_MAX) {
+        if (strlen(row.rule) <= POLICY_NAME_MAX) {
             n->policy = pod_traffic_policy(row.uid);
             probe_answer_text(n->rule, sizeof n->rule, row.rule);
             n->refused = row.refused;
@@ -69,7 +78,7 @@ static int read_intercepts(struct pod_traffic *t, const cJSON *root)
     if (t->intercept_count > 0) {
         qsort(t->intercepts, t->intercept_count, sizeof *t->intercepts, compare_intercepts);
     }
-    return count > 0 && t->intercepts == NULL ? -ENOMEM : 0;
+    return most > 0 && t->intercepts == NULL ? -ENOMEM : 0;
 }
 
 static void read_document(struct pod_traffic *t, const struct control_traffic_status *s)
@@ -90,11 +99,8 @@ static void read_document(struct pod_traffic *t, const struct control_traffic_st
 struct pod_traffic *pod_traffic_read(const cJSON *root)
 {
     struct control_traffic_status s;
-    const cJSON *rows = cJSON_GetObjectItemCaseSensitive(
-        cJSON_GetObjectItemCaseSensitive(root, "traffic"), "breakers");
     control_traffic_status_read(root, &s);
-    int items = s.known ? cJSON_GetArraySize(rows) : 0;
-    size_t most = items > CONTROL_TRAFFIC_RULES_MAX ? CONTROL_TRAFFIC_RULES_MAX : (size_t)items;
+    size_t most = s.known ? count_rows(root, "breakers") : 0;
     struct pod_traffic *t =
         s.known ? calloc(1, sizeof *t + most * sizeof(struct pod_breaker)) : NULL;
     if (t == NULL) {

@@ -318,6 +318,10 @@ static void test_traffic_is_read_as_it_was_written(void **state)
     assert_string_equal(intercept.rule, "inside");
     assert_true(intercept.refused == 123456789012);
     assert_false(control_traffic_intercept(root, 1, &intercept));
+    row = NULL;
+    assert_true(control_traffic_next_intercept(root, &row, &intercept));
+    assert_string_equal(intercept.rule, "inside");
+    assert_false(control_traffic_next_intercept(root, &row, &intercept));
     cJSON_Delete(root);
 }
 
