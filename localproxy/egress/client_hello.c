@@ -7,7 +7,11 @@
 #include "base/ascii.h"
 
 enum {
+    RECORD_CHANGE_CIPHER_SPEC = 20,
+    RECORD_ALERT = 21,
     RECORD_HANDSHAKE = 22,
+    CHANGE_CIPHER_SPEC_LEN = 1,
+    ALERT_LEN = 2,
     RECORD_HEADER = 5,
     RECORD_MAX = 16 * 1024,
     MESSAGE_HEADER = 4,
@@ -166,19 +170,50 @@ static bool is_record(struct reader r)
     return type && version;
 }
 
-enum client_hello_verdict client_hello_read(struct slice bytes, struct client_hello *out)
+/* What servers drop that comes first: warnings, and what clients of TLS 1.3 send for the sake of
+ * middleboxes. */
+static bool is_dropped(unsigned type, size_t size)
+{
+    return (type == RECORD_ALERT && size == ALERT_LEN) ||
+           (type == RECORD_CHANGE_CIPHER_SPEC && size == CHANGE_CIPHER_SPEC_LEN);
+}
+
+/* Goes to the record with which a ClientHello begins. That is of any version: servers are to ignore
+ * it there (RFC 8446 section 5.1). CLIENT_HELLO_READ: there it is. */
+static enum client_hello_verdict find_begin(struct reader *r)
+{
+    while (r->left >= RECORD_HEADER) {
+        unsigned type = r->at[0];
+        size_t size = (size_t)r->at[3] << 8 | r->at[4];
+        bool sure = r->at[1] == 3;
+        if (type == RECORD_HANDSHAKE && !sure && r->left == RECORD_HEADER) {
+            return CLIENT_HELLO_MORE;
+        }
+        if (type == RECORD_HANDSHAKE) {
+            sure = sure || r->at[RECORD_HEADER] == MESSAGE_CLIENT_HELLO;
+            return sure ? CLIENT_HELLO_READ : CLIENT_HELLO_NONE;
+        }
+        if (!is_dropped(type, size)) {
+            return CLIENT_HELLO_NONE;
+        }
+        if (r->left < RECORD_HEADER + size) {
+            return CLIENT_HELLO_MORE;
+        }
+        (void)take(r, RECORD_HEADER + size);
+    }
+    bool may_be =
+        r->left < 1 || (r->at[0] >= RECORD_CHANGE_CIPHER_SPEC && r->at[0] <= RECORD_HANDSHAKE);
+    return may_be ? CLIENT_HELLO_MORE : CLIENT_HELLO_NONE;
+}
+
+/* From the first record of a ClientHello on. */
+static enum client_hello_verdict read_records(struct reader r, struct client_hello *out)
 {
     uint8_t message[CLIENT_HELLO_MAX];
     size_t len = 0;
-    bool full = bytes.len >= CLIENT_HELLO_BYTES_MAX;
-    struct reader r =
-        reader_of((const uint8_t *)bytes.ptr, full ? CLIENT_HELLO_BYTES_MAX : bytes.len);
     enum client_hello_verdict verdict = CLIENT_HELLO_MORE;
-    if (!is_record(r)) {
-        return CLIENT_HELLO_NONE;
-    }
     while (verdict == CLIENT_HELLO_MORE && r.left >= RECORD_HEADER) {
-        if (!is_record(r)) {
+        if (len > 0 && !is_record(r)) {
             return CLIENT_HELLO_BAD;
         }
         (void)take(&r, RECORD_HEADER - 2);
@@ -191,5 +226,15 @@ enum client_hello_verdict client_hello_read(struct slice bytes, struct client_he
         len += part.left;
         verdict = read_so_far(message, len, out);
     }
+    return verdict;
+}
+
+enum client_hello_verdict client_hello_read(struct slice bytes, struct client_hello *out)
+{
+    bool full = bytes.len >= CLIENT_HELLO_BYTES_MAX;
+    struct reader r =
+        reader_of((const uint8_t *)bytes.ptr, full ? CLIENT_HELLO_BYTES_MAX : bytes.len);
+    enum client_hello_verdict verdict = find_begin(&r);
+    verdict = verdict == CLIENT_HELLO_READ ? read_records(r, out) : verdict;
     return verdict == CLIENT_HELLO_MORE && full ? CLIENT_HELLO_BAD : verdict;
 }

@@ -28,7 +28,8 @@ struct client_hello {
     char name[URL_HOST_MAX + 1];
 };
 
-/* `bytes`: all that came from the beginning on; what follows the ClientHello is not looked at. More
+/* `bytes`: all that came from the beginning on; warnings in front of the ClientHello, which servers
+ * drop, are passed over, and what follows it is not looked at. More
  * bytes change no other verdict than CLIENT_HELLO_MORE. *out is set with CLIENT_HELLO_READ. */
 MUST_CHECK enum client_hello_verdict client_hello_read(struct slice bytes,
                                                        struct client_hello *out);

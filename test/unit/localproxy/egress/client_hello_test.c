@@ -209,17 +209,58 @@ static void test_pieces(void **state)
     }
 }
 
+/* Servers ignore the version of the first record, and drop warnings in front of it. */
+static void test_records_that_servers_take(void **state)
+{
+    static const struct slice before[] = {
+        {"", 0},
+        {"\x15\x03\x01\x00\x02\x01\x64", 7},
+        {"\x15\x00\x00\x00\x02\x01\x5a\x15\x03\x03\x00\x02\x01\x5a", 14},
+        {"\x14\x03\x03\x00\x01\x01", 6},
+    };
+    static const char versions[][2] = {"\3\1", "\3\3", "\2\0", "\0\0", "\x0f\0", "\x7f\x1c"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(before) * ARRAY_LEN(versions); i++) {
+        struct slice first = before[i % ARRAY_LEN(before)];
+        struct buf all = BUF_INIT(SIZE_MAX);
+        struct hello h;
+        struct client_hello c;
+        hello_init(&h);
+        put_name(&h.extensions, SLICE("example.com"));
+        assert_int_equal(hello_read(&h, 16384, &c), CLIENT_HELLO_READ);
+        memcpy(buf_data(&h.bytes) + 1, versions[i / ARRAY_LEN(before)], 2);
+        assert_int_equal(buf_append(&all, first.ptr, first.len), 0);
+        assert_int_equal(buf_append(&all, buf_data(&h.bytes), h.bytes.len), 0);
+        for (size_t len = 0; len < all.len; len++) {
+            assert_int_equal(client_hello_read(slice_of((char *)buf_data(&all), len), &c),
+                             CLIENT_HELLO_MORE);
+        }
+        assert_int_equal(client_hello_read(buf_slice(&all), &c), CLIENT_HELLO_READ);
+        assert_string_equal(c.name, "example.com");
+        buf_reset(&all);
+        hello_deinit(&h);
+    }
+}
+
 static void test_other_protocols(void **state)
 {
-    static const char *const texts[] = {"GET / HTTP/1.1\r\n", "SSH-2.0-x\r\n", "\x80\x2e\x01",
-                                        "\x17\x03\x03",       "\x16\x02",      "\x16\x13"};
+    static const struct slice texts[] = {
+        SLICE("GET / HTTP/1.1\r\n"),
+        SLICE("SSH-2.0-x\r\n"),
+        SLICE("\x80\x2e\x01"),
+        SLICE("\x17\x03\x03"),
+        {"\x16\x01\x00\x00\x07\x00", 6}, /* a length that looks like a record */
+        {"\x15\x01\x00\x00\x07\x00", 6}, /* likewise, like a warning */
+        {"\x15\x03\x01\x00\x02\x01\x64\x17\x03\x01\0\0", 12}, /* a warning and something else */
+    };
     struct client_hello c;
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        assert_int_equal(client_hello_read(slice_str(texts[i]), &c), CLIENT_HELLO_NONE);
+        assert_int_equal(client_hello_read(texts[i], &c), CLIENT_HELLO_NONE);
     }
     assert_int_equal(client_hello_read(SLICE(""), &c), CLIENT_HELLO_MORE);
     assert_int_equal(client_hello_read(SLICE("\x16"), &c), CLIENT_HELLO_MORE);
+    assert_int_equal(client_hello_read(SLICE("\x15"), &c), CLIENT_HELLO_MORE);
 }
 
 static void test_not_well_formed(void **state)
@@ -299,10 +340,15 @@ static void test_too_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),           cmocka_unit_test(test_a_nul_in_a_name),
-        cmocka_unit_test(test_without_name),    cmocka_unit_test(test_encrypted),
-        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_other_protocols),
-        cmocka_unit_test(test_not_well_formed), cmocka_unit_test(test_two_names),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_a_nul_in_a_name),
+        cmocka_unit_test(test_without_name),
+        cmocka_unit_test(test_encrypted),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_other_protocols),
+        cmocka_unit_test(test_records_that_servers_take),
+        cmocka_unit_test(test_not_well_formed),
+        cmocka_unit_test(test_two_names),
         cmocka_unit_test(test_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
