@@ -11,13 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/state_machine.h"
 #include "egress/client_hello.h"
 #include "http/proxy_connect.h"
 #include "net/deadline.h"
 #include "net/stream.h"
 
-enum { HALF_CLOSED_MS = 60000 };
+enum { HALF_CLOSED_MS = 60000, REVIEWED_MAX = 256 };
+
+static const char forbidden_since[] = "a rule that is in force since then forbids it";
 
 /*
  *     DIALLING --> OPEN --> CLIENT_ENDED --+
@@ -337,10 +340,25 @@ static int tell_open(struct tunnel *t)
     return http_exchange_send_head(t->x, &head);
 }
 
+/* Whether the address that it leads to may still be reached; what another proxy leads to is not
+ * seen. */
+static bool is_address_allowed(const struct tunnel *t)
+{
+    const struct net_dial_gate *gate = reach_gate(t->all->reach);
+    struct sockaddr_storage address;
+    return t->stream == NULL || t->proxied ||
+           (net_stream_peer_address(t->stream, &address) == 0 &&
+            gate->allows(gate->data, (const struct sockaddr *)&address));
+}
+
 static void on_open(void *data)
 {
     struct tunnel *t = data;
     t->connector = NULL;
+    if (!is_address_allowed(t)) {
+        refuse(t, 403, forbidden_since);
+        return;
+    }
     breaker_ticket_answered(&t->passage.ticket, false);
     passage_end(&t->passage);
     set_state(t, TUNNEL_OPEN);
@@ -476,36 +494,62 @@ void tunnels_deinit(struct tunnels *all)
     }
 }
 
-/* Whether the address that it leads to may still be reached; what another proxy leads to is not
- * seen. */
-static bool is_address_allowed(const struct tunnel *t)
+/* Hosts that were found to be allowed in a review, mostly few for many tunnels: rules may have
+ * expressions that take long. Of those that share a place the last one is there. */
+struct reviewed {
+    bool (*allows)(void *data, const struct traffic_external *q);
+    void *data;
+    struct place {
+        const char *host; /* of a tunnel that stays; NULL: none */
+        unsigned port;
+    } places[REVIEWED_MAX];
+};
+
+static struct place *place_of(struct reviewed *r, const char *host, unsigned port)
 {
-    const struct net_dial_gate *gate = reach_gate(t->all->reach);
-    struct sockaddr_storage address;
-    return t->state == TUNNEL_DIALLING || t->stream == NULL || t->proxied ||
-           (net_stream_peer_address(t->stream, &address) == 0 &&
-            gate->allows(gate->data, (const struct sockaddr *)&address));
+    return &r->places[(hash_slice(HASH_SEED, slice_str(host)) + port) % REVIEWED_MAX];
+}
+
+static bool is_host_allowed(struct reviewed *r, const struct tunnel *t, const char *host)
+{
+    const struct place *p = place_of(r, host, t->target.port);
+    bool known = p->host != NULL && p->port == t->target.port && strcmp(p->host, host) == 0;
+    return known || is_name_allowed(t, host, r->allows, r->data);
+}
+
+static void note_allowed(struct reviewed *r, const struct tunnel *t, const char *host)
+{
+    *place_of(r, host, t->target.port) = (struct place){host, t->target.port};
 }
 
 /* By the host, by the name, and by the address. */
-static bool still_allowed(const struct tunnel *t,
-                          bool (*allows)(void *data, const struct traffic_external *q), void *data)
+static bool still_allowed(struct reviewed *r, const struct tunnel *t)
 {
-    return is_name_allowed(t, t->target.host, allows, data) &&
-           (t->name == NULL || is_name_allowed(t, t->name, allows, data)) && is_address_allowed(t);
+    bool dialling = t->state == TUNNEL_DIALLING;
+    if (!is_host_allowed(r, t, t->target.host) ||
+        (t->name != NULL && !is_host_allowed(r, t, t->name)) ||
+        (!dialling && !is_address_allowed(t))) {
+        return false;
+    }
+    note_allowed(r, t, t->target.host);
+    if (t->name != NULL) {
+        note_allowed(r, t, t->name);
+    }
+    return true;
 }
 
 void tunnels_review(struct tunnels *all,
                     bool (*allows)(void *data, const struct traffic_external *q), void *data)
 {
+    struct reviewed reviewed = {.allows = allows, .data = data};
     LIST_FOR_EACH_SAFE(node, after, &all->all)
     {
         struct tunnel *t = LIST_ITEM(node, struct tunnel, link);
-        if (still_allowed(t, allows, data)) {
+        if (still_allowed(&reviewed, t)) {
             continue;
         }
         if (t->state == TUNNEL_DIALLING) {
-            refuse(t, 403, "a rule that is in force since then forbids it");
+            refuse(t, 403, forbidden_since);
         } else {
             break_off(t);
         }

@@ -53,6 +53,7 @@ struct world {
     uint64_t received;
     const char *forbidden; /* host of which rules say no */
     unsigned judged;
+    unsigned reviewed;
     bool charged; /* what is asked next has a ticket */
     bool drained;
 };
@@ -863,6 +864,7 @@ static bool allows(void *data, const struct traffic_external *q)
     assert_true(q->tunnel);
     assert_true(slice_eq(q->method, SLICE("CONNECT")));
     assert_int_equal(q->port, w->port);
+    w->reviewed++;
     return !slice_eq(q->host, slice_str(w->forbidden));
 }
 
@@ -1033,6 +1035,39 @@ static void test_review_of_names(void **state)
     expect_reset(w, &host);
 }
 
+/* What is the same for many tunnels is asked once. */
+static void test_review_of_many(void **state)
+{
+    static struct raw_peer others[4];
+    static struct raw_peer hosts[4];
+    struct world *w = *state;
+    struct slice hello = client_hello("other.test");
+    w->forbidden = "";
+    w->tunnels.allows_name = allows_name;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        open_tunnel(w);
+        others[i] = client;
+        raw_send(&client, hello.ptr, hello.len);
+        expect_bytes(w, &host, hello);
+        hosts[i] = host;
+    }
+    open_tunnel(w);
+    w->reviewed = 0;
+    tunnels_review(&w->tunnels, allows, w);
+    assert_int_equal(w->tunnels.count, 5);
+    assert_int_equal(w->reviewed, 2);
+    w->forbidden = "other.test";
+    tunnels_review(&w->tunnels, allows, w);
+    assert_int_equal(w->tunnels.count, 1);
+    w->forbidden = "127.0.0.1";
+    tunnels_review(&w->tunnels, allows, w);
+    assert_int_equal(w->tunnels.count, 0);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        close_peer(&others[i]);
+        close_peer(&hosts[i]);
+    }
+}
+
 /* A name had led to what a rule opened. */
 static void test_review_of_addresses(void **state)
 {
@@ -1048,6 +1083,21 @@ static void test_review_of_addresses(void **state)
     assert_int_equal(w->tunnels.count, 0);
     expect_reset(w, &client);
     expect_reset(w, &host);
+}
+
+/* The rule goes while the connection is being established. */
+static void test_an_address_that_is_forbidden_when_it_is_open(void **state)
+{
+    struct world *w = *state;
+    w->forbidden = "";
+    raw_fill(w->listener);
+    connect_client(w, "other.test", w->port, "");
+    run_for(w->loop, 50);
+    named_port = 0;
+    tunnels_review(&w->tunnels, allows, w);
+    assert_int_equal(w->tunnels.count, 1);
+    raw_accept(w->loop, w->listener, &host); /* there is room again */
+    expect_failure(w, 403, "rule");
 }
 
 /* Parts of ClientHellos count, and are given back. */
@@ -1424,7 +1474,9 @@ int main(void)
         TEST(test_names_in_tunnels),
         TEST(test_a_name_in_pieces),
         TEST(test_review_of_names),
+        TEST(test_review_of_many),
         TEST(test_review_of_addresses),
+        TEST(test_an_address_that_is_forbidden_when_it_is_open),
         TEST(test_names_within_a_budget),
         TEST(test_other_protocols_in_tunnels),
         TEST(test_through_a_proxy),
