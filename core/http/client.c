@@ -647,6 +647,13 @@ bool http_client_sent(const struct http_exchange *x)
     return request_of(x)->sent;
 }
 
+int http_client_peer_address(const struct http_exchange *x, struct sockaddr_storage *out)
+{
+    const struct client_conn *c = request_of(x)->conn;
+    bool open = c != NULL && (c->state == CLIENT_BUSY || c->state == CLIENT_IDLE);
+    return open ? net_stream_peer_address(c->stream, out) : UV_ENOTCONN;
+}
+
 const struct http_client_stats *http_client_stats(const struct http_client *c)
 {
     return &c->stats;

@@ -84,6 +84,10 @@ MUST_CHECK struct http_exchange *http_client_request(struct http_client *c,
  * have reached the server. False: it still waited for a connection. */
 bool http_client_sent(const struct http_exchange *x);
 
+/* Likewise: where its connection leads. 0, or a code where it has none that is open. */
+MUST_CHECK int http_client_peer_address(const struct http_exchange *x,
+                                        struct sockaddr_storage *out);
+
 const struct http_client_stats *http_client_stats(const struct http_client *c);
 
 /* Why no connection could be opened when one was last tried; NULL when one could be, a request on

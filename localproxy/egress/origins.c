@@ -263,6 +263,16 @@ const char *origins_asked_proxy(const struct origins *all, const struct target *
     return via_of(all->o.via, t) != NULL && !t->https ? via_name(all->o.via) : NULL;
 }
 
+bool origins_still_reaches(const struct origins *all, const struct target *t,
+                           const struct http_exchange *x)
+{
+    const struct net_dial_gate *gate = reach_gate(all->o.reach);
+    struct sockaddr_storage address;
+    return via_of(all->o.via, t) != NULL ||
+           (http_client_peer_address(x, &address) == 0 &&
+            gate->allows(gate->data, (const struct sockaddr *)&address));
+}
+
 void origins_forget(struct origins *all)
 {
     LIST_FOR_EACH(node, &all->by_use)

@@ -49,6 +49,11 @@ MUST_CHECK struct http_exchange *origins_request(struct origins *all, const stru
 /* The proxy that requests to it go to in absolute form, and whose answer 407 may be; NULL: none. */
 const char *origins_asked_proxy(const struct origins *all, const struct target *t);
 
+/* Whether the address to which the request's connection leads may still be reached; what a proxy on
+ * the way leads to is not seen. */
+bool origins_still_reaches(const struct origins *all, const struct target *t,
+                           const struct http_exchange *x);
+
 /* Connections that no request is on are closed: other rules are in force. */
 void origins_forget(struct origins *all);
 

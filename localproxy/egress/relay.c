@@ -421,6 +421,11 @@ static void on_idle(struct net_deadline *d)
 
 /* ---- rules come into force ---- */
 
+static bool still_reaches(const struct relay *r)
+{
+    return r->up == NULL || origins_still_reaches(r->all->origins, &r->target, r->up);
+}
+
 void relays_review(struct relays *all, bool (*allows)(void *data, const struct traffic_external *q),
                    void *data)
 {
@@ -434,7 +439,7 @@ void relays_review(struct relays *all, bool (*allows)(void *data, const struct t
             .path = SLICE("/"),
             .method = SLICE("GET"), /* no other can be upgraded (RFC 6455, section 4.1) */
         };
-        if (r->raw && !allows(data, &q)) {
+        if (r->raw && (!allows(data, &q) || !still_reaches(r))) {
             relay_abort(r);
         }
     }

@@ -624,6 +624,18 @@ static void other_rules_close_upgraded_connections(void **state)
     raw_expect(w->loop, &client, NULL);
 }
 
+/* Whatever the name was that led there. */
+static void so_do_rules_that_name_the_address_no_more(void **state)
+{
+    struct world *w = *state;
+    upgrade(w);
+    forbidden = true;
+    relays_review(&w->relays, allows_all, w);
+    assert_true(list_empty(&w->relays.running));
+    expect_ended(w, &origin);
+    raw_expect(w->loop, &client, NULL);
+}
+
 static void other_rules_let_requests_end(void **state)
 {
     struct world *w = *state;
@@ -1094,6 +1106,7 @@ int main(void)
         TEST(each_request_of_a_connection_goes_its_own_way),
         TEST(an_upgraded_connection_passes_bytes),
         TEST(other_rules_close_upgraded_connections),
+        TEST(so_do_rules_that_name_the_address_no_more),
         TEST(other_rules_let_requests_end),
         TEST(no_other_protocol_is_upgraded_to),
         TEST(nobody_listens),
