@@ -53,8 +53,10 @@ struct relay {
     enum response_state response;
     struct net_deadline idle;
     struct passage passage;
-    bool safe; /* to be asked a second time */
-    bool raw;  /* the connection was upgraded */
+    bool safe;      /* to be asked a second time */
+    bool raw;       /* the connection was upgraded */
+    bool forbidden; /* by rules that came since; what was let through is finished, but not upgraded
+                     */
 };
 
 static void set_request(struct relay *r, enum request_state next)
@@ -214,23 +216,29 @@ static void tell_breakers(struct relay *r, unsigned code)
     passage_end(&r->passage);
 }
 
-/* Takes the client's side out of it. `sent`: something of the request may have come there. */
+/* Takes the client's side out of it. */
+static void hand_back(struct relay *r, unsigned code, const char *why)
+{
+    struct http_exchange *x = r->down;
+    tell_breakers(r, code);
+    r->down = NULL;
+    x->handlers = NULL;
+    http_exchange_resume(x);
+    r->all->on_failed(r->all->data, x, code, &r->target, why);
+}
+
+/* `sent`: something of the request may have come there. */
 static void fail(struct relay *r, bool sent, const struct err *e)
 {
     char message[ERR_MSG_MAX + TARGET_HOST_PORT_SIZE + 128];
     char at[TARGET_HOST_PORT_SIZE];
-    struct http_exchange *x = r->down;
     struct err why = *e;
     unsigned code = code_of(e);
     reach_explain(&why);
     target_host_port(&r->target, true, at);
     (void)snprintf(message, sizeof message, "http%s://%s %s: %s", r->target.https ? "s" : "", at,
                    what_of(e, sent && !r->safe), why.msg);
-    tell_breakers(r, code);
-    r->down = NULL;
-    x->handlers = NULL;
-    http_exchange_resume(x);
-    r->all->on_failed(r->all->data, x, code, &r->target, message);
+    hand_back(r, code, message);
 }
 
 /* ---- the client's side ---- */
@@ -315,12 +323,30 @@ static bool fail_unauthorized(struct relay *r, const struct http_head *head)
     return true;
 }
 
+static bool still_reaches(const struct relay *r)
+{
+    return r->up == NULL || origins_still_reaches(r->all->origins, &r->target, r->up);
+}
+
+/* The connection is to be upgraded, which rules do not allow any more. True: `r` may be gone. */
+static bool fail_forbidden(struct relay *r, const struct http_head *head)
+{
+    if (head->status != 101 || (!r->forbidden && still_reaches(r))) {
+        return false;
+    }
+    set_response(r, RESPONSE_ENDED);
+    abort_up(r);
+    hand_back(r, 403, "a rule that is in force since then forbids it");
+    free_if_over(r);
+    return true;
+}
+
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct relay *r = x->data;
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
-    if (fail_unauthorized(r, head)) {
+    if (fail_unauthorized(r, head) || fail_forbidden(r, head)) {
         return;
     }
     stir(r);
@@ -421,11 +447,6 @@ static void on_idle(struct net_deadline *d)
 
 /* ---- rules come into force ---- */
 
-static bool still_reaches(const struct relay *r)
-{
-    return r->up == NULL || origins_still_reaches(r->all->origins, &r->target, r->up);
-}
-
 void relays_review(struct relays *all, bool (*allows)(void *data, const struct traffic_external *q),
                    void *data)
 {
@@ -439,7 +460,8 @@ void relays_review(struct relays *all, bool (*allows)(void *data, const struct t
             .path = SLICE("/"),
             .method = SLICE("GET"), /* no other can be upgraded (RFC 6455, section 4.1) */
         };
-        if (r->raw && (!allows(data, &q) || !still_reaches(r))) {
+        r->forbidden = !allows(data, &q);
+        if (r->raw && (r->forbidden || !still_reaches(r))) {
             relay_abort(r);
         }
     }

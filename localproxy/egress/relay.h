@@ -44,7 +44,8 @@ void relays_init(struct relays *all, struct net_loop *l);
 void relays_deinit(struct relays *all);
 
 /* Other rules are in force: breaks off the upgraded connections of which `allows` says no, or whose
- * address may not be reached any more. Requests that were let through are finished. */
+ * address may not be reached any more. Requests that were let through are finished, but
+ * upgraded no more. */
 void relays_review(struct relays *all, bool (*allows)(void *data, const struct traffic_external *q),
                    void *data);
 

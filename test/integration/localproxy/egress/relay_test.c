@@ -569,15 +569,25 @@ static void each_request_of_a_connection_goes_its_own_way(void **state)
 
 /* ---- upgraded connections ---- */
 
-static void upgrade(struct world *w)
+static void ask_for_upgrade(struct world *w)
 {
     ask(w, "GET http://127.0.0.1:%u/ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
            "Upgrade: websocket\r\n\r\n");
     expect_head(w, "GET /ws HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nUpgrade: websocket\r\n" VIA
                    "Connection: Upgrade\r\n\r\n");
+}
+
+static void agree(struct world *w)
+{
     say(w, &origin,
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
         "Upgrade: websocket\r\n\r\nfirst");
+}
+
+static void upgrade(struct world *w)
+{
+    ask_for_upgrade(w);
+    agree(w);
     raw_expect(w->loop, &client, "\r\n\r\nfirst");
     assert_non_null(strstr(client.text, "Upgrade: websocket\r\n"));
     say(w, &client, "ping");
@@ -634,6 +644,30 @@ static void so_do_rules_that_name_the_address_no_more(void **state)
     assert_true(list_empty(&w->relays.running));
     expect_ended(w, &origin);
     raw_expect(w->loop, &client, NULL);
+}
+
+/* What was asked before they came. */
+static void other_rules_let_nothing_be_upgraded(void **state)
+{
+    struct world *w = *state;
+    for (size_t i = 0; i < 2; i++) {
+        ask_for_upgrade(w);
+        forbidden = i == 1;
+        relays_review(&w->relays, i == 0 ? allows_none : allows_all, w);
+        assert_false(list_empty(&w->relays.running));
+        agree(w);
+        raw_expect(w->loop, &client, "HTTP/1.1 403 ");
+        assert_int_equal(w->failed, 403);
+        assert_true(list_empty(&w->relays.running));
+        forbidden = false;
+        raw_close(&origin);
+        raw_close(&client);
+    }
+    ask_for_upgrade(w);
+    relays_review(&w->relays, allows_none, w);
+    relays_review(&w->relays, allows_all, w);
+    agree(w);
+    raw_expect(w->loop, &client, "\r\n\r\nfirst");
 }
 
 static void other_rules_let_requests_end(void **state)
@@ -1107,6 +1141,7 @@ int main(void)
         TEST(an_upgraded_connection_passes_bytes),
         TEST(other_rules_close_upgraded_connections),
         TEST(so_do_rules_that_name_the_address_no_more),
+        TEST(other_rules_let_nothing_be_upgraded),
         TEST(other_rules_let_requests_end),
         TEST(no_other_protocol_is_upgraded_to),
         TEST(nobody_listens),
