@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/state_machine.h"
+#include "egress/egress.h"
 #include "headers.h"
 #include "http/client.h"
 #include "http/h1_parser.h"
@@ -85,16 +86,22 @@ static bool is_of_proxies(struct slice name)
     return name.len >= prefix.len && slice_ieq(slice_of(name.ptr, prefix.len), prefix);
 }
 
-/* Drops what is meant for localproxy. */
+/* What is meant for localproxy, or is localproxy's alone to say. */
+static bool is_own(struct slice name, bool request)
+{
+    if (!request) {
+        return slice_ieq(name, SLICE(EGRESS_HEADER));
+    }
+    return slice_ieq(name, SLICE("Host")) || slice_ieq(name, SLICE("Expect")) ||
+           slice_ieq(name, SLICE(TARGET_HEADER));
+}
+
 static size_t keep_passing(struct http_header *headers, size_t count, bool request)
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
         struct slice name = headers[i].name;
-        bool own = is_of_proxies(name) || (request && (slice_ieq(name, SLICE("Host")) ||
-                                                       slice_ieq(name, SLICE("Expect")) ||
-                                                       slice_ieq(name, SLICE(TARGET_HEADER))));
-        if (!own) {
+        if (!is_of_proxies(name) && !is_own(name, request)) {
             headers[kept++] = headers[i];
         }
     }

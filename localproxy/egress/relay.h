@@ -8,7 +8,8 @@
  *     origin --- up: response in, request out -----+
  *
  * Headers pass but for those that are between two neighbours, those of proxies (Proxy-*), Expect,
- * and KusionStack's own; Host is written anew, from the target, and Via is added both ways.
+ * and KusionStack's own; and of answers localproxy's, EGRESS_HEADER. Host is written anew, from the
+ * target, and Via is added both ways.
  */
 #ifndef LOCALPROXY_EGRESS_RELAY_H
 #define LOCALPROXY_EGRESS_RELAY_H

@@ -338,12 +338,14 @@ static void heads_pass_without_what_is_not_the_origins(void **state)
                    "X-Own: a\r\nX-Own: b\r\n" VIA "\r\n");
     say(w, &origin,
         "HTTP/1.0 203 Well\r\nProxy-Authenticate: Basic\r\nConnection: X-Hop\r\n"
-        "X-Hop: 1\r\nProxy-Info: 2\r\nX-Their: 3\r\nContent-Length: 2\r\n\r\nhi");
+        "X-Hop: 1\r\nProxy-Info: 2\r\ncmesh-egress: refused\r\nX-Their: 3\r\n"
+        "Content-Length: 2\r\n\r\nhi");
     raw_expect(w->loop, &client, "\r\n\r\nhi");
     assert_non_null(strstr(client.text, "HTTP/1.1 203 Well\r\n"));
     assert_non_null(strstr(client.text, "X-Their: 3\r\nVia: 1.0 cmesh-00000007\r\n"));
     assert_null(strstr(client.text, "Hop"));
     assert_null(strstr(client.text, "Proxy-"));
+    assert_null(strstr(client.text, "cmesh-egress"));
     raw_expect(w->loop, &client, NULL);
     assert_int_equal(w->answered, 1);
     assert_int_equal(w->status, 203);
