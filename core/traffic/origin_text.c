@@ -78,6 +78,7 @@ static const char *read_name(struct slice text, struct origin_host *out)
     return NULL;
 }
 
+/* An IPv4 address that is mapped into IPv6 is the former, as it is in requests. */
 static const char *read_ipv6(struct slice text, struct origin_host *out)
 {
     char copy[INET6_ADDRSTRLEN];
@@ -87,22 +88,36 @@ static const char *read_ipv6(struct slice text, struct origin_host *out)
     }
     memcpy(copy, text.ptr, text.len);
     copy[text.len] = '\0';
-    if (inet_pton(AF_INET6, copy, &address) != 1 ||
-        inet_ntop(AF_INET6, &address, out->host, sizeof out->host) == NULL) {
+    if (inet_pton(AF_INET6, copy, &address) != 1) {
         return bad_host;
     }
+    bool mapped = IN6_IS_ADDR_V4MAPPED(&address);
+    (void)inet_ntop(mapped ? AF_INET : AF_INET6, &address.s6_addr[mapped ? 12 : 0], out->host,
+                    sizeof out->host);
     return NULL;
+}
+
+/* With an IPv6 address. */
+static bool has_brackets(struct slice text)
+{
+    return text.len > 0 && text.ptr[0] == '[';
+}
+
+static bool has_two_colons(struct slice text)
+{
+    size_t colon = span(text, ":");
+    return colon < text.len && memchr(text.ptr + colon + 1, ':', text.len - colon - 1) != NULL;
 }
 
 const char *origin_host_read(struct slice text, struct origin_host *out)
 {
     size_t colon = span(text, ":");
-    bool brackets = text.len > 0 && text.ptr[0] == '[';
+    bool brackets = has_brackets(text);
     out->port = 0;
     if (span(text, "/") < text.len) {
         return bad_host; /* a URL's scheme is no host with a bad port */
     }
-    if (!brackets && colon < text.len && memchr(text.ptr + colon + 1, ':', text.len - colon - 1)) {
+    if (!brackets && has_two_colons(text)) {
         return read_ipv6(text, out);
     }
     size_t end = brackets ? span(text, "]") : colon;
@@ -134,11 +149,12 @@ static bool has_bad_byte(struct slice text)
 static const char *read_authority(struct slice text, struct origin_url *out)
 {
     out->below_host = begins_with(text, SLICE("*."));
-    const char *why = origin_host_read(out->below_host ? from(text, 2) : text, &out->at);
+    struct slice host = out->below_host ? from(text, 2) : text;
+    const char *why = origin_host_read(host, &out->at);
     if (why == NULL && out->at.port == 0) {
         out->at.port = out->https ? 443 : 80;
     }
-    if (why == NULL && out->below_host && strchr(out->at.host, ':') != NULL) {
+    if (why == NULL && out->below_host && (has_brackets(host) || has_two_colons(host))) {
         return bad_host;
     }
     return why;

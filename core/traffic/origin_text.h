@@ -18,7 +18,8 @@
 
 struct origin_host {
     char host[URL_HOST_MAX + 1]; /* in lower case, without a dot at the end; IPv6 as inet_ntop(3)
-                                    writes it, without brackets */
+                                    writes it, without brackets, and what is mapped into it as the
+                                    IPv4 address that it is */
     unsigned port;               /* 0: none is named */
 };
 

@@ -28,6 +28,9 @@ static void test_hosts(void **state)
         {"[::1]", "::1", 0},
         {"[0:0:0:0:0:0:0:1]:80", "::1", 80},
         {"2001:DB8::", "2001:db8::", 0},
+        {"::ffff:10.0.0.1", "10.0.0.1", 0},
+        {"[::FFFF:a00:1]:80", "10.0.0.1", 80},
+        {"[::10.0.0.1]", "::10.0.0.1", 0},
         {"", NULL, 0},
         {".", NULL, 0},
         {"..", NULL, 0},
@@ -87,6 +90,9 @@ static void test_urls(void **state)
         const char *text;
         const char *is; /* scheme, host, port, path, below, query; NULL: refused */
     } cases[] = {
+        {"http://[::ffff:10.0.0.1]:8080/a", "http 10.0.0.1 8080 /a"},
+        {"http://*.[::ffff:10.0.0.1]", NULL},
+        {"http://*.::ffff:10.0.0.1", NULL},
         {"https://example.com", "https example.com 443 / below"},
         {"HTTP://Example.com./", "http example.com 80 /"},
         {"http://example.com/*", "http example.com 80 / below"},
