@@ -537,14 +537,15 @@ static void describe_faults(const struct policies *p, struct writer *w)
     }
 }
 
-static void describe_intercepts(const struct policies *p, struct writer *w)
+/* Those that have refused requests, or the others. */
+static void describe_intercepts(const struct policies *p, struct writer *w, bool refused)
 {
     for (size_t i = 0; p->intercepts.now != NULL && i < p->intercepts.now->count; i++) {
         struct control_intercept row;
-        if (!p->intercepts.now->at[i].in_force) {
+        intercept_describe(&p->intercepts.now->at[i], &row);
+        if (!p->intercepts.now->at[i].in_force || (row.refused > 0) != refused) {
             continue;
         }
-        intercept_describe(&p->intercepts.now->at[i], &row);
         row.refused = w->view->rough ? row.refused > 0 : row.refused;
         account(w, "intercepts", w->rules > 0 && control_traffic_intercept_add(w->traffic, &row));
     }
@@ -580,9 +581,10 @@ void policies_describe(struct policies *p, const struct policies_view *view, cJS
         account_frame(&w);
     }
     describe_breakers(p, &w, false);
+    describe_intercepts(p, &w, true); /* what is told before all that finds no place */
     describe_breakers(p, &w, true);
     describe_faults(p, &w);
-    describe_intercepts(p, &w);
+    describe_intercepts(p, &w, false);
     cJSON *left_out = cJSON_GetObjectItemCaseSensitive(w.traffic, "leftOut");
     if (left_out != NULL) {
         cJSON_SetNumberValue(left_out, w.left_out);

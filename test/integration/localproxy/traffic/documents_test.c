@@ -304,6 +304,34 @@ static void append_intercepts(struct buf *spec, const char *rule)
     }
 }
 
+/* However many others there are, and however little room. */
+static void test_refused_requests_are_told_first(void **state)
+{
+    struct fixture *f = *state;
+    struct buf why = BUF_INIT(ERR_MSG_MAX);
+    const struct traffic_external r = {
+        .tunnel = true, .host = SLICE("last.example"), .port = 443, .method = SLICE("CONNECT")};
+    char *spec = many(300);
+    struct buf all = BUF_INIT(TRAFFIC_TEXT_MAX);
+    buf_append(&all, spec, strlen(spec) - 4); /* without the ends of breakers */
+    buf_append_str(&all, "],\"intercepts\":[");
+    for (int i = 0; i < 100; i++) {
+        buf_printf(&all,
+                   "{\"name\":\"host-%d\",\"type\":\"Blacklist\",\"content\":\"Normal\","
+                   "\"contents\":[\"%s\"],\"methods\":[\"*\"]}%s",
+                   i, i == 99 ? "last.example" : "other.example", i == 99 ? "]}]}" : ",");
+    }
+    fixture_traffic(f, buf_cstr(&all));
+    assert_false(policies_allow_external(f->policies, &r, &why));
+    static const char told[] = "\"intercepts\":[{\"policy\":\"guard\",\"rule\":\"host-99\","
+                               "\"refused\":1}";
+    expect_told(f, told);
+    assert_non_null(strstr(describe(f, 256, 1000, true), told));
+    buf_reset(&why);
+    buf_reset(&all);
+    free(spec);
+}
+
 /* With the longest names that there may be: all the rest of the page must find its place, too. */
 static void test_long_names_do_not_burst_the_page(void **state)
 {
@@ -401,6 +429,7 @@ int main(void)
         TEST(test_the_labels_decide),
         TEST(test_without_labels),
         TEST(test_bounds_of_what_is_told),
+        TEST(test_refused_requests_are_told_first),
         TEST(test_metrics),
         TEST(test_long_names_do_not_burst_the_page),
     };
