@@ -286,6 +286,7 @@ struct telling {
     struct event_object about;
     unsigned opened;
     unsigned recovered;
+    bool rough;            /* there were more, maybe */
     unsigned refusers;     /* rules, each in each pod */
     uint64_t refused;      /* requests, by all of them */
     struct buf refused_by; /* some */
@@ -332,9 +333,10 @@ static void tell_refusals(struct telling *t)
     }
     if (t->refusers > 0) {
         event_record(t->events, &t->about, EVENT_WARNING, "RequestsRefused",
-                     "%" PRIu64 " request%s to other places than the API server %s refused: %s%s.",
-                     t->refused, t->refused == 1 ? "" : "s", t->refused == 1 ? "was" : "were",
-                     by == NULL ? "see the status" : by, more);
+                     "%s%" PRIu64
+                     " request%s to other places than the API server %s refused: %s%s.",
+                     t->rough ? "At least " : "", t->refused, t->refused == 1 ? "" : "s",
+                     t->refused == 1 ? "was" : "were", by == NULL ? "see the status" : by, more);
     }
 }
 
@@ -363,11 +365,12 @@ static struct event_object about(const struct policy_object *o)
 
 /* `before`: what was told last. */
 static void record_events(struct state *s, const struct policy_object *o, const cJSON *before,
-                          const cJSON *status)
+                          const cJSON *status, const struct policy_status_result *result)
 {
     struct telling t = {
         .events = s->reporter->controller->options.events,
         .about = about(o),
+        .rough = result->rough,
         .refused_by = BUF_INIT(REFUSED_BY_MAX),
     };
     policy_status_compare(before, status, on_news, &t);
@@ -557,7 +560,7 @@ static void report_after(struct state *s, const struct policy_object *o, const c
     s->reported = true;
     s->enforced = result.enforced;
     s->open = result.open;
-    record_events(s, o, told, status);
+    record_events(s, o, told, status, &result);
     if (result.refused) {
         look_after(s, wait);
     }

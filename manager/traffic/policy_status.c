@@ -28,6 +28,7 @@ struct view {
     size_t rows;
     size_t rules; /* in them */
     bool refused; /* more than is told */
+    bool rough;   /* what is told may be too little */
     char now[RFC3339_SIZE];
     struct edit ed;
 };
@@ -387,6 +388,7 @@ static void add_refusals(struct view *v, cJSON *row, const struct policy_pod *p)
     for (size_t i = 0; i < count && v->rules < POLICY_STATUS_RULES_MAX; i++) {
         double refused = told_refusals(v, told, &n[i]);
         if (refused > 0) {
+            v->rough = v->rough || n[i].rough;
             rules = rules != NULL ? rules : edit_array(&v->ed, row, "interceptSnapshots");
             cJSON *rule = edit_append_object(&v->ed, rules);
             edit_string(&v->ed, rule, "name", n[i].rule);
@@ -547,6 +549,7 @@ cJSON *policy_status_make(const struct policy_facts *f, struct policy_status_res
     add_counts(&v, status);
     out->open = v.open;
     out->refused = v.refused;
+    out->rough = v.rough;
     out->changed = !policy_status_same(status, f->old);
     const char *before = field_text(f->old, "lastUpdatedTime");
     edit_string(&v.ed, status, "lastUpdatedTime",

@@ -107,6 +107,7 @@ struct policy_status_result {
     size_t open;  /* breakers, each in each pod */
     bool changed; /* it says anything else than the old one */
     bool refused; /* there are refusals that it does not tell yet */
+    bool rough;   /* of those that it tells there were more, maybe */
 };
 
 /* The new status. The caller deletes it. NULL without memory. */

@@ -487,7 +487,7 @@ static void test_refusals(void **state)
     add_pod(&x, POLICY_POD_ENFORCES, few);
     x.f.tells = true;
     cJSON *first = policy_status_make(&x.f, &r);
-    assert_false(r.refused);
+    assert_false(r.refused || r.rough);
     const cJSON *rule =
         field_get(field_get(first, "targetStatus")->child, "interceptSnapshots")->child;
     assert_string_equal(field_text(rule, "name"), "only");
@@ -516,6 +516,11 @@ static void test_refusals(void **state)
     assert_true(r.changed);
     policy_status_compare(first, again, on_news, &h);
     assert_int_equal(h.refused, 3 + 7);
+    assert_false(r.rough);
+    cJSON_Delete(again);
+    pod_traffic_set_rough(more); /* as from a Lease */
+    again = policy_status_make(&x.f, &r);
+    assert_true(r.rough);
     x.pods[0].traffic = few; /* its localproxy was started anew */
     cJSON *third = policy_status_make(&x.f, &r);
     policy_status_compare(again, third, on_news, &h);
