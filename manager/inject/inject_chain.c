@@ -136,9 +136,8 @@ static int take_proxies(struct search *s, const struct inject_proxies *p)
     for (int kind = 0; kind < PROXIES_EXCEPT; kind++) {
         for (int i = 0; i < PROXIES_SPELLINGS; i++) {
             const cJSON *variable = p->variables[kind][i];
-            bool ours = field_get(variable, "valueFrom") == NULL &&
-                        strcmp(field_text(variable, "value"), s->ours) == 0;
-            if (inject_proxies_says(variable) && !ours && take_proxy(s, variable) != 0) {
+            if (inject_proxies_says(variable) && !inject_proxies_is_ours(variable, s->ours) &&
+                take_proxy(s, variable) != 0) {
                 return s->e->code;
             }
         }

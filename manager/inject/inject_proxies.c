@@ -2,7 +2,9 @@
 #include "inject/inject_proxies.h"
 
 #include <string.h>
+#include <strings.h>
 
+#include "base/slice.h"
 #include "json/field.h"
 
 const char *const inject_proxies_names[PROXIES_KINDS][PROXIES_SPELLINGS] = {
@@ -72,10 +74,28 @@ bool inject_proxies_may_be_told(const cJSON *container)
     return false;
 }
 
-static bool is_ours(const cJSON *variable, const char *ours)
+/* "host:port" of the URL of a proxy. */
+static struct slice place_of(const char *url)
 {
-    return field_get(variable, "valueFrom") == NULL &&
-           strcmp(field_text(variable, "value"), ours) == 0;
+    static const char scheme[] = "http://";
+    size_t skipped = strncasecmp(url, scheme, sizeof scheme - 1) == 0 ? sizeof scheme - 1 : 0;
+    struct slice at = slice_str(url + skipped);
+    at.len -= at.len > 0 && at.ptr[at.len - 1] == '/' ? 1 : 0;
+    return at;
+}
+
+bool inject_proxies_is_ours(const cJSON *variable, const char *ours)
+{
+    struct slice at = place_of(field_text(variable, "value"));
+    struct slice own = place_of(ours);
+    struct slice port = slice_str(strrchr(ours, ':'));
+    const struct slice name = SLICE("localhost");
+    if (field_get(variable, "valueFrom") != NULL) {
+        return false;
+    }
+    return slice_eq(at, own) ||
+           (at.len == name.len + port.len && slice_ieq(slice_of(at.ptr, name.len), name) &&
+            slice_eq(slice_of(at.ptr + name.len, port.len), port));
 }
 
 enum inject_proxies_whose inject_proxies_whose(const struct inject_proxies *p,
@@ -85,7 +105,7 @@ enum inject_proxies_whose inject_proxies_whose(const struct inject_proxies *p,
     for (int kind = 0; kind < PROXIES_EXCEPT; kind++) {
         for (int i = 0; i < PROXIES_SPELLINGS; i++) {
             const cJSON *variable = p->variables[kind][i];
-            if (inject_proxies_says(variable) && !is_ours(variable, ours)) {
+            if (inject_proxies_says(variable) && !inject_proxies_is_ours(variable, ours)) {
                 return PROXIES_OTHER;
             }
             any = any || inject_proxies_says(variable);

@@ -31,6 +31,10 @@ bool inject_proxies_has(const struct inject_proxies *p, int kind);
 /* Whether it may have variables of such names by envFrom, which only the kubelet sees. */
 bool inject_proxies_may_be_told(const cJSON *container);
 
+/* Whether it names localproxy, "http://127.0.0.1:15002" mostly: also by the name localhost, without
+ * the scheme, or with a slash at the end. */
+bool inject_proxies_is_ours(const cJSON *variable, const char *ours);
+
 /* Which proxies a container is told of. */
 enum inject_proxies_whose {
     PROXIES_NONE,

@@ -215,6 +215,10 @@ static void variables_that_are_set(void **state)
          OP("{name: HTTPS_PROXY, value: '" URL "'}"),
          {ENV "HTTPS_PROXY.value=" URL, "!" ENV "HTTP_PROXY", "!" ENV "NO_PROXY"},
          NULL},
+        {PROXY,
+         OP("{name: HTTPS_PROXY, value: 'http://localhost:15002/'}"),
+         {ENV "HTTPS_PROXY.value=http://localhost:15002/", "!" ENV "HTTP_PROXY"},
+         NULL},
         /* From a prefix nothing of these names comes. */
         {PROXY,
          "containers: [{name: op, command: [/op], envFrom: [{prefix: APP_, configMapRef: {name: "
@@ -347,6 +351,15 @@ static void proxies_of_the_pod_are_chained(void **state)
          {VIA ".value=http://corp", ENV "HTTPS_PROXY.value=" URL},
          LED},
         {CHAIN, OP("{name: HTTP_PROXY, value: '" URL "'}"), {"!" VIA, "!" ENV "HTTPS_PROXY"}, NULL},
+        {CHAIN,
+         OP("{name: HTTP_PROXY, value: '" URL "/'}, {name: HTTPS_PROXY, value: "
+            "'HTTP://Localhost:15002'}, {name: https_proxy, value: '127.0.0.1:15002'}"),
+         {LISTENS, "!" VIA, ENV "HTTP_PROXY.value=" URL "/"},
+         NULL},
+        {CHAIN,
+         OP("{name: HTTP_PROXY, value: 'http://localhost:15003'}"),
+         {VIA ".value=http://localhost:15003"},
+         "lead to localproxy now"},
         {CHAIN,
          "containers: [{name: op, envFrom: [{configMapRef: {name: c}}], env: [{name: HTTP_PROXY, "
          "value: p}, {name: HTTPS_PROXY, value: p}, {name: NO_PROXY, value: x}]}]",
