@@ -18,7 +18,11 @@
 #include "net/deadline.h"
 #include "net/stream.h"
 
-enum { HALF_CLOSED_MS = 60000, REVIEWED_MAX = 256 };
+enum {
+    HALF_CLOSED_MS = 60000,
+    HELLO_MS = 10000, /* until the next part of a ClientHello */
+    REVIEWED_MAX = 256,
+};
 
 static const char forbidden_since[] = "a rule that is in force since then forbids it";
 
@@ -155,8 +159,11 @@ static void fail(struct tunnel *t, const struct err *e)
 
 static uint64_t limit_ms(const struct tunnel *t)
 {
-    uint64_t idle_ms = t->all->idle_ms;
-    return t->state == TUNNEL_OPEN || idle_ms < HALF_CLOSED_MS ? idle_ms : HALF_CLOSED_MS;
+    uint64_t ms = t->all->idle_ms;
+    if (t->state != TUNNEL_OPEN && ms > HALF_CLOSED_MS) {
+        ms = HALF_CLOSED_MS;
+    }
+    return t->hello != NULL && ms > HELLO_MS ? HELLO_MS : ms;
 }
 
 static void note_move(struct tunnel *t)

@@ -7,8 +7,9 @@
  *
  * Either side may end before the other one (half-closed). What one side does not read stops the
  * other; together they hold what the backlog lets (net/backlog.h). A tunnel in which nothing moves
- * for the idle time is closed; a half-closed one after a minute, unless bytes wait to be read.
- * Where one side breaks off, the other one is reset, and so are both when localproxy ends them.
+ * for the idle time is closed; a half-closed one after a minute, and one whose client has sent a
+ * part of a ClientHello after ten seconds, unless bytes wait to be read. Where one side breaks off,
+ * the other one is reset, and so are both when localproxy ends them.
  */
 #ifndef LOCALPROXY_EGRESS_TUNNEL_H
 #define LOCALPROXY_EGRESS_TUNNEL_H

@@ -25,7 +25,13 @@
 #include "traffic/policies.h"
 #include "traffic_document.h"
 
-enum { LONG_MS = 600000, IDLE_MS = 3600000, HALF_CLOSED_MS = 60000, LARGE = 24 * 1024 * 1024 };
+enum {
+    LONG_MS = 600000,
+    IDLE_MS = 3600000,
+    HALF_CLOSED_MS = 60000,
+    HELLO_MS = 10000,
+    LARGE = 24 * 1024 * 1024
+};
 
 #define OPENED "HTTP/1.1 200 Connection established\r\n\r\n"
 /* More than kernels keep on the way. */
@@ -1120,6 +1126,38 @@ static void test_names_within_a_budget(void **state)
     assert_int_equal(w->judged, 0);
 }
 
+/* Who begins one and says no more keeps nothing of it for long. */
+static void test_a_name_that_does_not_come(void **state)
+{
+    struct world *w = *state;
+    struct slice hello = client_hello("other.test");
+    w->tunnels.allows_name = allows_name;
+    open_tunnel(w);
+    raw_send(&client, hello.ptr, 30);
+    expect_bytes(w, &host, slice_of(hello.ptr, 30));
+    loop_skip(w->loop, HELLO_MS - 1000);
+    raw_send(&client, hello.ptr + 30, 10);
+    expect_bytes(w, &host, slice_of(hello.ptr + 30, 10));
+    loop_skip(w->loop, HELLO_MS - 1000);
+    run_for(w->loop, 5);
+    assert_int_equal(w->tunnels.count, 1);
+    loop_skip(w->loop, 1001);
+    expect_reset(w, &client);
+    expect_reset(w, &host);
+    run_until_over(w, 1);
+    assert_int_equal(w->tunnels.idle_closed, 1);
+    /* Once it is whole there is as much time as ever. */
+    reset_all(w);
+    open_tunnel(w);
+    raw_send(&client, hello.ptr, 30);
+    expect_bytes(w, &host, slice_of(hello.ptr, 30));
+    raw_send(&client, hello.ptr + 30, hello.len - 30);
+    expect_bytes(w, &host, slice_of(hello.ptr + 30, hello.len - 30));
+    loop_skip(w->loop, IDLE_MS - 1000);
+    run_for(w->loop, 5);
+    assert_int_equal(w->tunnels.count, 1);
+}
+
 /* What is no TLS is not delayed, and a part of a ClientHello neither. */
 static void test_other_protocols_in_tunnels(void **state)
 {
@@ -1478,6 +1516,7 @@ int main(void)
         TEST(test_review_of_addresses),
         TEST(test_an_address_that_is_forbidden_when_it_is_open),
         TEST(test_names_within_a_budget),
+        TEST(test_a_name_that_does_not_come),
         TEST(test_other_protocols_in_tunnels),
         TEST(test_through_a_proxy),
         TEST(test_a_proxy_that_refuses),
