@@ -692,6 +692,62 @@ static void so_many_are_under_way(void **state)
 
 /* ---- faults ---- */
 
+#define HEALTH(what)                                                                               \
+    BREAKER("\"limitings\":[{\"name\":\"h\",\"urls\":[{\"url\":\"http://127.0.0.1:%u/*\","         \
+            "\"method\":\"*\"}],\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,"            \
+            "\"minimumRequests\":1," what "},\"recover\":{\"type\":\"SleepingWindow\","            \
+            "\"windowMs\":30000}}]")
+
+static void an_answer_of_500_is_a_failure(void **state)
+{
+    struct world *w = *state;
+    put_in_force(w, HEALTH("\"errorPercent\":50"));
+    ask(w, GET);
+    accept_origin(w, "\r\n\r\n");
+    say(w, &origin, "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n");
+    raw_expect(w->loop, &client, "HTTP/1.1 500 Oops");
+    ask(w, GET);
+    expect_own(w, 429, "limited", "h");
+}
+
+/* Its client did not wait for the connection any longer. */
+static void a_host_that_is_given_up_was_slow(void **state)
+{
+    struct world *w = *state;
+    put_in_force(w, HEALTH("\"slowMs\":1000,\"slowPercent\":100"));
+    raw_fill(w->listener);
+    ask(w, CONNECT);
+    while (egress_busy(w->egress) == 0) {
+        run_for(w->loop, 1);
+    }
+    fake_clock_pass(&w->clock, 1000);
+    raw_close(&client);
+    client.fd = -1;
+    while (egress_busy(w->egress) > 0) {
+        run_for(w->loop, 1);
+    }
+    ask(w, GET);
+    raw_expect(w->loop, &client, "HTTP/1.1 429 ");
+}
+
+static void an_upgraded_connection_ends_when_rules_forbid_it(void **state)
+{
+    struct world *w = *state;
+    ask(w, "GET http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+           "Upgrade: websocket\r\n\r\n");
+    accept_origin(w, "Upgrade: websocket\r\n");
+    say(w, &origin,
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+        "Upgrade: websocket\r\n\r\nfirst");
+    raw_expect(w->loop, &client, "first");
+    put_in_force(w, INTERCEPT("Blacklist", "other.example"));
+    say(w, &client, "more");
+    raw_expect(w->loop, &origin, "more");
+    put_in_force(w, INTERCEPT("Blacklist", "127.0.0.1:%u"));
+    raw_expect(w->loop, &client, NULL);
+    raw_expect(w->loop, &origin, NULL);
+}
+
 static void an_abort_is_the_answer(void **state)
 {
     struct world *w = *state;
@@ -958,6 +1014,9 @@ int main(void)
         TEST(what_is_over_the_limit_waits),
         TEST(an_origin_that_fails_opens_the_breaker),
         TEST(so_many_are_under_way),
+        TEST(an_answer_of_500_is_a_failure),
+        TEST(a_host_that_is_given_up_was_slow),
+        TEST(an_upgraded_connection_ends_when_rules_forbid_it),
         TEST(an_abort_is_the_answer),
         TEST(a_delay_is_waited_for),
         TEST(a_delay_and_then_an_abort),
