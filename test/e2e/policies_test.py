@@ -519,6 +519,27 @@ class StateTest(PoliciesTestCase):
         time.sleep(1.1)
         self.assertEqual(429, self.delete_through(pods[0])[0])  # the same token closes nothing
 
+    def test_a_pod_that_does_not_read_them(self):
+        """As sidecars of an earlier release: the status says why."""
+        self.begin(pods=1)
+        self.apply(breaker())
+        self.wait_policy("guard", "Enforced", "True", "Enforced")
+        data = dict(self.map_of("shard-a")["data"])
+        later = json.loads(data["traffic.json"])
+        later["spec"]["later"] = []
+        data["traffic.json"] = json.dumps(later)
+        name = {"name": mesh.CONFIG_MAP + "later"}
+        self.cluster.json(self.maps, "POST", {"metadata": name, "data": data})
+        pod = self.labelled("shard-a-1")
+        pod.create()
+        pod.start_proxy()
+        pod.start_sync("later")
+        pod.set_status()
+        thing = self.wait_policy("guard", "Enforced", "False", "PodsRefusing")
+        message = mesh.condition(thing, "Enforced")["message"]
+        self.assertIn("Refusing the policies: shard-a-1 (", message)
+        self.assertIn('unknown field "later"', message)
+
     def test_a_pod_that_does_not_answer(self):
         _, pods = self.begin(pods=1)
         self.apply(breaker())
