@@ -19,6 +19,9 @@ enum { HEAD_OUT_MAX = 256 * 1024, HEADERS_EXTRA = 8 };
  * another's. */
 enum { BODY_GRACE_MS = 2000, SILENCE_MS = 1000 };
 
+/* How long requests that were sent ahead may take in a turn of the loop, which others wait for. */
+enum { TURN_MS = 5 };
+
 struct http_server {
     struct net_loop *loop;
     struct net_listener *listeners[HTTP_SERVER_ADDRESSES_MAX]; /* none when draining */
@@ -28,6 +31,9 @@ struct http_server {
     void *data;
     struct list conns; /* those that have waited longest for a request in front */
     struct list resting;
+    struct list going;      /* of these, those that go on in this turn, */
+    struct net_task step;   /* one after the other, */
+    uint64_t turn_until;    /* until then (net_loop_clock) */
     struct net_timer *turn; /* the next one, for those that rest */
     struct net_task drained;
     struct net_peers peers; /* with shares */
@@ -50,7 +56,7 @@ struct conn {
     struct h1_conn h1;
     struct http_server *server;
     struct list link;
-    struct list rest; /* in server->resting, or alone: until what was sent has gone */
+    struct list rest; /* in server->resting or going, or alone: until what was sent has gone */
     struct net_deadline idle_limit;
     struct net_deadline head_limit;
     struct net_peer *peer; /* NULL: without shares */
@@ -226,8 +232,27 @@ static void on_next_turn(void *data)
 {
     struct http_server *s = data;
     while (!list_empty(&s->resting)) {
-        go_on(LIST_ITEM(s->resting.next, struct conn, rest));
+        struct list *first = s->resting.next;
+        list_remove(first);
+        list_append(&s->going, first);
     }
+    s->turn_until = net_loop_clock(s->loop) + TURN_MS;
+    net_task_queue(s->loop, &s->step);
+}
+
+/* What a connection does when it goes on it does before the next step. */
+static void on_step(struct net_task *t)
+{
+    struct http_server *s = LIST_ITEM(t, struct http_server, step);
+    if (list_empty(&s->going)) {
+        return;
+    }
+    if (net_loop_clock(s->loop) >= s->turn_until) {
+        net_timer_set(s->turn, 0);
+        return;
+    }
+    go_on(LIST_ITEM(s->going.next, struct conn, rest));
+    net_task_queue(s->loop, &s->step);
 }
 
 /* Both messages are complete. */
@@ -775,6 +800,8 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
     s->data = data;
     list_init(&s->conns);
     list_init(&s->resting);
+    list_init(&s->going);
+    net_task_init(&s->step, on_step);
     net_peers_init(&s->peers);
     net_task_init(&s->drained, on_drained);
     s->turn = net_timer_new(l, on_next_turn, s);
@@ -863,6 +890,7 @@ void http_server_free(struct http_server *s)
         break_off(LIST_ITEM(s->conns.next, struct conn, link), &e);
     }
     net_timer_free(s->turn);
+    net_task_cancel(&s->step);
     net_task_cancel(&s->drained);
     net_peers_deinit(&s->peers);
     free(s);

@@ -15,8 +15,8 @@
  *
  * TLS handshakes take turns by address, and wait for what else is to be done.
  *
- * Of requests that a client sends ahead one is taken in a turn of the loop, and none while it does
- * not read the answers before.
+ * Of requests that a client sends ahead one is taken in a turn of the loop, of all clients so many
+ * as take some milliseconds, and none of who does not read the answers before.
  *
  * Of a proxy, what a client sends behind a CONNECT waits, as requests do that are sent ahead, until
  * that is answered: with 200 to 299 it goes into the tunnel, else the connection ends and nobody

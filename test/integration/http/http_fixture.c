@@ -82,6 +82,8 @@ static void on_request(void *data, struct http_exchange *x, const struct http_he
     x->data = w;
     w->serving = x;
     w->requests++;
+    for (uint64_t until = uv_hrtime() + w->work_ns; uv_hrtime() < until;) {
+    }
     buf_clear(&w->echo);
     (void)snprintf(w->last_target, sizeof w->last_target, "%.*s", (int)head->target.len,
                    head->target.ptr);

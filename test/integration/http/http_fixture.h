@@ -38,6 +38,7 @@ struct world {
     struct buf echo;
     size_t large_left;
     unsigned requests;
+    uint64_t work_ns; /* how long the server is busy with each */
     unsigned server_closed;
     struct err server_error;
     bool server_broke; /* on_close with an error */

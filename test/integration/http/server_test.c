@@ -136,6 +136,30 @@ static void test_requests_sent_ahead_take_turns(void **state)
     raw_close(&other);
 }
 
+/* Nor do all who send ahead come in one turn, where their requests take long. */
+static void test_turns_do_not_take_long(void **state)
+{
+    enum { CLIENTS = 30, AHEAD = 5, WORK_MS = 2, MOST = 10 };
+    struct world *w = *state;
+    static struct raw_peer peers[CLIENTS];
+    for (size_t i = 0; i < CLIENTS; i++) {
+        raw_connect(&peers[i], http_server_address(w->server));
+        send_ahead(&peers[i], AHEAD);
+    }
+    while (w->requests < CLIENTS) {
+        run_for(w->loop, 1);
+    }
+    w->work_ns = WORK_MS * UINT64_C(1000000);
+    while (w->requests < CLIENTS * AHEAD) {
+        unsigned before = w->requests;
+        (void)uv_run(&w->loop->uv, UV_RUN_NOWAIT);
+        assert_in_range(w->requests, before, before + MOST);
+    }
+    for (size_t i = 0; i < CLIENTS; i++) {
+        raw_close(&peers[i]);
+    }
+}
+
 /* No answer is made while those before it are not read, and then all are. */
 static void test_requests_sent_ahead_wait_for_their_reader(void **state)
 {
@@ -419,6 +443,7 @@ int main(void)
         TEST(test_a_slow_head_is_closed),
         TEST(test_pipelined_requests_are_answered_in_order),
         TEST(test_requests_sent_ahead_take_turns),
+        TEST(test_turns_do_not_take_long),
         TEST(test_requests_sent_ahead_wait_for_their_reader),
         TEST(test_the_last_answer_ends_the_connection),
         TEST(test_a_silent_connection_goes_for_another),
