@@ -246,6 +246,18 @@ static void warn_of_open_door(const struct app *a)
     }
 }
 
+/* Tunnels that take all descriptors leave none for who comes to the API server. */
+static void warn_of_few_files(const struct app *a)
+{
+    uint64_t limit = program_file_limit();
+    if (a->egress != NULL && egress_streams_max(&a->flags) > limit) {
+        log_warn("tunnels could take all open files, and then the operator does not reach the API "
+                 "server: raise the limit of open files, or lower --egress-max-tunnels",
+                 log_num("limit", (int64_t)limit),
+                 log_num("needed", egress_streams_max(&a->flags)));
+    }
+}
+
 static int open_bypass(struct app *a, struct err *e)
 {
     const struct bypass_watch_options o = {
@@ -484,6 +496,7 @@ static int open_all(void *data, struct err *e)
         log_info("listening for external requests", log_str("egress", egress_address(a->egress)));
     }
     warn_of_open_door(a);
+    warn_of_few_files(a);
     proxy_ask_start_version(a->proxy);
     return write_ready_file(a, e);
 }

@@ -68,6 +68,13 @@ void program_raise_file_limit(void)
     log_debug("limit of open files", log_num("limit", (int64_t)limit.rlim_cur));
 }
 
+uint64_t program_file_limit(void)
+{
+    struct rlimit limit;
+    bool known = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return known ? limit.rlim_cur : UINT64_MAX;
+}
+
 static void fail_to_start(struct program *p, const struct err *e)
 {
     log_error("cannot start", log_str("error", e->msg));

@@ -52,6 +52,8 @@ void program_stop(struct program *p, int exit_code);
 /* Raises the soft limit of open files, often 1,024, to the hard one, and logs it: each connection
  * takes a descriptor. */
 void program_raise_file_limit(void);
+/* How many files may be open now; UINT64_MAX: any number, or it is not known. */
+uint64_t program_file_limit(void);
 
 /* Of the values of flags, while they are parsed: where to listen, and the path of a Unix socket
  * (NULL: none). 0, or negative with a message that begins with the flag. */

@@ -259,6 +259,19 @@ class AddressTest(StartupTestCase):
             self.assertIn(address, proxy.log())
 
 
+    def test_tunnels_and_open_files(self):
+        for limit, tunnels in ((4000, 2000), (20000, 2000), (4000, 10)):
+            with self.subTest(limit=limit, tunnels=tunnels):
+                args = ["--egress=127.0.0.1:0", f"--egress-max-tunnels={tunnels}"]
+                proxy = self.start_proxy(
+                    self.addCleanup,
+                    [*self.base(), *self.ports(), *args],
+                    prefix=["prlimit", f"--nofile={limit}"],
+                )
+                warned = "lower --egress-max-tunnels" in proxy.log()
+                self.assertEqual((limit, tunnels) == (4000, 2000), warned, proxy.log())
+
+
 class RulesTest(StartupTestCase):
     """Without valid rules localproxy runs, shows nothing, and says why wherever one looks."""
 
