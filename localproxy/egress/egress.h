@@ -25,8 +25,8 @@
 #include "traffic/delays.h"
 #include "traffic/policies.h"
 
-/* Threads that libuv needs with it (net_loop_set_threads): of the half that looks up names, reach.h
- * and via.h each take two, and two are left for the API server's. */
+/* Threads that libuv needs with it (net_loop_set_threads): of the half that looks up names, two
+ * are left for the API server's beside those of reach.h and via.h. */
 enum { EGRESS_THREADS = 2 * (REACH_LOOKUPS_MAX + VIA_LOOKUPS_MAX + 2) };
 
 /* Its value is `invalid` (400, 407, 508: the request itself), `refused` (403: by a rule, or it may

@@ -23,7 +23,7 @@
 #include "net/dial_gate.h"
 #include "traffic/policies.h"
 
-enum { REACH_OWN_MAX = 24, REACH_LOOKUPS_MAX = 2 };
+enum { REACH_OWN_MAX = 24, REACH_LOOKUPS_MAX = 6 };
 
 struct reach_options {
     const struct url *server;       /* the API server's */

@@ -18,7 +18,7 @@
 #include "net/stream.h"
 #include "raw_peer.h"
 
-enum { CLIENTS = 8 };
+enum { CLIENTS = 20 };
 
 struct world {
     struct net_loop *loop;
