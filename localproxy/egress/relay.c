@@ -205,13 +205,15 @@ static unsigned code_of(const struct err *e)
     }
 }
 
-static const char *what_of(const struct err *e, bool may_be_executed)
+static const char *what_of(const struct err *e, bool sent, bool safe)
 {
     if (is_invalid(e)) {
         return "sent an invalid answer";
     }
-    return may_be_executed ? "has not answered a request, which may have been executed"
-                           : "cannot be reached";
+    if (!sent) {
+        return "cannot be reached";
+    }
+    return safe ? "has not answered" : "has not answered a request, which may have been executed";
 }
 
 /* What localproxy itself forbids says nothing of the origin's health. */
@@ -244,7 +246,7 @@ static void fail(struct relay *r, bool sent, const struct err *e)
     reach_explain(&why);
     target_host_port(&r->target, true, at);
     (void)snprintf(message, sizeof message, "http%s://%s %s: %s", r->target.https ? "s" : "", at,
-                   what_of(e, sent && !r->safe), why.msg);
+                   what_of(e, sent, r->safe), why.msg);
     hand_back(r, code, message);
 }
 

@@ -710,6 +710,44 @@ static void an_answer_of_500_is_a_failure(void **state)
     expect_own(w, 429, "limited", "h");
 }
 
+/* What may not be reached says nothing of how it is. */
+static void what_is_forbidden_is_no_failure(void **state)
+{
+    struct world *w = *state;
+    put_in_force(
+        w, BREAKER("\"limitings\":[{\"name\":\"h\",\"urls\":[{\"url\":\"http://localhost:%u/*\","
+                   "\"method\":\"*\"}],\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,"
+                   "\"minimumRequests\":1,\"errorPercent\":1},\"recover\":{\"type\":"
+                   "\"Manual\"}}]"));
+    protected = true;
+    for (int i = 0; i < 2; i++) {
+        ask(w, "GET http://localhost:%u/ HTTP/1.1\r\nHost: x\r\n\r\n");
+        expect_own(w, 403, "refused", "localhost");
+    }
+    protected = false;
+    ask(w, "GET http://localhost:%u/ HTTP/1.1\r\nHost: x\r\n\r\n");
+    accept_origin(w, "\r\n\r\n");
+}
+
+/* Whoever asks may do so again, or must look first. */
+static void what_may_have_been_executed_is_said(void **state)
+{
+    struct world *w = *state;
+    static const char executed[] = "may have been executed";
+    static const char *const requests[] = {
+        GET, "POST http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"};
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        ask(w, requests[i]);
+        accept_origin(w, "\r\n\r\n");
+        raw_close(&origin);
+        origin.fd = -1;
+        raw_expect(w->loop, &client, "HTTP/1.1 502 ");
+        raw_expect(w->loop, &client, "\r\n\r\ncmesh: http://127.0.0.1:");
+        raw_expect(w->loop, &client, "closed the connection");
+        assert_int_equal(strstr(client.text, executed) != NULL, i == 1);
+    }
+}
+
 /* Its client did not wait for the connection any longer. */
 static void a_host_that_is_given_up_was_slow(void **state)
 {
@@ -1015,6 +1053,8 @@ int main(void)
         TEST(an_origin_that_fails_opens_the_breaker),
         TEST(so_many_are_under_way),
         TEST(an_answer_of_500_is_a_failure),
+        TEST(what_is_forbidden_is_no_failure),
+        TEST(what_may_have_been_executed_is_said),
         TEST(a_host_that_is_given_up_was_slow),
         TEST(an_upgraded_connection_ends_when_rules_forbid_it),
         TEST(an_abort_is_the_answer),

@@ -383,6 +383,20 @@ static void test_too_many_external_rules(void **state)
                                                            TRAFFIC_COMPILED, TRAFFIC_TOO_MANY,
                                                            TRAFFIC_COMPILED});
         world_deinit(&w);
+        /* The same beside one that is only kept. */
+        struct world first = WORLD_INIT;
+        struct world next = WORLD_INIT;
+        add_many(&first, "a", all[i].head, all[i].one, all[i].each, all[i].tail);
+        next.published = compile(&first);
+        add_text(&next, "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\nkind: CircuitBreaker\n"
+                        "metadata: {name: a, uid: u-a}\nspec: 5\n");
+        add_many(&next, "b", all[i].head, all[i].one, left + 1, all[i].tail);
+        add_many(&next, "c", all[i].head, all[i].one, left, all[i].tail);
+        traffic_unref(compile(&next));
+        expect_outcomes(&next, (const enum traffic_outcome[]){TRAFFIC_KEPT, TRAFFIC_TOO_MANY,
+                                                              TRAFFIC_COMPILED});
+        world_deinit(&next);
+        world_deinit(&first);
     }
 }
 
