@@ -148,6 +148,8 @@ const struct rules_map *shard_map(struct shard *s);
 /* Why the config's spec is invalid, or there is no memory for it; NULL: it is valid. */
 const char *shard_refusal(const struct shard *s);
 bool shard_is_given_up(const struct shard *s);
+/* Whether it is that spec which was looked at last, and not an edit that came since. */
+bool shard_has_looked(const struct shard *s, const struct shard_cache_config *config);
 /* If there is no memory for its rules, none are kept; if there is none for what stands in its
  * ConfigMap, nothing of earlier rules. What its pods may show is not known then. `config` NULL: it
  * is gone. */

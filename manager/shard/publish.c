@@ -38,13 +38,18 @@ static double spec_version(const struct shard_cache_config *config)
     return cJSON_IsNumber(n) ? n->valuedouble : 0;
 }
 
-static bool is_compiled(const struct shard *s, const struct shard_cache_config *config)
+bool shard_has_looked(const struct shard *s, const struct shard_cache_config *config)
 {
     double version = spec_version(config);
-    bool done = s->compiled != NULL || s->refusal.code != 0;
-    return done && config->over == shard_is_given_up(s) && s->uid != NULL &&
-           strcmp(s->uid, config->uid) == 0 && version > 0 && version >= s->spec_version &&
+    return s->uid != NULL && strcmp(s->uid, config->uid) == 0 && version >= s->spec_version &&
            version <= s->spec_version;
+}
+
+static bool is_compiled(const struct shard *s, const struct shard_cache_config *config)
+{
+    bool done = s->compiled != NULL || s->refusal.code != 0;
+    return done && config->over == shard_is_given_up(s) && shard_has_looked(s, config) &&
+           spec_version(config) > 0;
 }
 
 /* The config is another one of the same name: what was known is of no use. */

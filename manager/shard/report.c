@@ -348,7 +348,8 @@ void shard_report_status(struct shard *s)
     const struct shard_cache_config *config = shard_config(s);
     bool changed = false;
     bool early = false;
-    if (config == NULL) {
+    /* Of a spec that was edited since there is nothing to say yet; the edit brings it again. */
+    if (config == NULL || !shard_has_looked(s, config)) {
         finish_report(s);
         return;
     }

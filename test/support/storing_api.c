@@ -498,6 +498,11 @@ static struct api_request *waiting_write(const struct storing_api *s)
     return NULL;
 }
 
+bool store_holds(const struct storing_api *s)
+{
+    return waiting_write(s) != NULL;
+}
+
 static void go_on_collections(struct storing_api *s)
 {
     LIST_FOR_EACH_SAFE(n, after, &s->api.requests)

@@ -128,6 +128,8 @@ void store_lose(struct storing_api *s);
 /* The next `count` writes to a path with that part fail; see `failing`. */
 void store_fail(struct storing_api *s, const char *path, unsigned status, enum store_fault fault,
                 unsigned count);
+/* Whether a write waits, `held` being set. */
+bool store_holds(const struct storing_api *s);
 /* `silent`, `held` or `paused` have changed: answers what has waited. */
 void store_go_on(struct storing_api *s);
 

@@ -6,11 +6,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/log.h"
 #include "compile/compile.h"
 #include "controller_fixture.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 /* ---- the usual way ---- */
@@ -62,6 +64,49 @@ static void test_nothing_is_written_when_nothing_changed(void **state)
     fixture_settle(s);
     assert_int_equal(s->store.writes, writes);
     assert_int_equal(s->store.requests, requests);
+}
+
+/* No version of its status says of a spec that it is published with the rules of another one. */
+static void expect_truth(struct fixture *s, const char *newest, const char *checksum)
+{
+    LIST_FOR_EACH(n, &s->store.objects)
+    {
+        const struct stored_object *o = LIST_ITEM(n, struct stored_object, link);
+        for (size_t i = 0; strcmp(o->resource, "shardingconfigs") == 0 && i < o->count; i++) {
+            const cJSON *published =
+                edit_find(field_get(field_get(o->history[i].json, "status"), "conditions"), "type",
+                          "Published");
+            if (strcmp(store_text(published, "observedGeneration"), newest) == 0 &&
+                strcmp(store_text(published, "status"), "True") == 0) {
+                assert_string_equal(store_text(o->history[i].json, "status/checksum"), checksum);
+            }
+        }
+    }
+}
+
+static void test_edited_while_it_is_published(void **state)
+{
+    struct fixture *s = *state;
+    fixture_begin_enforced(s);
+    s->store.held = true;
+    fixture_config(s, "a", "pods", "app=b");
+    while (!store_holds(&s->store)) {
+        run_for(s->store.api.loop, 1);
+    }
+    fixture_config(s, "a", "pods", "app=c");
+    const struct shard_cache_config *known = NULL;
+    while (known == NULL || strcmp(store_text(known->object, "metadata/generation"), "3") != 0) {
+        run_for(s->store.api.loop, 1);
+        known = shard_cache_find_config(s->cache, "n/a");
+    }
+    s->store.held = false;
+    store_go_on(&s->store);
+    fixture_expect_generation(s, "a", 3);
+    fixture_settle(s);
+    assert_non_null(strstr(fixture_rules(s, "a"), "app=c"));
+    const cJSON *config = store_get(&s->store, "shardingconfigs", "n", "a");
+    assert_string_equal(store_text(config, "status/generation"), "3");
+    expect_truth(s, "3", store_text(config, "status/checksum"));
 }
 
 static void test_bad_spec(void **state)
@@ -844,6 +889,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_apply_edit),
         TEST(test_nothing_is_written_when_nothing_changed),
+        TEST(test_edited_while_it_is_published),
         TEST(test_bad_spec),
         TEST(test_no_sidecar),
         TEST(test_overlap_is_seen_on_both),
