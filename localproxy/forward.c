@@ -15,7 +15,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/state_machine.h"
 #include "codec/list_meta.h"
 #include "codec/watch_frame.h"
 #include "headers.h"
@@ -23,6 +22,7 @@
 #include "http/server.h"
 #include "net/clock.h"
 #include "net/deadline.h"
+#include "passing.h"
 #include "paused_request.h"
 #include "refusal.h"
 #include "upstream_failure.h"
@@ -31,28 +31,6 @@ enum {
     RETRY_AFTER_S = 1,
     LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
     ACCEPT_MAX = 64 * 1024,
-};
-
-/* COMING --- down sent all of it ---> WHOLE --- up was told ---> PASSED. WHOLE once more at the end
- * of a tunnel, and with each new watch that follows a migration. */
-enum request_state { REQUEST_COMING, REQUEST_WHOLE, REQUEST_PASSED };
-
-static const struct state_machine request_machine = {
-    .object = "request",
-    .states = {[REQUEST_COMING] = {"Coming", STATE(REQUEST_WHOLE)},
-               [REQUEST_WHOLE] = {"Whole", STATE(REQUEST_WHOLE) | STATE(REQUEST_PASSED)},
-               [REQUEST_PASSED] = {"Passed", STATE(REQUEST_WHOLE)}},
-};
-
-/* AWAITED --- its head went down ---> PASSING --- up sent all of it ---> ENDED. ENDED at once where
- * localproxy answers itself. */
-enum response_state { RESPONSE_AWAITED, RESPONSE_PASSING, RESPONSE_ENDED };
-
-static const struct state_machine response_machine = {
-    .object = "response",
-    .states = {[RESPONSE_AWAITED] = {"Awaited", STATE(RESPONSE_PASSING) | STATE(RESPONSE_ENDED)},
-               [RESPONSE_PASSING] = {"Passing", STATE(RESPONSE_ENDED)},
-               [RESPONSE_ENDED] = {"Ended", 0}},
 };
 
 struct forward {
@@ -86,12 +64,12 @@ struct forward {
 
 static void set_request(struct forward *f, enum request_state next)
 {
-    f->request = state_change(&request_machine, f->request, next, f->attributes.resource);
+    f->request = request_change(f->request, next, f->attributes.resource);
 }
 
 static void set_response(struct forward *f, enum response_state next)
 {
-    f->response = state_change(&response_machine, f->response, next, f->attributes.resource);
+    f->response = response_change(f->response, next, f->attributes.resource);
 }
 
 struct forward *forward_of(struct list *link)

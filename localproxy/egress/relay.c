@@ -15,34 +15,13 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/state_machine.h"
 #include "egress/egress.h"
 #include "headers.h"
 #include "http/client.h"
 #include "http/h1_parser.h"
 #include "net/deadline.h"
 #include "net/dial_gate.h"
-
-/* COMING --- down sent all of it ---> WHOLE --- up was told ---> PASSED. WHOLE once more at the end
- * of an upgraded connection. */
-enum request_state { REQUEST_COMING, REQUEST_WHOLE, REQUEST_PASSED };
-
-static const struct state_machine request_machine = {
-    .object = "external request",
-    .states = {[REQUEST_COMING] = {"Coming", STATE(REQUEST_WHOLE)},
-               [REQUEST_WHOLE] = {"Whole", STATE(REQUEST_WHOLE) | STATE(REQUEST_PASSED)},
-               [REQUEST_PASSED] = {"Passed", STATE(REQUEST_WHOLE)}},
-};
-
-/* AWAITED --- its head went down ---> PASSING --- up sent all of it ---> ENDED */
-enum response_state { RESPONSE_AWAITED, RESPONSE_PASSING, RESPONSE_ENDED };
-
-static const struct state_machine response_machine = {
-    .object = "external response",
-    .states = {[RESPONSE_AWAITED] = {"Awaited", STATE(RESPONSE_PASSING) | STATE(RESPONSE_ENDED)},
-               [RESPONSE_PASSING] = {"Passing", STATE(RESPONSE_ENDED)},
-               [RESPONSE_ENDED] = {"Ended", 0}},
-};
+#include "passing.h"
 
 struct relay {
     struct relays *all;
@@ -62,12 +41,12 @@ struct relay {
 
 static void set_request(struct relay *r, enum request_state next)
 {
-    r->request = state_change(&request_machine, r->request, next, slice_str(r->target.host));
+    r->request = request_change(r->request, next, slice_str(r->target.host));
 }
 
 static void set_response(struct relay *r, enum response_state next)
 {
-    r->response = state_change(&response_machine, r->response, next, slice_str(r->target.host));
+    r->response = response_change(r->response, next, slice_str(r->target.host));
 }
 
 /* Something moved. */

@@ -6,7 +6,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* 0, or -EINVAL when `text` is not an IPv4 address and a port. */
 static inline int address_parse(const char *text, struct sockaddr_in *out)
@@ -21,6 +24,23 @@ static inline int address_parse(const char *text, struct sockaddr_in *out)
     }
     out->sin_port = htons((uint16_t)port);
     return 0;
+}
+
+/* A connection that is being made, and does not wait for small writes to grow; or negative. */
+static inline int address_connect(const struct sockaddr_in *to)
+{
+    const int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (connect(fd, (const struct sockaddr *)to, sizeof *to) != 0 && errno != EINPROGRESS) {
+        int code = -errno;
+        (void)close(fd);
+        return code;
+    }
+    return fd;
 }
 
 #endif

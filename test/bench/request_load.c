@@ -13,7 +13,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,18 +69,12 @@ static int watch_events(struct slot *s, int how, uint32_t events, struct err *e)
 static int slot_connect(struct slot *s, struct err *e)
 {
     struct load *l = s->load;
-    const int on = 1;
-    s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (s->fd < 0) {
-        return err_set(e, -errno, "cannot open a socket: %s", err_text(-errno));
-    }
-    (void)setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     s->connected = false;
     s->fresh = true;
     l->connections++;
-    if (connect(s->fd, (const struct sockaddr *)&l->address, sizeof l->address) != 0 &&
-        errno != EINPROGRESS) {
-        return err_set(e, -errno, "cannot connect: %s", err_text(-errno));
+    s->fd = address_connect(&l->address);
+    if (s->fd < 0) {
+        return err_set(e, s->fd, "cannot connect: %s", err_text(s->fd));
     }
     return watch_events(s, EPOLL_CTL_ADD, EPOLLOUT, e);
 }

@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,20 +83,14 @@ static int fail(struct err *e, int code, const char *doing)
 static int tunnel_start(struct tunnel *t, struct err *e)
 {
     struct load *l = t->load;
-    const int on = 1;
     struct epoll_event ev = {.events = EPOLLOUT, .data.ptr = t};
     t->state = TUNNEL_CONNECTING;
     t->since = now_ns();
     t->head_len = t->back = 0;
     t->under_way = false;
-    t->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    t->fd = address_connect(&l->address);
     if (t->fd < 0) {
-        return fail(e, errno, "cannot open a socket");
-    }
-    (void)setsockopt(t->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (connect(t->fd, (const struct sockaddr *)&l->address, sizeof l->address) != 0 &&
-        errno != EINPROGRESS) {
-        return fail(e, errno, "cannot connect");
+        return fail(e, -t->fd, "cannot connect");
     }
     return epoll_ctl(l->epoll, EPOLL_CTL_ADD, t->fd, &ev) == 0 ? 0 : fail(e, errno, "epoll_ctl");
 }
