@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * child.h - the ShardingConfig of one shard of a root, as it is applied.
+ *
+ *   canary  PREFIX-0-canary  namespaces of its lists. With both lists these are the namespaces that
+ *                            either of them selects, by name: a label selector cannot say "or".
+ *   normal  PREFIX-1-normal  hash In [its buckets], namespace NotIn [those of the canary]
+ *
+ * Each entry of resourceSelector becomes a limit with these requirements beside its own. The pods
+ * are those of the StatefulSet by their ordinals, and of spec.selector. What spec.selector says of
+ * the label of pod names is left out: which pods a shard has follows from the ordinals.
+ */
+#ifndef MANAGER_ROOT_CHILD_H
+#define MANAGER_ROOT_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+#include "compile/compile.h"
+#include "root/layout.h"
+#include "root/root_spec.h"
+
+/* Below the prefix of labels. Label of each child: the name of its root. */
+#define ROOT_LABEL "auto-sharding-root"
+/* Annotations of each child: its buckets (buckets_print); and "true" while others have them. */
+#define ROOT_BUCKETS "auto-sharding-buckets"
+#define ROOT_TAKEN_OVER "auto-sharding-taken-over"
+/* Name of who owns the fields of children. */
+#define ROOT_FIELD_MANAGER "cmesh-root"
+
+#define CHILD_NAME_SIZE 254
+/* Namespaces that a canary with both lists may come to. */
+#define CHILD_NAMES_MAX 1000
+
+/* The label that StatefulSets give to their pods. */
+#define CHILD_POD_NAME "statefulset.kubernetes.io/pod-name"
+
+/* Names of all namespaces, sorted. `names` NULL: not known. */
+struct child_namespaces {
+    const char *const *names;
+    size_t count;
+};
+
+struct child_options {
+    const cJSON *root; /* the object; apiVersion, kind, metadata and spec are read. Its uid may be
+                          missing, offline: then children have no owner */
+    const struct root_spec *spec;
+    const struct compile_labels *labels; /* prefix is not NULL */
+    const char *ns;                      /* of the root */
+    /* Needed for a canary with both lists alone. Where they are not known, its canary has the
+     * namespaces of its first list only, and its other hashes are in no shard: offline. */
+    struct child_namespaces namespaces;
+};
+
+/* "PREFIX-0-canary", "PREFIX-3-normal". 0, or -ENAMETOOLONG. */
+MUST_CHECK int child_name(const struct root_spec *spec, unsigned number, char out[CHILD_NAME_SIZE]);
+/* The number of the child of that name. -ENOENT: it is not one that this root would have. */
+MUST_CHECK int child_number(const struct root_spec *spec, const char *name);
+
+/* Whether both lists of the canary are set, so that namespaces must be known. */
+bool child_needs_namespaces(const struct root_spec *spec);
+/* Whether spec.selector asks for names of pods, which is left out. */
+bool child_drops_pod_names(const cJSON *root);
+
+/* Whole, with apiVersion, kind, owner, labels and annotations: what is applied with force. The
+ * caller frees. NULL with `e` set: -E2BIG (too many namespaces), -ENAMETOOLONG or -ENOMEM. */
+MUST_CHECK cJSON *child_make(const struct child_options *o, const struct layout_shard *shard,
+                             struct err *e);
+
+/* What a child says of itself: number, buckets and taken_over. 0, or -ENOENT: it is none of that
+ * root. Annotations that make no sense are as none. */
+MUST_CHECK int child_read(const struct root_spec *spec, const cJSON *child, const char *prefix,
+                          struct layout_child *out);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.h - which children a root is to have now, and which buckets each: from its spec, from the
+ * children that there are, and from what is known of their pods. No clock, no cluster.
+ *
+ *   - A bucket stays where it is, if its shard still is to be and to work on it.
+ *   - A shard that has none gets some when it has a living pod, and not before: nothing is taken
+ *     from a shard that works and given to one that does not. But if no shard has any bucket yet,
+ *     all get theirs at once, for their pods wait for rules.
+ *   - A shard above the size gives away all that it has. Its child stays, with an empty share,
+ *     until it has no pods any more.
+ *   - With takeover, so does a shard that has been dead for long enough, while another one lives;
+ *     its child stays, and gets buckets again when it has lived for as long.
+ *   - What two children claim, because a change of theirs was broken off, belongs to the one with
+ *     fewer buckets; then to the one with the larger number. So gains are to be applied first.
+ *   - Where buckets may move for the sake of load (moves_per_hour), a distribution that is not even
+ *     stays as long as no shard comes or goes.
+ *
+ * Two roots whose children would have the same names are not told apart here: who applies children
+ * looks whose they are.
+ */
+#ifndef MANAGER_ROOT_LAYOUT_H
+#define MANAGER_ROOT_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "root/buckets.h"
+#include "root/root_spec.h"
+
+/* What is known of the pods of a shard. */
+enum layout_life {
+    LAYOUT_UNKNOWN,    /* nothing: taken as it was when its buckets were given */
+    LAYOUT_DEAD,       /* none of its pods is ready, */
+    LAYOUT_LONG_DEAD,  /* for root_auto.takeover_s or longer */
+    LAYOUT_ALIVE,      /* at least one is ready, */
+    LAYOUT_LONG_ALIVE, /* for as long */
+};
+
+/* A child that there is. */
+struct layout_child {
+    unsigned number;  /* 0: the canary */
+    uint32_t buckets; /* as the annotation ROOT_BUCKETS of the child has it */
+    bool taken_over;  /* its annotation says so: it waits for a long life */
+    bool has_pods;    /* any, ready or not, that it selects or that have its sidecars */
+    enum layout_life life;
+};
+
+struct layout_facts {
+    const struct layout_child *children;
+    size_t child_count;
+    int replicas; /* spec.replicas of the StatefulSet; -1: not known, so shardingSize `auto` and a
+                     spec without `auto` stay at what there is, at least one */
+};
+
+struct layout_shard {
+    unsigned number;
+    unsigned first; /* ordinals of its pods: first to first + pods - 1 */
+    unsigned pods;
+    uint32_t buckets; /* of normal shards */
+    bool taken_over;
+    bool leaving; /* above the size: the child is to be deleted as soon as it has no pods */
+};
+
+/* The canary first, if there is one, then by number. */
+struct layout {
+    struct layout_shard shards[1 + ROOT_SHARDS_MAX];
+    size_t count;
+    unsigned size;   /* normal shards that are to be */
+    unsigned needed; /* pods that the StatefulSet must have for them and the canary */
+    size_t moved;    /* buckets that change from one shard to another */
+    bool changed;    /* some child has other buckets than before */
+    bool fresh;      /* no shard had any */
+};
+
+/* Children with the numbers of leaving shards that have no pods are not in the result: they are to
+ * be deleted. */
+void layout_make(const struct root_spec *spec, const struct layout_facts *facts,
+                 struct layout *out);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * root_spec.h - spec.root of a ShardingConfig, read: what automatic shards are to be.
+ *
+ * Glossary: a *root* is a ShardingConfig with spec.root; its *children* are the ShardingConfigs
+ * that are made of it, one for each shard: number 0 is the *canary*, 1 to 32 are *normal* shards. A
+ * *bucket* is one value of the sharding hash, 0 to 31: all namespaces of that hash.
+ */
+#ifndef MANAGER_ROOT_ROOT_SPEC_H
+#define MANAGER_ROOT_ROOT_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/err.h"
+
+#define ROOT_SHARDS_MAX 32     /* normal ones */
+#define ROOT_REPLICAS_MAX 1000 /* pods of one shard */
+#define ROOT_SIZE_AUTO "auto"  /* of shardingSize */
+/* Bounds of seconds. */
+#define ROOT_TAKEOVER_MIN 5
+#define ROOT_TAKEOVER_MAX 86400
+#define ROOT_MOVES_MAX 32 /* buckets in an hour */
+
+struct root_canary {
+    unsigned replicas;       /* 0: there is no canary */
+    const cJSON *namespaces; /* an array of names; NULL: none */
+    uint32_t buckets;        /* bit i: of hash i */
+};
+
+struct root_auto {
+    bool there;
+    unsigned size;           /* of normal shards; 0: as many as the StatefulSet has pods for */
+    unsigned every;          /* pods of each */
+    unsigned takeover_s;     /* a shard without a living pod for so long gives its buckets to the
+                                others; 0: it keeps them */
+    unsigned moves_per_hour; /* buckets that may move for the sake of load; 0: none */
+};
+
+/* Texts and trees belong to the config. */
+struct root_spec {
+    bool disable; /* the children stay as they are */
+    const char *prefix;
+    const char *target; /* name of the StatefulSet, in the config's namespace */
+    struct root_canary canary;
+    struct root_auto automatic;
+    const cJSON *resources; /* resourceSelector: an array; NULL: none, as [] */
+};
+
+/* 0; -EINVAL with the path of the field in the message, -ENOMEM. */
+MUST_CHECK int root_spec_read(const cJSON *config, struct root_spec *out, struct err *e);
+
+#endif
