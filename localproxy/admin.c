@@ -78,6 +78,13 @@ static void add_rules(const struct admin_options *o, cJSON *root)
     cJSON_AddNumberToObject(rules, "reloads", (double)o->metrics->reloads);
 }
 
+static void add_fences(const struct admin_options *o, cJSON *root)
+{
+    cJSON *fences = cJSON_AddObjectToObject(root, "fences");
+    cJSON_AddStringToObject(fences, "writes", fence_mode_name(o->flags->write_fence));
+    cJSON_AddStringToObject(fences, "reads", fence_mode_name(o->flags->read_fence));
+}
+
 static void add_traffic(const struct admin_options *o, cJSON *root)
 {
     const struct policies_view view = {.rules = CONTROL_TRAFFIC_RULES_MAX, .bytes = TRAFFIC_BYTES};
@@ -159,6 +166,7 @@ static void add_status(void *data, cJSON *root)
         cJSON_AddStringToObject(root, "listenTLS", proxy_tls_address(o->proxy));
     }
     add_rules(o, root);
+    add_fences(o, root);
     add_traffic(o, root);
     egress_describe(o->egress, true, root);
     add_upstream(o, root);

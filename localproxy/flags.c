@@ -19,7 +19,8 @@
 
 static const char *const no_rules_choices[] = {"block", "passthrough", NULL};
 static const char *const reload_mode_choices[] = {"seamless", "cut", NULL};
-static const char *const write_fence_choices[] = {"enforce", "audit", "off", NULL};
+static const char *const fence_choices[] = {
+    [FENCE_ENFORCE] = "enforce", [FENCE_AUDIT] = "audit", [FENCE_OFF] = "off", NULL};
 
 static const char description[] =
     "localproxy stands between an operator and the Kubernetes API server and narrows every list, "
@@ -42,7 +43,8 @@ static const struct localproxy_flags defaults = {
     .listen = "127.0.0.1:5443",
     .no_rules = NO_RULES_BLOCK,
     .reload_mode = RELOAD_SEAMLESS,
-    .write_fence = WRITE_FENCE_ENFORCE,
+    .write_fence = FENCE_ENFORCE,
+    .read_fence = FENCE_OFF,
     .cut_interval_s = 5,
     .cut_spread_s = 2,
     .resume_doubt_s = 60,
@@ -92,12 +94,19 @@ const struct flag localproxy_flags_table[] = {
              "503; passthrough lets everything through unfiltered, for development only."},
     {.name = "write-fence",
      .value = "MODE",
-     .choices = write_fence_choices,
+     .choices = fence_choices,
      FLAG_CHOICE_AT(struct localproxy_flags, write_fence),
      .help = "What happens to writes (create, update, patch, delete) of limited resources in "
              "namespaces that are not the shard's: enforce answers 403; audit lets them "
              "through, counts and logs them; off lets them through. What the shard has just "
              "lost by a change of its rules is refused in every mode."},
+    {.name = "read-fence",
+     .value = "MODE",
+     .choices = fence_choices,
+     FLAG_CHOICE_AT(struct localproxy_flags, read_fence),
+     .help = "What happens to reads of one object by its name, and of its subresources, of limited "
+             "resources in namespaces that are not the shard's: enforce answers 403; audit lets "
+             "them through, counts and logs them; off lets them through."},
     {.name = "api-prefix",
      .value = "PATH",
      FLAG_LIST_AT(struct localproxy_flags, api_prefixes),
@@ -294,6 +303,11 @@ static const struct command command = {
     .see_also = "kubeconfig-gen(1), manager(1), rulesync(1)",
     .flags = localproxy_flags_table,
 };
+
+const char *fence_mode_name(int mode)
+{
+    return fence_choices[mode];
+}
 
 static int check_hosts(const struct flag_list *hosts, struct err *e)
 {

@@ -12,8 +12,11 @@
 #include "program/kube_flags.h"
 
 enum reload_mode { RELOAD_SEAMLESS, RELOAD_CUT };
-enum write_fence { WRITE_FENCE_ENFORCE, WRITE_FENCE_AUDIT, WRITE_FENCE_OFF };
+enum fence_mode { FENCE_ENFORCE, FENCE_AUDIT, FENCE_OFF };
 enum no_rules { NO_RULES_BLOCK, NO_RULES_PASSTHROUGH };
+
+/* As flags and /status have it. */
+const char *fence_mode_name(int mode);
 
 /* Strings point into argv or the environment; NULL: not given. */
 struct localproxy_flags {
@@ -31,7 +34,8 @@ struct localproxy_flags {
     const char *pod_labels;    /* as traffic/pod_labels.h reads them; NULL: there are none */
     const char *breaker_state; /* NULL: open breakers do not outlive the process */
     int no_rules;              /* enum no_rules */
-    int write_fence;           /* enum write_fence */
+    int write_fence;           /* enum fence_mode */
+    int read_fence;            /* likewise */
     const char *pod_namespace;
     int reload_mode; /* enum reload_mode */
     uint64_t cut_interval_s;

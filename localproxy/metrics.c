@@ -161,6 +161,13 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
         {"cmesh_proxy_writes_audited_total", "counter",
          "Writes to namespaces of other shards that were let through (--write-fence=audit).",
          m->writes_audited},
+        {"cmesh_proxy_reads_fenced_total", "counter",
+         "Reads by name refused because their namespace does not belong to the shard "
+         "(--read-fence=enforce).",
+         m->reads_fenced},
+        {"cmesh_proxy_reads_audited_total", "counter",
+         "Reads by name in namespaces of other shards that were let through (--read-fence=audit).",
+         m->reads_audited},
         {"cmesh_proxy_open_tunnels", "gauge", "Open upgraded connections (exec, port-forward).",
          m->tunnels},
         {"cmesh_proxy_status_lease_writes_total", "counter",

@@ -55,6 +55,8 @@ struct metrics {
     uint64_t resumes_refused; /* 410 to what goes on from another view */
     uint64_t writes_fenced;
     uint64_t writes_audited;
+    uint64_t reads_fenced;
+    uint64_t reads_audited;
     uint64_t tunnels;
     uint64_t lease_written;               /* the Lease with the status */
     uint64_t lease_failed;                /* attempts */

@@ -14,7 +14,7 @@
 enum refusal_kind {
     REFUSAL_INVALID,      /* 400, 404, 413, ...: the request itself */
     REFUSAL_UNAUTHORIZED, /* 401 */
-    REFUSAL_FORBIDDEN,    /* 403: the fence, a name in Host */
+    REFUSAL_FORBIDDEN,    /* 403: the fences, a name in Host */
     REFUSAL_EXPIRED,      /* 410 */
     REFUSAL_TOO_MANY,     /* 429: circuit breakers, too much memory */
     REFUSAL_UNAVAILABLE,  /* 500 and above: no rules, no credentials */

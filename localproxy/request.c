@@ -52,12 +52,11 @@ void proxy_log_refusal(struct proxy *p, const char *what, unsigned code, const c
     }
 }
 
-static void log_audited(struct proxy *p, const char *reason)
+static void log_audited(struct proxy *p, const char *what, const char *reason)
 {
     uint64_t suppressed;
     if (refusal_log_take(&p->refusals, REFUSAL_AUDITED, net_loop_now(p->loop), &suppressed)) {
-        log_warn("allowed a write outside the shard (--write-fence=audit)",
-                 log_str("reason", reason), log_num("suppressed", (int64_t)suppressed));
+        log_warn(what, log_str("reason", reason), log_num("suppressed", (int64_t)suppressed));
     }
 }
 
@@ -281,7 +280,7 @@ static bool is_lost(const struct proxy *p, const struct request_info *ri)
 static bool fence_refuses(const struct proxy *p, const struct request_info *ri)
 {
     return fence_applies(p->rules, ri) &&
-           (p->o.flags->write_fence == WRITE_FENCE_ENFORCE || is_lost(p, ri));
+           (p->o.flags->write_fence == FENCE_ENFORCE || is_lost(p, ri));
 }
 
 /* False: the write was refused. */
@@ -298,10 +297,29 @@ static bool apply_fence(const struct request *r)
         refuse(r, 403, 0, e.msg);
         return false;
     }
-    if (p->o.flags->write_fence == WRITE_FENCE_AUDIT) {
+    if (p->o.flags->write_fence == FENCE_AUDIT) {
         p->o.metrics->writes_audited++;
-        log_audited(p, e.msg);
+        log_audited(p, "allowed a write outside the shard (--write-fence=audit)", e.msg);
     }
+    return true;
+}
+
+/* False: the read by name was refused. */
+static bool apply_read_fence(const struct request *r)
+{
+    struct proxy *p = r->proxy;
+    struct err e = ERR_INIT;
+    if (p->o.flags->read_fence == FENCE_OFF || !fence_applies_to_read(p->rules, r->ri)) {
+        return true;
+    }
+    fence_message(p->rules, r->ri, false, &e);
+    if (p->o.flags->read_fence == FENCE_ENFORCE) {
+        p->o.metrics->reads_fenced++;
+        refuse(r, 403, 0, e.msg);
+        return false;
+    }
+    p->o.metrics->reads_audited++;
+    log_audited(p, "allowed a read outside the shard (--read-fence=audit)", e.msg);
     return true;
 }
 
@@ -432,7 +450,7 @@ static bool apply_rules(struct request *r)
     }
     r->attributes.key.selector = request_attributes_selector(&r->attributes, p->rules);
     if (!request_attributes_is_selected(&r->attributes)) {
-        return apply_fence(r); /* also of what writes by GET */
+        return apply_fence(r) && apply_read_fence(r); /* some write by GET */
     }
     if (r->attributes.verb == VERB_DELETECOLLECTION && !apply_fence(r)) {
         return false;

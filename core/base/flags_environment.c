@@ -89,6 +89,7 @@ static const char *const settings[] = {
     "proxy-cpu-limit",
     "proxy-memory",
     "proxy-memory-limit",
+    "read-fence",
     "ready-file",
     "reload-mode",
     "remove",

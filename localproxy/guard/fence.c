@@ -133,9 +133,16 @@ static bool is_namespaced(const struct request_info *ri)
     return ri->namespace.len > 0 && !is_namespace;
 }
 
-bool fence_applies(const struct rules *r, const struct request_info *ri)
+/* What has a name: of a collection it would be a list. The old form of proxy is for any method. */
+static bool is_read(const struct request_info *ri)
 {
-    if (r == NULL || !ri->is_resource || !is_write(ri) || !is_namespaced(ri)) {
+    return (ri->verb == VERB_GET && !is_connect(ri->subresource)) || ri->verb == VERB_PROXY;
+}
+
+/* Whether the object is certainly not the shard's. */
+static bool is_outside(const struct rules *r, const struct request_info *ri)
+{
+    if (!is_namespaced(ri)) {
         return false;
     }
     const struct rules_entry *entry = rules_match(r, ri->group, ri->resource);
@@ -147,6 +154,16 @@ bool fence_applies(const struct rules *r, const struct request_info *ri)
     struct known k;
     learn_namespace(&k, r, ri->namespace);
     return namespace_excluded(&k, list, count) || matches_nothing(list, count);
+}
+
+bool fence_applies(const struct rules *r, const struct request_info *ri)
+{
+    return r != NULL && ri->is_resource && is_write(ri) && is_outside(r, ri);
+}
+
+bool fence_applies_to_read(const struct rules *r, const struct request_info *ri)
+{
+    return r != NULL && ri->is_resource && is_read(ri) && is_outside(r, ri);
 }
 
 /* "deployments.apps/scale" */
@@ -162,7 +179,12 @@ static void name_resource(const struct request_info *ri, char *out, size_t size)
 void fence_message(const struct rules *r, const struct request_info *ri, bool lost, struct err *e)
 {
     char resource[128];
+    char advice[128];
     name_resource(ri, resource, sizeof resource);
+    (void)snprintf(advice, sizeof advice,
+                   "widen the limits of the shard's ShardingConfig, or run localproxy with "
+                   "--%s-fence=audit or off",
+                   is_read(ri) ? "read" : "write");
     int ns_len = ri->namespace.len > NAME_LABEL_MAX ? NAME_LABEL_MAX : (int)ri->namespace.len;
     (void)err_set(
         e, -EACCES,
@@ -172,9 +194,7 @@ void fence_message(const struct rules *r, const struct request_info *ri, bool lo
         (unsigned long long)rules_generation(r),
         lost ? "no longer belongs to" : "does not belong to", rules_shard_namespace(r),
         rules_shard_name(r),
-        lost ? "another shard may own it now: drop it and do not retry"
-             : "widen the limits of the shard's ShardingConfig, or run localproxy with "
-               "--write-fence=audit or off");
+        lost ? "another shard may own it now: drop it and do not retry" : advice);
 }
 
 void fence_history_init(struct fence_history *h)

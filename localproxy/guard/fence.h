@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fence.h - whether a write concerns an object that is certainly not the shard's.
+ * fence.h - whether a write, or a read by name, concerns an object that is certainly not the
+ * shard's.
  *
  * The labels that follow from an object's namespace (rules_labels: its name and its hash) are known
  * from the request alone, so the limit's requirements on these two keys can be decided before the
@@ -29,9 +30,12 @@
  * requests, namespaces themselves, requirements on other keys, and `key` and `!key` on all.
  * `r` NULL: false. */
 bool fence_applies(const struct rules *r, const struct request_info *ri);
+/* The same of what reads one object by its name, or a subresource of it (logs, status, scale,
+ * proxy); false of what the other one is about. Lists and watches are narrowed instead. */
+bool fence_applies_to_read(const struct rules *r, const struct request_info *ri);
 
 /* Words for the Status of a fenced request, with code -EACCES: namespace, resource, shard,
- * generation and what to do. `lost`: what fence_lost said. */
+ * generation and what to do. `lost`: what fence_lost said; false of a read. */
 void fence_message(const struct rules *r, const struct request_info *ri, bool lost, struct err *e);
 
 /* Rules that were in force before the present ones. */

@@ -14,7 +14,7 @@
 #include "object/names.h"
 
 static const char *const no_rules[] = {"block", "passthrough", NULL};
-static const char *const write_fence[] = {"enforce", "audit", "off", NULL};
+static const char *const fence[] = {"enforce", "audit", "off", NULL};
 static const char *const reload_mode[] = {"seamless", "cut", NULL};
 
 #define TEXT(flag_name)                                                                            \
@@ -32,7 +32,8 @@ static const char *const reload_mode[] = {"seamless", "cut", NULL};
 
 const struct flag inject_proxy_flags[] = {
     CHOICE("no-rules", no_rules),
-    CHOICE("write-fence", write_fence),
+    CHOICE("write-fence", fence),
+    CHOICE("read-fence", fence),
     {.name = "api-prefix", .type = FLAG_LIST},
     CHOICE("reload-mode", reload_mode),
     NUMBER("cut-interval", 0, 3600),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server sees of writes: none to what is not the shard's, and the lock of leader
-election under the shard's own name, to the byte.
+"""What the API server sees of writes, and of reads by name: none to what is not the shard's, and the
+lock of leader election under the shard's own name, to the byte.
 """
 
 import threading
@@ -34,6 +34,16 @@ WRITES = (
         "patch of deployments.apps/scale",
     ),
     ("PUT", "/apis/apps/v1/namespaces/{}/deployments/d", "update of deployments.apps"),
+)
+
+# Method, path and how messages name it.
+READS = (
+    ("GET", "/api/v1/namespaces/{}/pods/p", "get of pods"),
+    ("HEAD", "/api/v1/namespaces/{}/pods/p", "get of pods"),
+    ("GET", "/api/v1/namespaces/{}/pods/p/log", "get of pods/log"),
+    ("GET", "/api/v1/namespaces/{}/pods/p/status", "get of pods/status"),
+    ("GET", "/api/v1/namespaces/{}/pods/p/proxy/x", "get of pods/proxy"),
+    ("GET", "/apis/apps/v1/namespaces/{}/deployments/d/scale", "get of deployments.apps/scale"),
 )
 
 # What is no write, or not to what is limited, or not in a namespace.
@@ -196,6 +206,56 @@ class FenceTest(FenceCase):
         connection = self.send("DELETE", "/api/v1/pods?fieldSelector=x")
         self.asked(f"/api/v1/pods?fieldSelector=x&{injected(within('a'))}", "DELETE").respond()
         self.assertEqual(200, connection.response().status)
+
+
+class ReadFenceTest(FenceCase):
+    not_fenced = (
+        ("GET", "/api/v1/namespaces/{}/pods"),
+        ("GET", "/api/v1/namespaces/{}/services/s"),
+        ("GET", "/api/v1/namespaces/{}"),
+        ("GET", "/api/v1/nodes/{}"),
+    )
+
+    def fences(self, proxy):
+        return proxy.status()["fences"]
+
+    def test_enforce(self):
+        proxy = self.start_with("a", args=("--read-fence=enforce",))
+        self.assertEqual({"writes": "enforce", "reads": "enforce"}, self.fences(proxy))
+        for method, path, what in READS:
+            with self.subTest(method=method, path=path):
+                self.assert_passes(method, path.format("a"))
+                if method == "HEAD":  # the answer has no body
+                    answer = self.send(method, path.format("b")).response(method)
+                    self.assertEqual(403, answer.status)
+                    self.assert_nothing_asked()
+                    continue
+                message = self.assert_fenced(method, path.format("b"), words_of(what, "b"))
+                self.assertIn("by generation 1 of the rules this does not belong to", message)
+                self.assertIn("shard " + scripted_case.SHARD, message)
+                self.assertIn("--read-fence", message)
+        for method, path in self.not_fenced:
+            with self.subTest(method=method, path=path):
+                self.assert_passes(method, path.format("b"))
+        self.assertEqual(len(READS), self.metric("reads_fenced_total"))
+        self.assertEqual(0, self.metric("writes_fenced_total"))
+        self.reload_to("b")
+        self.assert_passes("GET", READS[0][1].format("b"))
+        self.assert_fenced("GET", READS[0][1].format("a"), "does not belong to")
+
+    def test_audit_and_off(self):
+        for mode in ("audit", "off"):
+            proxy = self.start_with("a", args=(f"--read-fence={mode}",))
+            self.assertEqual({"writes": "enforce", "reads": mode}, self.fences(proxy))
+            for method, path, _ in READS:
+                with self.subTest(mode=mode, method=method, path=path):
+                    self.assert_passes(method, path.format("b"))
+            logged = words_of(READS[0][2], "b").replace('"', '\\"') in proxy.log()
+            self.assertEqual(mode == "audit", logged)
+            audited = len(READS) if mode == "audit" else 0
+            self.assertEqual(audited, self.metric("reads_audited_total"))
+            self.assertEqual(0, self.metric("reads_fenced_total"))
+            proxy.stop()
 
 
 class LostWriteTest(FenceCase):

@@ -186,7 +186,7 @@ static void lost_write_is_not_broken_off(void **state)
 
 static void write_that_nobody_lost_goes_on(void **state)
 {
-    static const int modes[] = {WRITE_FENCE_OFF, WRITE_FENCE_AUDIT};
+    static const int modes[] = {FENCE_OFF, FENCE_AUDIT};
     struct fixture *f = *state;
     for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
         struct client c;

@@ -530,7 +530,7 @@ static void audited_writes_pass_unless_just_lost(void **state)
 {
     struct fixture *f = *state;
     struct client c;
-    f->flags.write_fence = WRITE_FENCE_AUDIT;
+    f->flags.write_fence = FENCE_AUDIT;
     fixture_limit(f, OWN " in (a,b)");
     fixture_limit(f, OWN " in (a)");
     ask(f, &c, "DELETE", "/api/v1/namespaces/c/pods/x", "");
@@ -538,13 +538,34 @@ static void audited_writes_pass_unless_just_lost(void **state)
     assert_int_equal(f->metrics.writes_audited, 1);
     ask(f, &c, "DELETE", "/api/v1/namespaces/b/pods/x", "");
     expect_refused(f, &c, "403 Forbidden", "no longer belongs to");
-    f->flags.write_fence = WRITE_FENCE_OFF;
+    f->flags.write_fence = FENCE_OFF;
     ask(f, &c, "DELETE", "/api/v1/namespaces/b/pods/x", "");
     expect_refused(f, &c, "403 Forbidden", "no longer belongs to");
     ask(f, &c, "DELETE", "/api/v1/namespaces/c/pods/x", "");
     expect_passed(f, &c, "/api/v1/namespaces/c/pods/x");
     assert_int_equal(f->metrics.writes_audited, 1);
     assert_int_equal(f->metrics.writes_fenced, 2);
+}
+
+static void reads_by_name_are_fenced_where_it_is_asked_for(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    f->flags.read_fence = FENCE_AUDIT;
+    ask(f, &c, "GET", "/api/v1/namespaces/b/pods/x", "");
+    expect_passed(f, &c, "/api/v1/namespaces/b/pods/x");
+    assert_int_equal(f->metrics.reads_audited, 1);
+    f->flags.read_fence = FENCE_ENFORCE;
+    ask(f, &c, "GET", "/api/v1/namespaces/b/pods/x/log", "");
+    expect_refused(f, &c, "403 Forbidden", "--read-fence");
+    ask(f, &c, "GET", "/api/v1/namespaces/a/pods/x", "");
+    expect_passed(f, &c, "/api/v1/namespaces/a/pods/x");
+    ask(f, &c, "GET", "/api/v1/namespaces/b/services/x", "");
+    expect_passed(f, &c, "/api/v1/namespaces/b/services/x");
+    assert_int_equal(f->metrics.reads_fenced, 1);
+    assert_int_equal(f->metrics.reads_audited, 1);
+    assert_int_equal(f->metrics.writes_fenced, 0);
 }
 
 /* ---- versions ---- */
@@ -765,6 +786,7 @@ int main(void)
         TEST(queries_that_servers_read_differently_are_refused),
         TEST(writes_to_other_namespaces_are_refused),
         TEST(audited_writes_pass_unless_just_lost),
+        TEST(reads_by_name_are_fenced_where_it_is_asked_for),
         TEST(initial_events_come_from_no_version),
         TEST(a_page_of_other_rules_is_refused),
         TEST(a_watch_that_was_asked_for_goes_on_in_the_next_process),

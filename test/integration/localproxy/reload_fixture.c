@@ -85,6 +85,7 @@ bool fixture_open(struct fixture *f, struct scripted_api *api)
 {
     f->api = api;
     f->flags.listen = "127.0.0.1:0";
+    f->flags.read_fence = FENCE_OFF;
     f->flags.resume_doubt_s = f->flags.resume_doubt_s != 0 ? f->flags.resume_doubt_s : 60;
     return start_proxy(f);
 }

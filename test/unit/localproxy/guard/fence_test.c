@@ -52,6 +52,16 @@ static bool asks(const struct rules *r, const char *method, const char *target)
     return applies;
 }
 
+static void expect_read(const struct rules *r, const char *method, const char *target, bool fenced)
+{
+    struct request_info ri;
+    assert_int_equal(request_info_parse(&ri, slice_str(method), slice_str(target), NULL), 0);
+    if (fence_applies_to_read(r, &ri) != fenced) {
+        fail_msg("%s %s: %s", method, target, fenced ? "passes" : "is fenced");
+    }
+    request_info_deinit(&ri);
+}
+
 static void expect(const struct rules *r, const char *method, const char *target, bool fenced)
 {
     if (asks(r, method, target) != fenced) {
@@ -197,6 +207,62 @@ static void writes_and_nothing_else(void **state)
     rules_unref(r);
 }
 
+static void reads_of_one_object_and_nothing_else(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        const char *target;
+        bool fenced;
+    } cases[] = {
+        {"GET", "/api/v1/namespaces/b/pods/x", true},
+        {"HEAD", "/api/v1/namespaces/b/pods/x", true},
+        {"GET", "/api/v1/namespaces/b/pods/x?watch=1", true}, /* of a name it is a get */
+        {"GET", "/api/v1/namespaces/b/pods/x/log?follow=true", true},
+        {"GET", "/api/v1/namespaces/b/pods/x/status", true},
+        {"GET", "/api/v1/namespaces/b/pods/x/proxy/metrics", true},
+        {"GET", "/api/v1/namespaces/%62/pods/x", true},
+        {"GET", "/api/v1/proxy/namespaces/b/pods/x", true},
+        {"POST", "/api/v1/proxy/namespaces/b/pods/x", true},
+        /* narrowed */
+        {"GET", "/api/v1/namespaces/b/pods", false},
+        {"GET", "/api/v1/namespaces/b/pods?watch=1", false},
+        {"GET", "/api/v1/namespaces/b/pods?fieldSelector=metadata.name%3Dx", false},
+        {"GET", "/api/v1/watch/namespaces/b/pods/x", false},
+        {"GET", "/api/v1/pods", false},
+        /* the other fence's */
+        {"GET", "/api/v1/namespaces/b/pods/x/exec?command=ls", false},
+        {"GET", "/api/v1/namespaces/b/pods/x/attach", false},
+        {"GET", "/api/v1/namespaces/b/pods/x/portforward", false},
+        {"PUT", "/api/v1/namespaces/b/pods/x", false},
+        {"DELETE", "/api/v1/namespaces/b/pods/x", false},
+        {"POST", "/api/v1/namespaces/b/pods/x/proxy/do", false},
+        /* not limited, in no namespace, of no resource */
+        {"GET", "/api/v1/namespaces/b/services/x", false},
+        {"GET", "/api/v1/namespaces/b", false},
+        {"GET", "/version", false},
+    };
+    struct rules *r = limit_pods(1, NS_KEY "=a");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        expect_read(r, cases[i].method, cases[i].target, cases[i].fenced);
+        expect_read(NULL, cases[i].method, cases[i].target, false);
+    }
+    expect_read(r, "GET", "/api/v1/namespaces/a/pods/x", false);
+    expect_read(r, "GET", "/api/v1/namespaces/a/pods/x/log", false);
+    rules_unref(r);
+    r = make(1, "{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],\"selector\":\"" NS_KEY "=a\"}", "");
+    expect_read(r, "GET", "/api/v1/nodes/n", false);
+    expect_read(r, "GET", "/api/v1/namespaces/b", false);
+    expect_read(r, "GET", "/apis/apps/v1/namespaces/b/deployments/x/scale", true);
+    rules_unref(r);
+    r = limit_pods(1, "k,!k");
+    expect_read(r, "GET", "/api/v1/namespaces/a/pods/x", true);
+    rules_unref(r);
+    r = limit_pods(1, "app=x");
+    expect_read(r, "GET", "/api/v1/namespaces/a/pods/x", false);
+    rules_unref(r);
+}
+
 static void wildcards(void **state)
 {
     (void)state;
@@ -279,6 +345,14 @@ static void message_says_what_to_do(void **state)
                         "update of deployments.apps/scale in namespace \"b\" is fenced: by "
                         "generation 12 of the rules this no longer belongs to shard ops/shard-a; "
                         "another shard may own it now: drop it and do not retry");
+    request_info_deinit(&ri);
+    assert_int_equal(request_info_parse(&ri, SLICE("GET"), target, NULL), 0);
+    fence_message(r, &ri, false, &e);
+    assert_string_equal(e.msg,
+                        "get of deployments.apps/scale in namespace \"b\" is fenced: by "
+                        "generation 12 of the rules this does not belong to shard ops/shard-a; "
+                        "widen the limits of the shard's ShardingConfig, or run localproxy with "
+                        "--read-fence=audit or off");
     request_info_deinit(&ri);
     rules_unref(r);
 }
@@ -460,6 +534,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_decided_passes),
         cmocka_unit_test(a_limit_that_matches_nothing_fences_all),
         cmocka_unit_test(writes_and_nothing_else),
+        cmocka_unit_test(reads_of_one_object_and_nothing_else),
         cmocka_unit_test(wildcards),
         cmocka_unit_test(keys_of_ones_own),
         cmocka_unit_test(odd_namespaces),
