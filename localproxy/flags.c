@@ -10,6 +10,7 @@
 #include "kube/access/proxy.h"
 #include "kube/api_prefix.h"
 #include "kube/name.h"
+#include "kube/user_agent.h"
 #include "listen_tls.h"
 #include "program/local_tls.h"
 #include "program/local_token.h"
@@ -115,6 +116,13 @@ const struct flag localproxy_flags_table[] = {
              "one segment; may be repeated. What is behind it is read, and limited, like a request "
              "to that API server. Requests through gateways that are not named are answered with "
              "403."},
+    {.name = "user-agent",
+     .value = "TEXT",
+     .default_text = "as the operator calls itself",
+     FLAG_STRING_AT(struct localproxy_flags, user_agent),
+     .help = "User-Agent of the operator's requests at the API server, in place of its own; a text "
+             "that ends in / is put before its own. So that audit logs and metrics tell the shards "
+             "of an operator apart."},
     {.name = "reload-mode",
      .value = "MODE",
      .choices = reload_mode_choices,
@@ -345,6 +353,12 @@ static int check_api_prefixes(const struct flag_list *prefixes, struct err *e)
     return 0;
 }
 
+static int check_user_agent(const char *text, struct err *e)
+{
+    const char *why = text == NULL || text[0] == '\0' ? NULL : user_agent_check(slice_str(text));
+    return why == NULL ? 0 : err_set(e, -EINVAL, "--user-agent: %s", why);
+}
+
 static int check_listen_tls(const struct localproxy_flags *c, struct err *e)
 {
     if (c->listen_tls.count > 0 && c->listen_tls_cert == NULL && !local_tls_is_on(c->local_tls)) {
@@ -400,7 +414,7 @@ static int check(const struct localproxy_flags *c, struct err *e)
         program_check_address("--admin", c->admin, e) != 0 || check_egress(c, e) != 0 ||
         program_check_socket("--control", c->control, e) != 0 ||
         check_hosts(&c->accept_hosts, e) != 0 || check_origins(&c->accept_origins, e) != 0 ||
-        check_api_prefixes(&c->api_prefixes, e) != 0) {
+        check_api_prefixes(&c->api_prefixes, e) != 0 || check_user_agent(c->user_agent, e) != 0) {
         return e->code;
     }
     return kube_flags_check(&c->kube, e);

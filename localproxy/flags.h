@@ -45,6 +45,7 @@ struct localproxy_flags {
     const char *token_file;          /* as program/local_token.h reads it */
     struct flag_list accept_hosts;   /* beside those of guard/host.h */
     struct flag_list accept_origins; /* beside those of guard/origin.h */
+    const char *user_agent;          /* kube/user_agent.h; NULL: clients have their own */
     struct flag_list api_prefixes;   /* as kube/api_prefix.h reads them */
     bool watch_bypass;
     bool status_lease;

@@ -31,6 +31,7 @@ enum {
     RETRY_AFTER_S = 1,
     LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
     ACCEPT_MAX = 64 * 1024,
+    AGENT_MAX = 8 * 1024,
 };
 
 struct forward {
@@ -810,28 +811,56 @@ static void ask_readable(struct http_header *headers, size_t count, struct buf *
     }
 }
 
+/* The headers that a request is sent with. */
+struct sent_headers {
+    struct http_header list[HEADERS_MAX];
+    size_t count;
+    struct buf accept; /* what some of them have in place of what came */
+    struct buf agent;
+};
+
+/* sent_headers_deinit is due. 0, -ENOBUFS or -ENOMEM. */
+static int sent_headers_init(struct sent_headers *s, const struct forward *f,
+                             const struct http_head *head)
+{
+    struct slice agent = f->ctx->user_agent;
+    buf_init(&s->accept, ACCEPT_MAX);
+    buf_init(&s->agent, AGENT_MAX);
+    s->count = headers_of_request(head, f->verb, s->list);
+    if (f->attributes.key.selector != 0) {
+        ask_readable(s->list, s->count, &s->accept);
+    }
+    return agent.len == 0 ? 0 : headers_name_client(s->list, &s->count, agent, &s->agent);
+}
+
+static void sent_headers_deinit(struct sent_headers *s)
+{
+    buf_reset(&s->accept);
+    buf_reset(&s->agent);
+}
+
 /* Asks the API server for `target` in the name of the operator's request `head`. */
 static int ask_upstream(struct forward *f, const struct http_head *head, struct slice target,
                         const struct slice *body, struct err *e)
 {
-    struct http_header headers[HEADERS_MAX];
+    struct sent_headers headers;
     struct http_head h = *head;
     h.target = target;
     h.upgrade = headers_may_upgrade(head, f->verb);
-    h.header_count = headers_of_request(&h, f->verb, headers);
-    h.headers = headers;
+    if (sent_headers_init(&headers, f, &h) != 0) {
+        sent_headers_deinit(&headers);
+        return err_memory(e);
+    }
+    h.headers = headers.list;
+    h.header_count = headers.count;
     h.background = f->verb == VERB_WATCH;
     h.budget = is_reopening(f) ? &f->ctx->migrations.memory : f->ctx->sent;
     if (body != NULL) {
         h.framing = HTTP_BODY_LENGTH;
         h.content_length = body->len;
     }
-    struct buf readable = BUF_INIT(ACCEPT_MAX);
-    if (f->attributes.key.selector != 0) {
-        ask_readable(headers, h.header_count, &readable);
-    }
     f->up = kube_client_request(f->ctx->upstream, &h, &up_handlers, f, e);
-    buf_reset(&readable);
+    sent_headers_deinit(&headers);
     return f->up != NULL ? 0 : e->code;
 }
 

@@ -40,6 +40,7 @@ struct forward_context {
     struct byte_budget
         *budget;              /* for collected bodies; the caller's to set, before forward_start */
     struct byte_budget *sent; /* likewise, for heads to be sent, and of answers */
+    struct slice user_agent;  /* kube/user_agent.h; empty: clients have their own */
     struct list running;
     struct list waiting;  /* watches that the API server could not be asked for just now */
     bool outage_told;     /* that they wait, since connections could be opened last */

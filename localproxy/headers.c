@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "headers.h"
 
+#include "kube/user_agent.h"
+
 struct slice headers_value(const struct http_head *head, struct slice name)
 {
     const struct http_header *h = http_head_find(head, name);
@@ -73,6 +75,25 @@ size_t headers_of_request(const struct http_head *head, enum request_verb verb,
         out[kept++] = via(head);
     }
     return kept;
+}
+
+int headers_name_client(struct http_header headers[HEADERS_MAX], size_t *count, struct slice text,
+                        struct buf *agent)
+{
+    static const struct slice name = {"User-Agent", 10};
+    const struct http_head head = {.headers = headers, .header_count = *count};
+    int rc = user_agent_write(text, headers_value(&head, name), agent);
+    size_t kept = 0;
+    for (size_t i = 0; rc == 0 && i < *count; i++) {
+        if (!slice_ieq(headers[i].name, name)) {
+            headers[kept++] = headers[i];
+        }
+    }
+    if (rc == 0 && kept < HEADERS_MAX) {
+        headers[kept++] = (struct http_header){name, buf_slice(agent)};
+        *count = kept;
+    }
+    return rc;
 }
 
 bool headers_may_upgrade(const struct http_head *head, enum request_verb verb)

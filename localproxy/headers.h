@@ -27,6 +27,11 @@ size_t headers_end_to_end(const struct http_head *head, struct http_header out[H
 size_t headers_of_request(const struct http_head *head, enum request_verb verb,
                           struct http_header out[HEADERS_MAX]);
 
+/* Gives a request one User-Agent, by kube/user_agent.h, in place of those that it has. `agent` has
+ * its text. 0, or as user_agent_write; then `headers` are as they were. */
+MUST_CHECK int headers_name_client(struct http_header headers[HEADERS_MAX], size_t *count,
+                                   struct slice text, struct buf *agent);
+
 /* Whether the connection may be upgraded: only to what Kubernetes speaks over upgraded connections
  * (SPDY/3.1, websocket). Others are ignored, as RFC 9110 section 7.8 allows: a tunnel that speaks
  * HTTP (h2c, TLS) would go round the rules. So are those of a watch, which kube-apiserver then

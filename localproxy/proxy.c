@@ -161,6 +161,7 @@ static int open_forward(struct proxy *p, struct delivered_versions *points, stru
     p->forward.migrations.seamless = p->o.flags->reload_mode == RELOAD_SEAMLESS;
     p->forward.budget = &p->budget;
     p->forward.sent = &p->sent;
+    p->forward.user_agent = slice_str(p->o.flags->user_agent);
     p->forward.again = request_again;
     p->forward.fences = request_fences;
     p->forward.on_settled = on_settled;

@@ -118,6 +118,7 @@ static const char *const settings[] = {
     "to-port",
     "token-file",
     "traffic",
+    "user-agent",
     "wait-for-labels",
     "watch-bypass",
     "watch-namespace",

@@ -60,9 +60,13 @@ const struct flag inject_proxy_flags[] = {
 };
 
 const char *const inject_own_flags[] = {
-    "kubeconfig", "context",         "in-cluster",     "rules",      "control",         "listen",
-    "listen-tls", "listen-tls-cert", "listen-tls-key", "local-tls",  "token-file",      "admin",
-    "traffic",    "pod-labels",      "breaker-state",  "egress-via", "egress-no-proxy", NULL,
+    "kubeconfig", "context",         "in-cluster",
+    "rules",      "control",         "listen",
+    "listen-tls", "listen-tls-cert", "listen-tls-key",
+    "local-tls",  "token-file",      "admin",
+    "traffic",    "pod-labels",      "breaker-state",
+    "egress-via", "egress-no-proxy", "user-agent",
+    NULL,
 };
 
 static int check_pull_policy(const char *policy, struct err *e)

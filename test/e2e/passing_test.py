@@ -93,6 +93,32 @@ class PassingTest(harness.TestCase):
         hosts = [v for k, v in self.seen[0].headers if k.lower() == "host"]
         self.assertEqual([self.server.url.removeprefix("http://")], hosts)
 
+    def agents(self, proxy, *own):
+        """What the server is told of a client that has these lines."""
+        self.seen.clear()
+        headers = [("User-Agent", name) for name in own]
+        proxy.fetch("/api/v1/pods", headers=[*headers, ("X-Own", "1")])
+        self.assertEqual("1", self.seen[0].get("X-Own"))
+        return [v for k, v in self.seen[0].headers if k.lower() == "user-agent"]
+
+    def test_user_agent(self):
+        limits = [harness.limit(["pods"], "a=b")]
+        for text, own, expected in (
+            ("shard-a/", ["manager/v1 (linux)"], ["shard-a/manager/v1 (linux)"]),
+            ("shard-a/", [], ["shard-a"]),
+            ("shard-a/", ["one", "two"], ["shard-a/one"]),
+            ("shard-a/", ["x" * 9000], ["shard-a"]),
+            ("the shard/1", ["manager/v1"], ["the shard/1"]),
+            ("the shard/1", [], ["the shard/1"]),
+            ("", ["manager/v1"], ["manager/v1"]),
+            ("", [], []),
+        ):
+            with self.subTest(text=text, own=own):
+                args = ["--user-agent=" + text]
+                proxy = self.scripted_proxy(limits, self.kubeconfig, args)
+                self.assertEqual(expected, self.agents(proxy, *own))
+                proxy.stop()
+
     def test_answer_headers(self):
         self.answer_headers = [
             ("Warning", '299 - "one"'),

@@ -109,6 +109,40 @@ static void there_are_no_more_than_fit(void **state)
     assert_int_equal(headers_of_request(&head, VERB_WATCH, out), HEADERS_MAX);
 }
 
+static void one_user_agent_in_place_of_all(void **state)
+{
+    static struct http_header headers[HEADERS_MAX] = {
+        HEADER("user-agent", "manager/v1"), HEADER("A", "b"), HEADER("User-Agent", "other")};
+    struct buf agent = BUF_INIT(64);
+    size_t count = 3;
+    (void)state;
+    assert_int_equal(headers_name_client(headers, &count, SLICE("shard-a/"), &agent), 0);
+    assert_int_equal(count, 2);
+    expect_header(&headers[0], "A", "b");
+    expect_header(&headers[1], "User-Agent", "shard-a/manager/v1");
+    buf_clear(&agent);
+    count = 1;
+    assert_int_equal(headers_name_client(headers, &count, SLICE("whole"), &agent), 0);
+    assert_int_equal(count, 2);
+    expect_header(&headers[1], "User-Agent", "whole");
+    buf_reset(&agent);
+    /* There is no place for one more. */
+    for (count = 0; count < HEADERS_MAX; count++) {
+        headers[count] = (struct http_header){SLICE("A"), SLICE("b")};
+    }
+    assert_int_equal(headers_name_client(headers, &count, SLICE("whole"), &agent), 0);
+    assert_int_equal(count, HEADERS_MAX);
+    buf_reset(&agent);
+    /* Nor for the text. */
+    struct buf small = BUF_INIT(2);
+    headers[0] = (struct http_header){SLICE("User-Agent"), SLICE("own")};
+    count = 1;
+    assert_int_not_equal(headers_name_client(headers, &count, SLICE("whole"), &small), 0);
+    assert_int_equal(count, 1);
+    expect_header(&headers[0], "User-Agent", "own");
+    buf_reset(&small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +151,7 @@ int main(void)
         cmocka_unit_test(watches_are_plain_streams),
         cmocka_unit_test(responses_have_no_via),
         cmocka_unit_test(there_are_no_more_than_fit),
+        cmocka_unit_test(one_user_agent_in_place_of_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
