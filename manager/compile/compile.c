@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "compile/labelled.h"
 #include "kube/selector.h"
+#include "kube/user_agent.h"
 #include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -17,6 +18,7 @@ enum { PATH_LEN = 128 };
 
 static const char *const api_groups[] = {"ctrlmesh.kusionstack.io", "kridge.kusionstack.io", NULL};
 #define API_VERSION "v1alpha1"
+#define CONTROLLER "spec.controller"
 
 /* Where a limit of the rules came from, for messages. */
 struct origin {
@@ -46,6 +48,13 @@ static int not_object(struct compilation *c, const char *path)
 bool compile_is_config(const cJSON *document)
 {
     return strcmp(field_text(document, "kind"), COMPILE_KIND) == 0;
+}
+
+const char *compile_user_agent(const cJSON *config)
+{
+    const cJSON *controller = field_get(field_get(config, "spec"), "controller");
+    const char *text = field_text(controller, COMPILE_USER_AGENT);
+    return user_agent_check(slice_str(text)) == NULL ? text : NULL;
 }
 
 static int read_api_version(struct compilation *c, const cJSON *config)
@@ -122,15 +131,25 @@ static int add_webhook(struct compilation *c, const cJSON *spec, cJSON *rules_sp
     return 0;
 }
 
+/* It is not of the rules: the webhook tells the sidecars of new pods. */
+static int check_user_agent(struct compilation *c, const cJSON *controller)
+{
+    const char *text = "";
+    int rc = field_string(controller, CONTROLLER, COMPILE_USER_AGENT, &text, c->e);
+    const char *why = text[0] == '\0' ? NULL : user_agent_check(slice_str(text));
+    return rc != 0 || why == NULL ? rc
+                                  : field_invalid(c->e, CONTROLLER, COMPILE_USER_AGENT, text, why);
+}
+
 static int add_leader_election(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
-    static const char path[] = "spec.controller";
-    static const char *const known[] = {"leaderElectionName", NULL};
+    static const char *const known[] = {"leaderElectionName", COMPILE_USER_AGENT, NULL};
     const cJSON *controller = NULL;
     const char *name = "";
     if (field_object(spec, "spec", "controller", &controller, c->e) != 0 ||
-        field_known(controller, path, known, c->e) != 0 ||
-        field_string(controller, path, known[0], &name, c->e) != 0) {
+        field_known(controller, CONTROLLER, known, c->e) != 0 ||
+        field_string(controller, CONTROLLER, known[0], &name, c->e) != 0 ||
+        check_user_agent(c, controller) != 0) {
         return c->e->code;
     }
     /* An empty string is how Go writes a field that is not set. */

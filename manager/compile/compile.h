@@ -21,6 +21,9 @@
 #define COMPILE_GROUP "ctrlmesh.kusionstack.io"
 #define COMPILE_API_VERSION COMPILE_GROUP "/v1alpha1" /* of what is followed at an API server */
 
+/* Of spec.controller: what the operator is called at the API server (kube/user_agent.h). */
+#define COMPILE_USER_AGENT "userAgentOrPrefix"
+
 /* The control labels: names below `prefix`, or whole keys if they hold a slash. */
 struct compile_labels {
     const char *prefix; /* NULL: the API group of the config */
@@ -41,6 +44,9 @@ bool compile_is_config(const cJSON *document);
 /* Whether it has no list of limits, not even `limits: []`, which says that the shard sees
  * everything. Then it is compiled to rules that show nothing. */
 bool compile_lacks_limits(const cJSON *config);
+
+/* What the config says of it; NULL: nothing, or nothing valid. */
+const char *compile_user_agent(const cJSON *config);
 
 /* Compiles one config. The caller holds one reference to the rules. NULL on error; the message
  * begins with the path of the field: -EINVAL, -E2BIG or -ENOMEM. Fields of the spec that are

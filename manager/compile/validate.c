@@ -37,7 +37,8 @@ struct draft {
 
 struct validate_draft {
     bool examined;   /* the rest is of interest */
-    bool reselected; /* the selector of pods is another one than before */
+    bool reselected; /* the selector of pods is another one than before, */
+    bool renamed;    /* or the operator's User-Agent */
     struct draft draft;
 };
 
@@ -763,6 +764,13 @@ static bool same_field(const cJSON *a, const cJSON *b, const char *key)
     return x == NULL || y == NULL ? x == y : json_patch_equal(x, y);
 }
 
+static bool same_user_agent(const cJSON *a, const cJSON *b)
+{
+    const char *x = compile_user_agent(a);
+    const char *y = compile_user_agent(b);
+    return x == NULL || y == NULL ? x == y : strcmp(x, y) == 0;
+}
+
 static void note_deletion(const cJSON *config, struct warnings *warnings)
 {
     unsigned pods = 0;
@@ -825,6 +833,8 @@ struct validate_draft *validate_draft_new(const struct admission_request *r,
     d->reselected =
         d->examined && r->operation == ADMISSION_UPDATE &&
         !same_field(field_get(r->old_object, "spec"), field_get(r->object, "spec"), "selector");
+    d->renamed = d->examined && r->operation == ADMISSION_UPDATE &&
+                 !same_user_agent(r->old_object, r->object);
     return d;
 }
 
@@ -853,6 +863,10 @@ static int examine(const struct admission_request *r, const struct compile_optio
         warnings_add(
             warnings,
             "spec.selector: changed: running pods stay in the shard that they were started in");
+    }
+    if (rc == 0 && d->renamed) {
+        warnings_add(warnings, "spec.controller." COMPILE_USER_AGENT
+                               ": changed: running pods keep what they were started with");
     }
     return rc;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compile/compile.h"
 #include "crypto/digest.h"
 #include "inject/inject_access.h"
 #include "inject/inject_account.h"
@@ -241,10 +242,10 @@ static bool is_mirror(const cJSON *pod)
 }
 
 int inject_choose(const struct admission_request *r, const struct inject_settings *s,
-                  const struct shards_list *shards, struct warnings *warnings, const char **shard,
+                  const struct shards_list *shards, struct warnings *warnings, const cJSON **config,
                   struct err *e)
 {
-    *shard = NULL;
+    *config = NULL;
     if (r->operation != ADMISSION_CREATE || strcmp(r->resource.resource, "pods") != 0 ||
         r->resource.group[0] != '\0' || r->resource.subresource[0] != '\0' ||
         !inject_wanted(s, r->object)) {
@@ -259,26 +260,28 @@ int inject_choose(const struct admission_request *r, const struct inject_setting
     if (inject_bounds_check(r->object, e) != 0) {
         return e->code;
     }
-    const cJSON *config = shards_of_pod(shards, r->namespace, r->object, e);
-    if (config == NULL && e->code == -ENOENT) {
+    *config = shards_of_pod(shards, r->namespace, r->object, e);
+    if (*config == NULL && e->code == -ENOENT) {
         char key[INJECT_KEY_SIZE];
         return err_set(e, -ENOENT,
                        "no ShardingConfig in namespace \"%.63s\" selects this pod: create one "
                        "first, or remove the label %s",
                        r->namespace, inject_options_key(s->prefix, SIDECAR_ENABLE, key));
     }
-    *shard = config == NULL ? NULL : shards_name(config);
-    return config == NULL ? e->code : 0;
+    return *config == NULL ? e->code : 0;
 }
 
 int inject_admit(const struct admission_request *r, const struct inject_settings *s,
                  const struct shards_list *shards, struct warnings *warnings, cJSON **patch,
                  struct err *e)
 {
-    const char *shard;
+    const cJSON *config;
     *patch = NULL;
-    int rc = inject_choose(r, s, shards, warnings, &shard, e);
-    return rc != 0 || shard == NULL
-               ? rc
-               : inject_pod(s, r->object, r->namespace, shard, warnings, patch, e);
+    int rc = inject_choose(r, s, shards, warnings, &config, e);
+    if (rc != 0 || config == NULL) {
+        return rc;
+    }
+    struct inject_settings of_shard = *s;
+    of_shard.user_agent = compile_user_agent(config);
+    return inject_pod(&of_shard, r->object, r->namespace, shards_name(config), warnings, patch, e);
 }

@@ -52,6 +52,9 @@ struct inject_settings {
     const char *bind;       /* where health and metrics are served; "[::]": on all addresses */
     unsigned start_seconds; /* how long the start of localproxy may take */
     const char *const *proxy_args; /* more for localproxy, ends with NULL; may be NULL */
+    /* Of the shard, as compile_user_agent has it; NULL: the operator is called as it says. A pod's
+     * own annotation goes before it. */
+    const char *user_agent;
 };
 
 /* All but the image. */
@@ -71,11 +74,12 @@ MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, con
                           const char *shard, struct warnings *warnings, cJSON **patch,
                           struct err *e);
 
-/* The first half of that: the name of the shard that the pod is to become one of, as long as the
- * list; NULL with 0: it is left alone. Then inject_pod is due. */
+/* The first half of that: the config of the shard that the pod is to become one of, as long as the
+ * list; NULL with 0: it is left alone. Then inject_pod is due, with what the config says of
+ * user_agent. */
 MUST_CHECK int inject_choose(const struct admission_request *r, const struct inject_settings *s,
                              const struct shards_list *shards, struct warnings *warnings,
-                             const char **shard, struct err *e);
+                             const cJSON **config, struct err *e);
 
 /* The webhook's answer: errors as above, and -ENOENT or -EEXIST when not exactly one of the configs
  * selects the pod. What is not a new pod that asks for injection is left alone: 0 and NULL. */

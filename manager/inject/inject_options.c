@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "inject/inject_paths.h"
+#include "kube/user_agent.h"
 #include "object/names.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -150,6 +151,15 @@ static int read_log_path(const struct source *s, struct inject_options *o)
     return why == NULL ? 0 : invalid_annotation(s, "log-path", why);
 }
 
+/* Empty: the operator has its own, whatever the shard says. */
+static int read_user_agent(const struct source *s, struct inject_options *o)
+{
+    o->user_agent = get(s, SIDECAR_USER_AGENT);
+    bool none = o->user_agent == NULL || o->user_agent[0] == '\0';
+    const char *why = none ? NULL : user_agent_check(slice_str(o->user_agent));
+    return why == NULL ? 0 : invalid_annotation(s, SIDECAR_USER_AGENT, why);
+}
+
 /* Who asks for another way than by the kubeconfig needs the folder for it. */
 static bool keeps_account(const struct inject_settings *settings, const struct inject_options *o)
 {
@@ -237,7 +247,8 @@ static int read_all(const struct source *s, const struct inject_settings *settin
     bool read = read_account(s, settings, o) == 0 && read_arguments(s, o) == 0 &&
                 read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
                 read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 &&
-                read_resources(s, o) == 0 && read_containers(s, o) == 0 && read_egress(s, o) == 0;
+                read_resources(s, o) == 0 && read_containers(s, o) == 0 && read_egress(s, o) == 0 &&
+                read_user_agent(s, o) == 0;
     return read ? 0 : s->e->code;
 }
 

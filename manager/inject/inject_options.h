@@ -46,6 +46,7 @@ struct inject_options {
     const char *default_container; /* kubectl.kubernetes.io/default-container */
     const char *kubeconfig_volume; /* VOLUME or VOLUME/FILE with the real kubeconfig */
     const char *log_path;          /* a folder that all containers share */
+    const char *user_agent;        /* user-agent: kube/user_agent.h */
     const char *env_sync;          /* NAME or NAME=VALUE, separated by commas: for localproxy */
     cJSON *env_inject;             /* [{"name": …, "env": [{"key": …, "value": …}]}] */
     cJSON *resources;              /* proxy-resource: those of localproxy */

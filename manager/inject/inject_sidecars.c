@@ -10,6 +10,7 @@
 #include "inject/inject_egress.h"
 #include "inject/inject_paths.h"
 #include "kube/access/access.h"
+#include "kube/user_agent.h"
 #include "object/names.h"
 #include "json/field.h"
 
@@ -262,6 +263,26 @@ static void add_proxy_args(struct edit *ed, const struct inject_plan *plan, cons
     }
 }
 
+/* As it is: what is in $() would be taken for the name of another variable. */
+static void add_user_agent(struct edit *ed, const struct inject_plan *plan, cJSON *c)
+{
+    char value[2 * USER_AGENT_MAX + 1];
+    size_t len = 0;
+    const char *text = plan->options->user_agent;
+    text = text == NULL ? plan->settings->user_agent : text;
+    if (text == NULL || text[0] == '\0') {
+        return;
+    }
+    for (const char *at = text; *at != '\0' && len + 2 < sizeof value; at++) {
+        value[len++] = *at;
+        if (*at == '$') {
+            value[len++] = '$';
+        }
+    }
+    value[len] = '\0';
+    add_variable(ed, c, "CMESH_USER_AGENT", value);
+}
+
 /* What the localproxy of 0.1.0 does not know: a flag would end it, a variable is passed over. So
  * --sidecar-image may name an older release, as in the midst of an upgrade. */
 static void add_later_settings(struct edit *ed, const struct inject_plan *plan, cJSON *c)
@@ -277,6 +298,7 @@ static void add_later_settings(struct edit *ed, const struct inject_plan *plan, 
         add_format_variable(ed, c, "CMESH_LISTEN_TLS", "localhost:%d%s", SIDECAR_TLS_PORT,
                             plan->options->by_name ? ",localhost:443" : "");
     }
+    add_user_agent(ed, plan, c);
     add_copies(ed, c, "env", plan->egress_env);
 }
 

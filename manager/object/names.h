@@ -38,6 +38,7 @@
 #define SIDECAR_BY_NAME "lead-by-name" /* "true": the API server's names lead to localproxy */
 #define SIDECAR_EGRESS                                                                             \
     "egress" /* "proxy", "chain", "off": requests to other places (inject_egress.h) */
+#define SIDECAR_USER_AGENT "user-agent"     /* of the operator at the API server */
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

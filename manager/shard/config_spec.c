@@ -84,6 +84,7 @@ static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
 {
     const cJSON *old = field_get(object, "spec");
     const char *lock = field_text(field_get(old, "controller"), "leaderElectionName");
+    const char *agent = compile_user_agent(object);
     cJSON *spec = edit_object(ed, rest, "spec");
     keep(ed, spec, old, "selector");
     if (field_get(old, "root") != NULL) {
@@ -91,6 +92,9 @@ static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
     }
     if (lock[0] != '\0' && strlen(lock) <= LOCK_MAX) {
         edit_string(ed, edit_object(ed, spec, "controller"), "leaderElectionName", lock);
+    }
+    if (agent != NULL) {
+        edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_USER_AGENT, agent);
     }
 }
 

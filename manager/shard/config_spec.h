@@ -2,8 +2,8 @@
 /*
  * config_spec.h - the spec of a ShardingConfig and what it compiles to, in little memory: it is
  * kept as text, for as a tree it takes ten times as much, and only until it is compiled. What is
- * asked for again and again stays as a tree: which pods it selects, the lock, and whether it is a
- * root.
+ * asked for again and again stays as a tree: which pods it selects, the lock, what the
+ * operator is called at the API server, and whether it is a root.
  */
 #ifndef MANAGER_SHARD_CONFIG_SPEC_H
 #define MANAGER_SHARD_CONFIG_SPEC_H

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "kube/name.h"
+#include "kube/user_agent.h"
 #include "webhook/policy_review.h"
 
 /* Bytes: a few limits may have many resources. Policies are read in a thread, however small: the
@@ -45,6 +46,7 @@ static int look(const struct webhook_context *context, const struct admission_re
 struct pod_state {
     struct inject_settings settings;
     char shard[NAME_SUBDOMAIN_MAX + 1];
+    char user_agent[USER_AGENT_MAX + 1];
 };
 
 static int check_whole(const struct admission_request *r, struct err *e)
@@ -55,9 +57,10 @@ static int check_whole(const struct admission_request *r, struct err *e)
                          ADMISSION_VALUES_MAX);
 }
 
-static int remember_shard(const struct webhook_context *context, const char *ns, const char *shard,
-                          struct webhook_decision *d, struct err *e)
+static int remember_shard(const struct webhook_context *context, const char *ns,
+                          const cJSON *config, struct webhook_decision *d, struct err *e)
 {
+    const char *agent = compile_user_agent(config);
     struct pod_state *state = malloc(sizeof *state);
     if (state == NULL) {
         return err_memory(e);
@@ -65,7 +68,11 @@ static int remember_shard(const struct webhook_context *context, const char *ns,
     state->settings = *context->inject;
     state->settings.restricted =
         context->is_restricted != NULL && context->is_restricted(context->data, ns);
-    (void)snprintf(state->shard, sizeof state->shard, "%s", shard);
+    (void)snprintf(state->shard, sizeof state->shard, "%s", shards_name(config));
+    if (agent != NULL) {
+        (void)snprintf(state->user_agent, sizeof state->user_agent, "%s", agent);
+        state->settings.user_agent = state->user_agent;
+    }
     d->state = state;
     return 0;
 }
@@ -75,15 +82,15 @@ static int choose_shard(void *data, const struct admission_request *r, struct we
 {
     const struct webhook_context *context = data;
     struct validate_context w;
-    const char *shard;
+    const cJSON *config;
     if (r->operation != ADMISSION_CREATE || !inject_wanted(context->inject, r->object)) {
         return 0;
     }
     if (check_whole(r, e) != 0 || look(context, r, d, &w, e) != 0) {
         return e->code;
     }
-    int rc = inject_choose(r, context->inject, &w.shards, &d->warnings, &shard, e);
-    return rc != 0 || shard == NULL ? rc : remember_shard(context, r->namespace, shard, d, e);
+    int rc = inject_choose(r, context->inject, &w.shards, &d->warnings, &config, e);
+    return rc != 0 || config == NULL ? rc : remember_shard(context, r->namespace, config, d, e);
 }
 
 static int inject_sidecars(const void *data, const struct admission_request *r,

@@ -502,6 +502,40 @@ class QuotaTest(WebhookCase):
         self.assertEqual(["other", "regcred"], [s["name"] for s in spec["imagePullSecrets"]])
 
 
+class UserAgentTest(WebhookCase):
+    """What the operator is called at the API server is said by its shard, or by the pod."""
+
+    versions = ["v1"]
+
+    def agent(self, thing):
+        """What localproxy is told in a pod that would be created; None: the shard is not known."""
+        answer = self.api.try_create(thing, dry_run=True)
+        if answer.status != 201:
+            return None
+        spec = answer.thing["spec"]
+        containers = {c["name"]: c for c in spec["containers"] + spec["initContainers"]}
+        env = {e["name"]: e.get("value") for e in containers["cmesh-localproxy"]["env"]}
+        return env.get("CMESH_USER_AGENT", "")
+
+    def test_it_is_given_to_new_pods(self):
+        ns = self.namespace()
+        config = sharding_config(ns, controller={"userAgentOrPrefix": "shard-a/"})
+        self.create(config)
+        thing = operator(ns)
+        harness.wait_for(lambda: self.agent(thing) == "shard-a/", "the shard is known")
+        config["spec"]["controller"]["userAgentOrPrefix"] = "other"
+        self.assertIn("running pods keep", self.taken(config))
+        harness.wait_for(lambda: self.agent(thing) == "other", "the change is known")
+        thing["metadata"]["annotations"] = {GROUP + "/user-agent": "mine/"}
+        self.assertEqual("mine/", self.agent(thing))
+        thing["metadata"]["annotations"] = {GROUP + "/user-agent": " bad"}
+        self.refused(thing, "user-agent]: Invalid value: must not begin or end with a blank")
+        del thing["metadata"]["annotations"]
+        config["spec"]["controller"]["userAgentOrPrefix"] = ""
+        self.taken(config)
+        harness.wait_for(lambda: self.agent(thing) == "", "there is none any more")
+
+
 class NatTest(WebhookCase):
     """Pods whose connections the kernel is to redirect, in namespaces that let it and that do not."""
 

@@ -198,7 +198,8 @@ static void an_empty_list_of_limits_shows_everything(void **state)
     (void)state;
     static const char *const specs[] = {" limits: []\n", " limits: []\n controller: {}\n",
                                         " limits: []\n webhook: {}\n root: null\n",
-                                        " limits: []\n controller: {leaderElectionName: ''}\n"};
+                                        " limits: []\n controller: {leaderElectionName: ''}\n",
+                                        " limits: []\n controller: {userAgentOrPrefix: a/}\n"};
     for (size_t i = 0; i < ARRAY_LEN(specs); i++) {
         struct rules *rules = compile_text(config_of(specs[i]));
         assert_int_equal(rules_limit_count(rules), 0);

@@ -162,7 +162,8 @@ static void what_is_good(void **state)
     check(&f, config_of("a", SELECTOR ", " LIMITS), NULL, NULL);
     check(&f, config_of("a", SELECTOR ", limits: [{objectSelector: " LIMIT "}]"), NULL, NULL);
     check(&f,
-          config_of("a", SELECTOR ", " LIMITS ", controller: {leaderElectionName: l}, "
+          config_of("a", SELECTOR ", " LIMITS ", controller: {leaderElectionName: l, "
+                                  "userAgentOrPrefix: shard-a/}, "
                                   "webhook: {certDir: /tmp/webhook-certs, port: 9443}"),
           NULL, NULL);
     check(&f, config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: '', port: 9443}"), NULL,
@@ -211,6 +212,10 @@ static void what_is_wrong(void **state)
          "spec.limits[0].relateResources: Forbidden: may not be set together with objectSelector"},
         {SELECTOR ", " LIMITS ", controller: {leaderElectionName: Not_A_Name}",
          "spec.controller.leaderElectionName: Invalid value: \"Not_A_Name\""},
+        {SELECTOR ", " LIMITS ", controller: {userAgentOrPrefix: ' a'}",
+         "spec.controller.userAgentOrPrefix: Invalid value: \" a\": must not begin or end"},
+        {SELECTOR ", " LIMITS ", controller: {userAgentOrPrefix: 5}",
+         "spec.controller.userAgentOrPrefix: Invalid value: must be a string"},
         {SELECTOR ", " LIMITS ", webhook: {port: 0}", "spec.webhook.port: Invalid value"},
         {SELECTOR ", " LIMITS ", webhook: {port: 5443}",
          "spec.webhook.port: Invalid value: 5443: is a port of the sidecars"},
@@ -496,6 +501,7 @@ static void roots(void **state)
         {ROOT("") ", " LIMITS, "spec.limits: Forbidden: may not be set together with spec.root"},
         {ROOT("") ", webhook: {port: 5441}", "spec.webhook.port: Invalid value: 5441"},
         {ROOT("") ", controller: {leaderElectionName: A}", "spec.controller.leaderElectionName: "},
+        {ROOT("") ", controller: {userAgentOrPrefix: /}", "spec.controller.userAgentOrPrefix: "},
         {ROOT("") ", selector: {matchLabels: {a: /}}", "spec.selector.matchLabels: Invalid value"},
     };
     struct fixture f;
@@ -585,6 +591,10 @@ static void what_the_webhook_says(void **state)
     expect_text(a.notes, "spec.selector: changed: running pods stay");
     a = admit(&f, "UPDATE", "", good, OBJECT("", SELECTOR));
     assert_null(strstr(a.notes, "changed"));
+    a = admit(&f, "UPDATE", "", good,
+              OBJECT("", SELECTOR ", " LIMITS ", controller: {userAgentOrPrefix: a/}"));
+    assert_int_equal(a.rc, 0);
+    expect_text(a.notes, "spec.controller.userAgentOrPrefix: changed: running pods keep");
 
     a = admit(&f, "DELETE", "", "null", bad);
     assert_int_equal(a.rc, 0);

@@ -17,6 +17,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "kube/name.h"
+#include "kube/user_agent.h"
 #include "object/json_patch.h"
 #include "pod_case.h"
 #include "json/json.h"
@@ -874,6 +875,46 @@ static void the_user_may_be_left_to_the_cluster(void **state)
     cJSON_Delete(pod);
 }
 
+static void expect_agent(const char *of_shard, const char *annotations, const char *want)
+{
+    char path[128];
+    struct inject_settings s = settings_of(false);
+    s.prefix = "m.io";
+    s.user_agent = of_shard;
+    cJSON *pod = pod_of(annotations, "", "containers: [" OPERATOR "]");
+    cJSON *made = inject(&s, pod, NULL);
+    (void)snprintf(path, sizeof path, "%sspec.containers.cmesh-localproxy.env.CMESH_USER_AGENT%s%s",
+                   want == NULL ? "!" : "",
+                   want == NULL ? "" : ".value=", want == NULL ? "" : want);
+    expect(made, path);
+    expect(made, "!spec.containers.cmesh-rulesync.env");
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+static void the_name_at_the_api_server(void **state)
+{
+    (void)state;
+    expect_agent(NULL, "", NULL);
+    expect_agent("shard-a/", "", "shard-a/");
+    expect_agent(NULL, "m.io/user-agent: mine/", "mine/");
+    expect_agent("shard-a/", "m.io/user-agent: mine", "mine");
+    expect_agent("shard-a/", "m.io/user-agent: ''", NULL);
+    /* The kubelet puts no variable into it. */
+    expect_agent("$(POD_NAME)/$", "", "$$(POD_NAME)/$$");
+    char longest[USER_AGENT_MAX + 1] = "";
+    memset(longest, '$', USER_AGENT_MAX);
+    struct inject_settings s = settings_of(true);
+    s.user_agent = longest;
+    cJSON *pod = pod_of("", "", "containers: [" OPERATOR "]");
+    cJSON *made = inject(&s, pod, NULL);
+    const cJSON *value =
+        at(made, "spec.initContainers.cmesh-localproxy.env.CMESH_USER_AGENT.value");
+    assert_int_equal(strlen(value->valuestring), 2 * USER_AGENT_MAX);
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
 static void pull_secrets_are_added_once(void **state)
 {
     (void)state;
@@ -928,7 +969,8 @@ static void server_versions(void **state)
 /* ---- the webhook ---- */
 
 #define CONFIGS                                                                                    \
-    "- {metadata: {name: a, namespace: demo}, spec: {selector: {matchLabels: {shard: a}}}}\n"      \
+    "- {metadata: {name: a, namespace: demo}, spec: {selector: {matchLabels: {shard: a}}, "        \
+    "controller: {userAgentOrPrefix: demo-a/}}}\n"                                                 \
     "- {metadata: {name: b, namespace: demo}, spec: {selector: {matchLabels: {app: b}}}}\n"
 
 static void what_the_webhook_does(void **state)
@@ -982,6 +1024,8 @@ static void what_the_webhook_does(void **state)
             assert_non_null(strstr(printed, volume));
             (void)snprintf(volume, sizeof volume, "\"--shard=demo/%s\"", cases[i].want);
             assert_non_null(strstr(printed, volume));
+            assert_int_equal(strstr(printed, "\"demo-a/\"") != NULL,
+                             strcmp(cases[i].want, "a") == 0);
             free(printed);
         } else if (cases[i].want != NULL) {
             assert_non_null(strstr(e.msg, cases[i].want));
@@ -1068,6 +1112,7 @@ int main(void)
         cmocka_unit_test(limits_are_those_of_every_container),
         cmocka_unit_test(the_shard_is_a_label_too),
         cmocka_unit_test(the_user_may_be_left_to_the_cluster),
+        cmocka_unit_test(the_name_at_the_api_server),
         cmocka_unit_test(pull_secrets_are_added_once),
         cmocka_unit_test(native_sidecars_need_no_delay),
         cmocka_unit_test(server_versions),

@@ -88,7 +88,8 @@ static void nothing_else_stays(void **state)
         "\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"7\",\"generation\":3,"
         "\"labels\":{\"l\":\"m\"},\"annotations\":{\"p.io/x\":\"1\",\"p.iox/y\":\"2\",\"z\":\"3\"},"
         "\"managedFields\":[{}],\"finalizers\":[\"f\"]},\"spec\":{\"root\":{\"junk\":[1]},"
-        "\"controller\":{\"leaderElectionName\":\"op\",\"junk\":1},\"junk\":[1],\"limits\":[]},"
+        "\"controller\":{\"leaderElectionName\":\"op\",\"junk\":1,\"userAgentOrPrefix\":\"s/"
+        "\"},\"junk\":[1],\"limits\":[]},"
         "\"status\":{\"generation\":1}}";
     cJSON *object = json_parse(text, sizeof text - 1, NULL);
     cJSON *rest = rest_of(object);
@@ -96,7 +97,8 @@ static void nothing_else_stays(void **state)
     expect_rest(rest, HEAD "\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":"
                            "\"7\",\"generation\":3,\"finalizers\":[\"f\"],\"annotations\":{"
                            "\"p.io/x\":\"1\"}},\"spec\":{\"root\":{},\"controller\":{"
-                           "\"leaderElectionName\":\"op\"}},\"status\":{\"generation\":1}}");
+                           "\"leaderElectionName\":\"op\",\"userAgentOrPrefix\":\"s/"
+                           "\"}},\"status\":{\"generation\":1}}");
     cJSON_Delete(rest);
     cJSON_Delete(object);
 }
