@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/heap_size.h"
+#include "json/digest.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -39,6 +40,8 @@ int config_spec_set(struct config_spec *s, const cJSON *object)
     config_spec_forget(s);
     s->lacks_limits = compile_lacks_limits(object);
     s->unlimited = cJSON_IsArray(limits) && limits->child == NULL;
+    s->root = field_get(spec, "root") != NULL;
+    s->digest = json_digest(spec);
     s->text = spec == NULL ? NULL : cJSON_PrintUnformatted(spec);
     return spec != NULL && s->text == NULL ? -ENOMEM : 0;
 }
@@ -53,16 +56,30 @@ static void keep(struct edit *ed, cJSON *to, const cJSON *from, const char *key)
     }
 }
 
-static void keep_annotations(struct edit *ed, cJSON *meta, const cJSON *old, const char *prefix)
+/* Of its labels, or its annotations, those below the prefix. */
+static void keep_ours(struct edit *ed, cJSON *meta, const cJSON *old, const char *which,
+                      const char *prefix)
 {
     const cJSON *item = NULL;
-    cJSON *kept = edit_object(ed, meta, "annotations");
     size_t len = strlen(prefix);
-    cJSON_ArrayForEach(item, field_map(old, "annotations"))
+    cJSON_ArrayForEach(item, field_map(old, which))
     {
         bool ours = strncmp(item->string, prefix, len) == 0 && item->string[len] == '/';
         if (ours && cJSON_IsString(item)) {
-            edit_string(ed, kept, item->string, item->valuestring);
+            edit_string(ed, edit_object(ed, meta, which), item->string, item->valuestring);
+        }
+    }
+}
+
+/* There can be one that controls it. */
+static void keep_owner(struct edit *ed, cJSON *meta, const cJSON *old)
+{
+    const cJSON *owner = NULL;
+    cJSON_ArrayForEach(owner, field_get(old, "ownerReferences"))
+    {
+        if (cJSON_IsTrue(field_get(owner, "controller"))) {
+            edit_append(ed, edit_array(ed, meta, "ownerReferences"), cJSON_Duplicate(owner, true));
+            return;
         }
     }
 }
@@ -77,7 +94,10 @@ static void keep_metadata(struct edit *ed, cJSON *rest, const cJSON *object, con
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         keep(ed, meta, old, keys[i]);
     }
-    keep_annotations(ed, meta, old, prefix);
+    (void)edit_object(ed, meta, "annotations");
+    keep_ours(ed, meta, old, "labels", prefix);
+    keep_ours(ed, meta, old, "annotations", prefix);
+    keep_owner(ed, meta, old);
 }
 
 static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
@@ -110,6 +130,18 @@ cJSON *config_spec_rest(const cJSON *object, const char *prefix)
     }
     keep(&ed, rest, object, "status");
     return edit_result(&ed, rest);
+}
+
+cJSON *config_spec_whole(const struct config_spec *s, const cJSON *rest)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *whole = s->text == NULL ? NULL : cJSON_Duplicate(rest, true);
+    if (whole == NULL) {
+        return NULL;
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(whole, SPEC);
+    edit_set(&ed, whole, SPEC, cJSON_Parse(s->text));
+    return edit_result(&ed, whole);
 }
 
 /* ---- compiling ---- */
@@ -157,7 +189,7 @@ static void compile(struct config_spec *s, cJSON *rest, const struct compile_opt
     if (s->rules == NULL && e->code != -ENOMEM) {
         note_refusal(s, e);
     }
-    if (s->compiled) {
+    if (s->compiled && !s->root) {
         free(s->text);
         s->text = NULL;
     }

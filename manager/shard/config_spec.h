@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_spec.h - the spec of a ShardingConfig and what it compiles to, in little memory: it is
- * kept as text, for as a tree it takes ten times as much, and only until it is compiled. What is
- * asked for again and again stays as a tree: which pods it selects, the lock, what the
- * operator is called at the API server, and whether it is a root.
+ * kept as text, for as a tree it takes ten times as much, and only until it is compiled; that of a
+ * root, which is never compiled, for as long as it is there. What is asked for again and again
+ * stays as a tree: which pods it selects, the lock, what the operator is called at the API server,
+ * and whether it is a root.
  */
 #ifndef MANAGER_SHARD_CONFIG_SPEC_H
 #define MANAGER_SHARD_CONFIG_SPEC_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cjson/cJSON.h>
 
@@ -22,6 +24,8 @@
 struct config_spec {
     bool lacks_limits; /* compile_lacks_limits */
     bool unlimited;    /* it has a list of limits, without any */
+    bool root;         /* it has spec.root */
+    uint64_t digest;   /* json_digest of it; 0: nothing is known */
     char *text;        /* JSON; NULL: there is none, or nobody asks for it any more */
     bool compiled;
     struct rules *rules; /* NULL: not compiled, or refused */
@@ -35,8 +39,13 @@ struct config_spec {
 MUST_CHECK int config_spec_set(struct config_spec *s, const cJSON *object);
 
 /* What stays of an object: no spec but for the parts above, of metadata what the manager looks at,
- * with annotations below the prefix, and the status. The caller frees. NULL without memory. */
+ * with labels and annotations below the prefix and the owner that controls it, and the status. The
+ * caller frees. NULL without memory. */
 MUST_CHECK cJSON *config_spec_rest(const cJSON *object, const char *prefix);
+
+/* The whole object of a root: `rest` with its spec. The caller frees. NULL without memory, or when
+ * the spec was given up. */
+MUST_CHECK cJSON *config_spec_whole(const struct config_spec *s, const cJSON *rest);
 
 /* Compiled at the first call; `rest` is left as it was. The rules count in `budget`. The spec holds
  * the reference. NULL: as compile_config. */

@@ -240,6 +240,15 @@ static uint64_t gather_ms(const struct shard_cache_config *config)
     return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);
 }
 
+/* It is no shard: root/roots.c does what is to be done. Rules of an earlier spec stay as they are.
+ */
+static void leave_root(struct shard *s)
+{
+    if (!shard_unbind(s, shard_config(s))) {
+        shard_done(s, WORK_DONE, 0);
+    }
+}
+
 static void on_work(void *data, const char *key)
 {
     struct controller *c = data;
@@ -257,6 +266,8 @@ static void on_work(void *data, const char *key)
         work_queue_done(c->queue, key, WORK_DONE, 0); /* on_ready brings it again */
     } else if (shard_config(s) == NULL) {
         shard_clean_up(s);
+    } else if (shard_config(s)->root) {
+        leave_root(s);
     } else {
         s->gone_at = 0;
         s->kept_told = false;
@@ -607,7 +618,8 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
         controller_free(c);
         return NULL;
     }
-    shard_cache_listen(o->cache, &handlers, c);
+    c->listener = (struct shard_cache_listener){.handlers = &handlers, .data = c};
+    shard_cache_listen(o->cache, &c->listener);
     look_around(c);
     return c;
 }
@@ -617,7 +629,7 @@ void controller_free(struct controller *c)
     if (c == NULL) {
         return;
     }
-    shard_cache_listen(c->options.cache, NULL, NULL);
+    shard_cache_unlisten(c->options.cache, &c->listener);
     policy_reporter_free(c->reporter);
     policy_cache_free(c->policies);
     nudger_free(c->nudger);

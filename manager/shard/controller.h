@@ -66,7 +66,7 @@ struct controller_counts {
 
 struct controller_options {
     struct kube_client *client; /* these four must outlive the controller */
-    struct shard_cache *cache;  /* listened to by it alone */
+    struct shard_cache *cache;
     struct event_recorder *events;
     struct controller_counts *counts;
     struct compile_labels labels; /* texts are kept, not copied */

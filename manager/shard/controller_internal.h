@@ -121,6 +121,7 @@ struct controller {
     struct gain_cache *gains;
     struct policy_cache *policies;    /* NULL: nobody follows them; and with it: */
     struct policy_reporter *reporter; /* NULL */
+    struct shard_cache_listener listener;
     struct table shards;
     struct list waiting; /* struct shard */
 };

@@ -15,6 +15,7 @@
 #include "compile/shards.h"
 #include "crypto/digest.h"
 #include "inject/inject_options.h"
+#include "object/changer.h"
 #include "object/names.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -25,13 +26,14 @@
 
 enum {
     NUMBER_SIZE = 24,
-    UID_MAX = 128,     /* longer ones the API server does not make, but anybody writes */
-    CHANGED_SIZE = 192 /* of what is told of who changed it */
+    UID_MAX = 128, /* longer ones the API server does not make, but anybody writes */
 };
+
+static const char *const own_managers[] = {RULES_MAP_MANAGER, NULL};
 
 /* What is found besides what the object says itself. */
 struct finding {
-    char changed[CHANGED_SIZE];
+    char changed[CHANGER_SIZE];
     char hash[SHA256_HEX_LEN + 1];
 };
 
@@ -83,24 +85,6 @@ static void read_metadata(struct rules_map *m, const cJSON *meta, const char *pr
     m->labelled = strcmp(find(labels, prefix, RULES_MAP_LABEL), "true") == 0;
     m->described = strcmp(field_text(labels, MANAGED_BY), MANAGER) == 0 && uid[0] != '\0' &&
                    strcmp(find(annotations, prefix, RULES_MAP_GENERATION), number) == 0;
-}
-
-/* Times are RFC 3339, in UTC: as texts they are in order. */
-static void find_changer(const cJSON *meta, char out[CHANGED_SIZE])
-{
-    const cJSON *entry = NULL;
-    const char *last = "";
-    out[0] = '\0';
-    cJSON_ArrayForEach(entry, field_get(meta, "managedFields"))
-    {
-        const char *manager = field_text(entry, "manager");
-        const char *time = field_text(entry, "time");
-        if (strcmp(manager, RULES_MAP_MANAGER) != 0 && strcmp(time, last) >= 0) {
-            last = time;
-            (void)snprintf(out, CHANGED_SIZE, "%.100s%s%.40s", manager,
-                           time[0] == '\0' ? "" : " at ", time);
-        }
-    }
 }
 
 static size_t foreign_size(const cJSON *object)
@@ -383,7 +367,7 @@ int rules_map_look(const cJSON *object, const char *prefix, const struct rules_m
         say_what_is_in_it(&found, known);
         read_metadata(&found, meta, prefix);
         if (!found.unread) {
-            find_changer(meta, f.changed);
+            changer_find(meta, own_managers, f.changed);
         }
         *out = copy_map(&found);
         rc = *out == NULL ? -ENOMEM : 0;

@@ -12,22 +12,54 @@ enum { OWN_WATCHES = 16 };
 
 /* ---- telling ---- */
 
-void shard_cache_tell_shard(const struct shard_cache *w, const char *key,
-                            enum shard_cache_part part)
+/* The next one to be told; NULL: all were. One that goes meanwhile is left out. */
+static const struct shard_cache_listener *next_listener(struct shard_cache *w)
 {
-    if (w->handlers != NULL && w->handlers->on_shard != NULL) {
-        w->handlers->on_shard(w->data, key, part);
+    struct list *n = w->next_listener;
+    if (n == &w->listeners) {
+        return NULL;
     }
+    w->next_listener = n->next;
+    return LIST_ITEM(n, struct shard_cache_listener, link);
 }
 
-void shard_cache_tell_pod(const struct shard_cache *w, const struct pod *pod, bool gone)
+static const struct shard_cache_listener *first_listener(struct shard_cache *w)
 {
-    if (w->handlers != NULL && w->handlers->on_pod != NULL) {
-        w->handlers->on_pod(w->data, pod, gone);
-    }
+    w->next_listener = w->listeners.next;
+    return next_listener(w);
 }
 
-void shard_cache_tell_shards_of(const struct shard_cache *w, const struct pod_entry *p)
+#define TELL(w, handler, ...)                                                                      \
+    do {                                                                                           \
+        const struct shard_cache_listener *listener = first_listener(w);                           \
+        for (; listener != NULL; listener = next_listener(w)) {                                    \
+            if (listener->handlers->handler != NULL) {                                             \
+                listener->handlers->handler(listener->data, __VA_ARGS__);                          \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+void shard_cache_tell_shard(struct shard_cache *w, const char *key, enum shard_cache_part part)
+{
+    TELL(w, on_shard, key, part);
+}
+
+void shard_cache_tell_pod(struct shard_cache *w, const struct pod *pod, bool gone)
+{
+    TELL(w, on_pod, pod, gone);
+}
+
+void shard_cache_tell_deleted(struct shard_cache *w, const struct shard_cache_config *config)
+{
+    TELL(w, on_deleted, config);
+}
+
+void shard_cache_tell_excess(struct shard_cache *w, const char *ns)
+{
+    TELL(w, on_excess, ns);
+}
+
+void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p)
 {
     LIST_FOR_EACH(n, &p->member.shards)
     {
@@ -39,18 +71,17 @@ void shard_cache_tell_shards_of(const struct shard_cache *w, const struct pod_en
     }
 }
 
-void shard_cache_tell_ready(const struct shard_cache *w, const struct namespace *s)
+void shard_cache_tell_ready(struct shard_cache *w, const struct namespace *s)
 {
-    if (w->handlers != NULL && w->handlers->on_ready != NULL && shard_cache_ready(w, s->name)) {
-        w->handlers->on_ready(w->data, s->name);
+    if (shard_cache_ready(w, s->name)) {
+        TELL(w, on_ready, s->name);
     }
 }
 
-void shard_cache_tell_all_ready(const struct shard_cache *w)
+void shard_cache_tell_all_ready(struct shard_cache *w)
 {
-    if (w->handlers != NULL && w->handlers->on_ready != NULL && w->configs_informer.synced &&
-        w->maps_informer.synced) {
-        w->handlers->on_ready(w->data, NULL);
+    if (w->configs_informer.synced && w->maps_informer.synced) {
+        TELL(w, on_ready, NULL);
     }
     for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
         shard_cache_tell_ready(w, LIST_ITEM(n, struct namespace, node));
@@ -97,6 +128,8 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
         return NULL;
     }
     w->keepers = 1;
+    list_init(&w->listeners);
+    w->next_listener = &w->listeners;
     w->loop = l;
     w->client = o->client;
     w->ops = o->ops;
@@ -116,10 +149,19 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
     return w;
 }
 
-void shard_cache_listen(struct shard_cache *w, const struct shard_cache_handlers *h, void *data)
+void shard_cache_listen(struct shard_cache *w, struct shard_cache_listener *l)
 {
-    w->handlers = h;
-    w->data = data;
+    list_append(&w->listeners, &l->link);
+}
+
+void shard_cache_unlisten(struct shard_cache *w, struct shard_cache_listener *l)
+{
+    if (w->next_listener == &l->link) {
+        w->next_listener = l->link.next;
+    }
+    if (l->link.next != NULL) {
+        list_remove(&l->link);
+    }
 }
 
 void shard_cache_free(struct shard_cache *w)
@@ -127,7 +169,9 @@ void shard_cache_free(struct shard_cache *w)
     if (w == NULL) {
         return;
     }
-    w->handlers = NULL;
+    while (!list_empty(&w->listeners)) {
+        list_remove(w->listeners.next);
+    }
     net_deadline_clear(&w->again);
     for (struct table_node *n = NULL; (n = table_next(&w->configs, NULL)) != NULL;) {
         shard_cache_remove_config(w, LIST_ITEM(n, struct config, node));

@@ -12,11 +12,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/list.h"
 #include "compile/compile.h"
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
@@ -44,12 +46,15 @@ struct shard_cache_config {
     bool root;                   /* has spec.root, so no pods */
     size_t pod_count;            /* that it selects */
     const struct selector *pods; /* which those are; NULL: none, or not known for want of memory */
+    uint64_t digest;             /* json_digest of the spec */
+    const char *changed_by;      /* of a child of a root: the field manager that changed it last, of
+                                    those that are not this manager, and when; "": none */
 };
 
 enum shard_cache_part { SHARD_CACHE_CONFIG, SHARD_CACHE_PODS, SHARD_CACHE_CONFIGMAP };
 
-/* None is ever called inside a function of this header; shard_cache_listen is allowed inside all,
- * shard_cache_free in none. Any may be NULL. */
+/* None is ever called inside a function of this header; shard_cache_listen and _unlisten are
+ * allowed inside all, shard_cache_free in none. Any may be NULL. */
 struct shard_cache_handlers {
     /* Something about a shard is other than before. It may be gone: shard_cache_find_config tells.
      */
@@ -67,6 +72,13 @@ struct shard_cache_handlers {
     void (*on_ready)(void *data, const char *ns);
 };
 
+/* One who listens: the memory is the caller's, until shard_cache_unlisten. */
+struct shard_cache_listener {
+    const struct shard_cache_handlers *handlers;
+    void *data;
+    struct list link; /* the cache's */
+};
+
 struct shard_cache_options {
     struct kube_client *client;      /* must outlive the cache */
     const char *namespace;           /* nothing else is looked at; NULL: all; copied */
@@ -81,8 +93,10 @@ struct shard_cache_options {
 MUST_CHECK struct shard_cache *shard_cache_new(struct net_loop *l,
                                                const struct shard_cache_options *o, struct err *e);
 
-/* One listens; NULL: nobody any more. What is there already is not told. */
-void shard_cache_listen(struct shard_cache *w, const struct shard_cache_handlers *h, void *data);
+/* All listeners are told, in the order in which they came. What is there already is not told. */
+void shard_cache_listen(struct shard_cache *w, struct shard_cache_listener *l);
+/* It is told nothing any more. One that does not listen is ignored. */
+void shard_cache_unlisten(struct shard_cache *w, struct shard_cache_listener *l);
 
 /* Everything that is followed was listed: webhooks can decide. */
 bool shard_cache_synced(const struct shard_cache *w);
@@ -129,6 +143,9 @@ void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rule
  * no memory for it (options.memory). */
 struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_config *c,
                                 const struct compile_options *o, struct err *e);
+/* The whole object of a root, with its spec; the caller frees. NULL without memory, or when there
+ * is none for it (options.memory). */
+MUST_CHECK cJSON *shard_cache_whole(const struct shard_cache_config *c);
 /* Rules that others keep of a shard of that namespace count with what it has here; NULL is ignored.
  */
 void shard_cache_count_rules(struct shard_cache *w, const char *ns, struct rules *rules);

@@ -274,10 +274,10 @@ static void give_up_config(struct shard_cache *w, struct config *c)
 }
 
 /* The past of its shards goes before any of them. */
-static void ask_for_past(const struct shard_cache *w, struct account *a)
+static void ask_for_past(struct shard_cache *w, struct account *a)
 {
-    if (!a->asked && w->handlers != NULL && w->handlers->on_excess != NULL) {
-        w->handlers->on_excess(w->data, a->ns);
+    if (!a->asked) {
+        shard_cache_tell_excess(w, a->ns);
     }
     a->asked = true;
 }

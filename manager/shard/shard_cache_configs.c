@@ -8,6 +8,9 @@
 #include <string.h>
 
 #include "compile/shards.h"
+#include "inject/inject_options.h"
+#include "object/changer.h"
+#include "root/child.h"
 #include "shard/shard_cache_internal.h"
 #include "json/field.h"
 
@@ -63,7 +66,7 @@ void shard_cache_leave_namespace(struct shard_cache *w, struct namespace *s)
 /* ---- configs ---- */
 
 /* The pods whose membership of a shard changes are told of afterwards. */
-static void tell_pods_of(const struct shard_cache *w, const struct config *c)
+static void tell_pods_of(struct shard_cache *w, const struct config *c)
 {
     LIST_FOR_EACH(n, &c->shard.pods)
     {
@@ -100,6 +103,7 @@ static void part_pods(struct shard_cache *w, struct config *c)
 
 static void free_config(struct config *c)
 {
+    free(c->changed_by);
     selector_free(c->selector);
     config_spec_forget(&c->spec);
     byte_share_give_back(&c->share);
@@ -110,10 +114,8 @@ static void free_config(struct config *c)
 /* The namespace is followed on: shard_cache_leave_namespace is due. */
 static void drop_config(struct shard_cache *w, struct config *c)
 {
-    if (w->handlers != NULL && w->handlers->on_deleted != NULL) {
-        c->seen.pod_count = c->shard.pod_count;
-        w->handlers->on_deleted(w->data, &c->seen);
-    }
+    c->seen.pod_count = c->shard.pod_count;
+    shard_cache_tell_deleted(w, &c->seen);
     table_remove(&w->configs, &c->node);
     part_pods(w, c);
     list_remove(&c->link);
@@ -150,6 +152,12 @@ struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_
     return rules;
 }
 
+cJSON *shard_cache_whole(const struct shard_cache_config *seen)
+{
+    const struct config *c = LIST_ITEM(seen, struct config, seen);
+    return config_spec_whole(&c->spec, c->object);
+}
+
 /* The spec is another one. 0 or -ENOMEM: then all is as before. */
 static int take_spec(struct config *c, const cJSON *object)
 {
@@ -170,12 +178,29 @@ static bool is_welcome(const struct shard_cache *w, const struct config *c)
     return c->seen.over && shard_cache_has_room(w, c->wanted);
 }
 
+/* Of a child of a root alone, for others may be changed by anybody. 0 or -ENOMEM. */
+static int note_changer(const struct shard_cache *w, struct config *c, const cJSON *whole)
+{
+    static const char *const managers[] = {RULES_MAP_MANAGER, ROOT_FIELD_MANAGER, NULL};
+    char key[INJECT_KEY_SIZE];
+    char text[CHANGER_SIZE] = "";
+    const cJSON *meta = field_get(whole, "metadata");
+    inject_options_key(w->prefix, ROOT_LABEL, key);
+    if (field_text(field_get(meta, "labels"), key)[0] != '\0' || c->changed_by != NULL) {
+        changer_find(meta, managers, text);
+    }
+    char *copy = text[0] == '\0' ? NULL : strdup(text);
+    free(c->changed_by);
+    c->changed_by = copy;
+    return text[0] != '\0' && copy == NULL ? -ENOMEM : 0;
+}
+
 /* `whole` is what the API server has; takes `object`, which is kept of it. */
 static int set_config(struct shard_cache *w, struct config *c, const cJSON *whole, cJSON *object)
 {
     bool welcome = is_welcome(w, c);
     bool fresh = welcome || !same_generation(c->object, object);
-    if (fresh && take_spec(c, whole) != 0) {
+    if (note_changer(w, c, whole) != 0 || (fresh && take_spec(c, whole) != 0)) {
         cJSON_Delete(object);
         return -ENOMEM;
     }
@@ -193,6 +218,8 @@ static int set_config(struct shard_cache *w, struct config *c, const cJSON *whol
         .unlimited = c->spec.unlimited,
         .over = c->seen.over,
         .root = field_get(field_get(object, "spec"), "root") != NULL,
+        .digest = c->spec.digest,
+        .changed_by = c->changed_by == NULL ? "" : c->changed_by,
     };
     c->reserved = welcome ? c->wanted : 0;
     return 0;

@@ -84,6 +84,7 @@ struct config {
     size_t wanted;           /* what it took before it was given up: seen.over; */
     size_t reserved;         /* and takes again, when it is compiled */
     bool stale;              /* not seen yet in the list under way */
+    char *changed_by;        /* NULL: nobody, or it is no child */
     char key[];
 };
 
@@ -130,8 +131,8 @@ struct shard_cache {
     struct net_loop *loop;
     struct kube_client *client;
     const struct reflector_ops *ops;
-    const struct shard_cache_handlers *handlers;
-    void *data;
+    struct list listeners;
+    struct list *next_listener; /* to be told of what is being told */
     char *namespace;
     char *prefix;
     char *generation_key;
@@ -298,13 +299,14 @@ size_t shard_cache_given_up(const struct shard_cache *w);
 
 /* ---- shard_cache.c: telling who listens ---- */
 
-void shard_cache_tell_shard(const struct shard_cache *w, const char *key,
-                            enum shard_cache_part part);
-void shard_cache_tell_pod(const struct shard_cache *w, const struct pod *pod, bool gone);
+void shard_cache_tell_shard(struct shard_cache *w, const char *key, enum shard_cache_part part);
+void shard_cache_tell_pod(struct shard_cache *w, const struct pod *pod, bool gone);
+void shard_cache_tell_deleted(struct shard_cache *w, const struct shard_cache_config *config);
+void shard_cache_tell_excess(struct shard_cache *w, const char *ns);
 /* All shards that select the pod, and the one whose sidecars it has. */
-void shard_cache_tell_shards_of(const struct shard_cache *w, const struct pod_entry *p);
+void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p);
 /* That the namespace is ready, if it is; all of them. */
-void shard_cache_tell_ready(const struct shard_cache *w, const struct namespace *s);
-void shard_cache_tell_all_ready(const struct shard_cache *w);
+void shard_cache_tell_ready(struct shard_cache *w, const struct namespace *s);
+void shard_cache_tell_all_ready(struct shard_cache *w);
 
 #endif

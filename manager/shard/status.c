@@ -195,7 +195,7 @@ static const char *valid_text(const struct status_facts *f, const char **reason)
 
 static const char *refusal_reason(const struct status_facts *f)
 {
-    return f->given_up ? "OverBudget" : f->root ? "Root" : "Invalid";
+    return f->given_up ? "OverBudget" : "Invalid";
 }
 
 static void add_compiled(struct view *v, cJSON *conditions)
@@ -396,7 +396,7 @@ static enum status_enforced add_enforced(struct view *v, cJSON *conditions)
 /* What is wrong until somebody changes it, of the reasons of Compiled and Published. */
 static bool needs_somebody(const char *reason)
 {
-    static const char *const reasons[] = {"Invalid", "Root", "NameTaken", "TooLarge", "HeldBack"};
+    static const char *const reasons[] = {"Invalid", "NameTaken", "TooLarge", "HeldBack"};
     bool found = false;
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
         found = found || strcmp(reasons[i], reason) == 0;
@@ -447,19 +447,8 @@ static void add_numbers(struct view *v, cJSON *status)
     }
     add_configmap_uid(v, status);
     edit_number(&v->ed, status, "podCount", (double)v->counted);
-    if (!f->root) {
-        (void)snprintf(text, sizeof text, "%zu/%zu", v->enforcing, v->counted);
-        edit_string(&v->ed, status, "enforced", text);
-    }
-}
-
-/* Others write what a root's shards are. */
-static void keep_root(struct view *v, cJSON *status)
-{
-    const cJSON *root = field_get(field_get(v->f->config, "status"), "root");
-    if (root != NULL) {
-        edit_set(&v->ed, status, "root", cJSON_Duplicate(root, true));
-    }
+    (void)snprintf(text, sizeof text, "%zu/%zu", v->enforcing, v->counted);
+    edit_string(&v->ed, status, "enforced", text);
 }
 
 cJSON *status_make(const struct status_facts *f, struct status_result *out)
@@ -480,7 +469,6 @@ cJSON *status_make(const struct status_facts *f, struct status_result *out)
     out->ready = add_ready(&v, conditions);
     add_covered(&v, conditions);
     add_rows(&v, status); /* the last, since it sorts anew */
-    keep_root(&v, status);
     free(v.rows);
     if (v.ed.rc != 0) {
         cJSON_Delete(status);

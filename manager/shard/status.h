@@ -60,8 +60,7 @@ struct status_facts {
     const cJSON *config;        /* the ShardingConfig as it is, with its old status */
     const char *prefix;         /* of labels and annotations */
     const char *compile_error;  /* why the spec is invalid; NULL: it is valid */
-    bool root;                  /* compile_error is that it is a root, which has no pods; or that */
-    bool given_up;              /* there is no memory for its limits */
+    bool given_up;              /* compile_error is that there is no memory for its limits */
     bool lacks_limits;          /* of a valid spec: it has no list of limits, */
     bool unlimited;             /* or an empty one */
     const char *publish_reason; /* why its rules do not stand in the ConfigMap: one word, */

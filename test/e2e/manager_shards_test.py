@@ -273,7 +273,6 @@ class ReadyTest(ShardsTestCase):
             }
         }
         self.apply(root)
-        self.wait_condition("root", "Ready", "False", "Root")
         self.assertEqual(1, manager.metrics()["cmesh_manager_shards_not_ready"])
         self.show("shard-a", "a")
         self.assertEqual("Enforced", self.wait_ready())
@@ -1333,15 +1332,6 @@ class PublishTest(ShardsTestCase):
         self.wait_enforced("shard-a")
         self.check_status("shard-a", pods)
         self.assertEqual(set(), pods[0].shown())
-
-    def test_automatic_sharding(self):
-        root = {"prefix": "x", "targetStatefulSet": "x"}
-        thing = mesh.config("root", "x")
-        thing["spec"] = {"root": {**root, "auto": {"everyShardReplicas": 1, "shardingSize": 2}}}
-        self.apply(thing)
-        found = self.wait_condition("root", "Compiled", "False", "Root")
-        self.assertIn("root", mesh.condition(found, "Compiled")["message"])
-        self.assertIsNone(self.map_of("root"))
 
     def test_a_configmap_of_somebody_else(self):
         thing = {"metadata": {"name": "cmesh-rules-shard-a"}, "data": {"mine": "yes"}}

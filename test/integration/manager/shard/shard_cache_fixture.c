@@ -136,7 +136,8 @@ bool place_try_to_begin(struct place *p, const char *namespace)
     };
     p->cache = shard_cache_new(p->store.api.loop, &o, &e);
     if (p->cache != NULL) {
-        shard_cache_listen(p->cache, &handlers, p);
+        p->listener = (struct shard_cache_listener){.handlers = &handlers, .data = p};
+        shard_cache_listen(p->cache, &p->listener);
     }
     return p->cache != NULL;
 }

@@ -20,6 +20,7 @@ enum { PLACE_PATIENCE_TURNS = 5000 };
 struct place {
     struct storing_api store;
     struct shard_cache *cache;
+    struct shard_cache_listener listener;
     struct buf log;
     unsigned own_watches; /* of shard_cache_options */
     size_t memory;        /* the same */

@@ -37,6 +37,7 @@ struct seen {
 
 struct play {
     struct place place;
+    struct shard_cache_listener listener;
     struct seen seen[NAMESPACES];
     uint64_t seed;
     unsigned step;
@@ -308,7 +309,9 @@ static struct play *open_play(uint64_t seed)
         forget(p, n);
     }
     place_begin(&p->place, NULL);
-    shard_cache_listen(p->place.cache, &handlers, p);
+    p->listener = (struct shard_cache_listener){.handlers = &handlers, .data = p};
+    shard_cache_unlisten(p->place.cache, &p->place.listener);
+    shard_cache_listen(p->place.cache, &p->listener);
     return p;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "shard_cache_fixture.h"
+#include "json/digest.h"
 
 static void test_what_there_is(void **state)
 {
@@ -48,6 +49,96 @@ static void test_what_there_is(void **state)
     assert_null(shard_cache_next_map_in(p->cache, "n", map));
     assert_null(shard_cache_next_map_in(p->cache, "elsewhere", NULL));
     assert_null(shard_cache_find_config(p->cache, "n/c"));
+}
+
+/* The whole spec of a root, and who changed its children. */
+static void test_roots_and_children(void **state)
+{
+    struct place *p = *state;
+    store_put_text(&p->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"r\",\"labels\":{\"l\":\"m\"}},\"spec\":{\"root\":{"
+                   "\"prefix\":\"x\"},\"webhook\":{\"port\":1}}}");
+    store_put_text(&p->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"x-1-normal\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/auto-sharding-root\":\"r\"},\"ownerReferences\":["
+                   "{\"uid\":\"u\",\"controller\":true}],\"managedFields\":["
+                   "{\"manager\":\"kubectl-edit\",\"time\":\"2026-01-01T00:00:00Z\"},"
+                   "{\"manager\":\"cmesh-root\",\"time\":\"2026-01-02T00:00:00Z\"},"
+                   "{\"manager\":\"cmesh-manager\",\"time\":\"2026-01-03T00:00:00Z\"}]},"
+                   "\"spec\":{\"limits\":[]}}");
+    place_begin(p, NULL);
+    place_await_synced(p);
+    const struct shard_cache_config *root = shard_cache_find_config(p->cache, "n/r");
+    cJSON *whole = shard_cache_whole(root);
+    assert_true(root->root);
+    assert_string_equal(root->changed_by, "");
+    assert_string_equal(store_text(whole, "spec/root/prefix"), "x");
+    assert_string_equal(store_text(whole, "spec/webhook/port"), "1");
+    assert_string_equal(store_text(whole, "metadata/name"), "r");
+    assert_true(root->digest == json_digest(cJSON_GetObjectItem(whole, "spec")));
+    cJSON_Delete(whole);
+    const struct shard_cache_config *child = shard_cache_find_config(p->cache, "n/x-1-normal");
+    assert_string_equal(child->changed_by, "kubectl-edit at 2026-01-01T00:00:00Z");
+    assert_string_equal(store_text(child->object, "metadata/ownerReferences/0/uid"), "u");
+    assert_string_equal(
+        store_text(child->object, "metadata/labels/ctrlmesh.kusionstack.io~auto-sharding-root"),
+        "r");
+}
+
+/* ---- several listeners ---- */
+
+struct counting {
+    struct place *place;
+    struct shard_cache_listener listener;
+    struct shard_cache_listener *parting; /* who leaves when this one is told */
+    unsigned told;
+};
+
+static void count_shard(void *data, const char *key, enum shard_cache_part part)
+{
+    struct counting *c = data;
+    (void)key;
+    c->told += part == SHARD_CACHE_CONFIG;
+    if (c->parting != NULL) {
+        shard_cache_unlisten(c->place->cache, c->parting);
+    }
+}
+
+static const struct shard_cache_handlers counting_handlers = {.on_shard = count_shard};
+
+static void begin_counting(struct place *p, struct counting *c)
+{
+    *c = (struct counting){.place = p, .listener = {.handlers = &counting_handlers, .data = c}};
+    shard_cache_unlisten(p->cache, &c->listener); /* it does not listen */
+    shard_cache_listen(p->cache, &c->listener);
+}
+
+static void test_several_listen(void **state)
+{
+    struct place *p = *state;
+    struct counting all[4];
+    place_begin(p, NULL);
+    for (size_t i = 0; i < 4; i++) {
+        begin_counting(p, &all[i]);
+    }
+    all[0].parting = &all[1].listener; /* the next one */
+    all[2].parting = &all[2].listener; /* itself */
+    place_put_config(p, "n", "a", "a");
+    place_expect(p, "config(n/a) ");
+    assert_int_equal(all[0].told, 1);
+    assert_int_equal(all[1].told, 0);
+    assert_int_equal(all[2].told, 1);
+    assert_int_equal(all[3].told, 1);
+    all[3].parting = &all[0].listener; /* one before it */
+    place_put_config(p, "n", "b", "b");
+    place_expect(p, "config(n/b) ");
+    assert_int_equal(all[0].told, 2);
+    assert_int_equal(all[2].told, 1);
+    assert_int_equal(all[3].told, 2);
+    shard_cache_unlisten(p->cache, &all[3].listener);
+    store_delete(&p->store, "shardingconfigs", "n", "a");
+    place_expect(p, "config(n/a) ");
+    assert_int_equal(all[3].told, 2);
 }
 
 static unsigned known_namespaces(struct place *p)
@@ -353,6 +444,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_what_there_is),
+        TEST(test_roots_and_children),
+        TEST(test_several_listen),
         TEST(test_maps_of_nobody),
         TEST(test_maps_that_are_asked_for),
         TEST(test_one_namespace),

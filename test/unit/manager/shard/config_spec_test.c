@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "json/digest.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -86,7 +87,9 @@ static void nothing_else_stays(void **state)
     static const char text[] =
         "{\"apiVersion\":\"x\",\"kind\":\"y\",\"junk\":[1,2],\"metadata\":{\"name\":\"a\","
         "\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"7\",\"generation\":3,"
-        "\"labels\":{\"l\":\"m\"},\"annotations\":{\"p.io/x\":\"1\",\"p.iox/y\":\"2\",\"z\":\"3\"},"
+        "\"labels\":{\"l\":\"m\",\"p.io/r\":\"s\"},\"ownerReferences\":[{\"uid\":\"v\"},"
+        "{\"uid\":\"w\",\"controller\":true}],\"annotations\":{\"p.io/x\":\"1\",\"p.iox/"
+        "y\":\"2\",\"z\":\"3\"},"
         "\"managedFields\":[{}],\"finalizers\":[\"f\"]},\"spec\":{\"root\":{\"junk\":[1]},"
         "\"controller\":{\"leaderElectionName\":\"op\",\"junk\":1,\"userAgentOrPrefix\":\"s/"
         "\"},\"junk\":[1],\"limits\":[]},"
@@ -96,9 +99,34 @@ static void nothing_else_stays(void **state)
     (void)state;
     expect_rest(rest, HEAD "\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":"
                            "\"7\",\"generation\":3,\"finalizers\":[\"f\"],\"annotations\":{"
-                           "\"p.io/x\":\"1\"}},\"spec\":{\"root\":{},\"controller\":{"
+                           "\"p.io/x\":\"1\"},\"labels\":{\"p.io/r\":\"s\"},"
+                           "\"ownerReferences\":[{\"uid\":\"w\",\"controller\":true}]},\"spec\":{"
+                           "\"root\":{},\"controller\":{"
                            "\"leaderElectionName\":\"op\",\"userAgentOrPrefix\":\"s/"
                            "\"}},\"status\":{\"generation\":1}}");
+    cJSON_Delete(rest);
+    cJSON_Delete(object);
+}
+
+static void the_spec_of_a_root_is_kept(void **state)
+{
+    static const char text[] = HEAD "\"name\":\"a\",\"namespace\":\"n\",\"annotations\":{}},"
+                                    "\"spec\":{\"root\":{\"prefix\":\"x\"},\"limits\":[]}}";
+    struct byte_budget budget = {.max = SIZE_MAX};
+    struct config_spec s = {.text = NULL};
+    cJSON *object = json_parse(text, sizeof text - 1, NULL);
+    cJSON *rest = rest_of(object);
+    (void)state;
+    assert_int_equal(config_spec_set(&s, object), 0);
+    assert_true(s.digest == json_digest(cJSON_GetObjectItem(object, "spec")));
+    struct err e = ERR_INIT;
+    (void)config_spec_compile(&s, rest, &options, &budget, &e);
+    cJSON *whole = config_spec_whole(&s, rest);
+    expect_rest(whole, text);
+    cJSON_Delete(whole);
+    config_spec_give_up(&s, "too large");
+    assert_null(config_spec_whole(&s, rest));
+    config_spec_forget(&s);
     cJSON_Delete(rest);
     cJSON_Delete(object);
 }
@@ -236,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_spec_is_kept_as_text_until_it_is_compiled),
         cmocka_unit_test(nothing_else_stays),
+        cmocka_unit_test(the_spec_of_a_root_is_kept),
         cmocka_unit_test(the_whole_spec_is_compiled),
         cmocka_unit_test(without_a_spec),
         cmocka_unit_test(what_is_wrong_is_told_each_time),

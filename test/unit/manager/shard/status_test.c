@@ -706,23 +706,6 @@ static void test_long_errors_are_cut(void **state)
     made_free(&m);
 }
 
-static void test_root(void **state)
-{
-    (void)state;
-    struct status_facts f = {.prefix = "p.example.com",
-                             .configmap = "c",
-                             .compile_error = "automatic sharding is not supported",
-                             .root = true,
-                             .now_ms = NOW};
-    struct made m = make_with(f, "{\"root\":{\"childShardingConfigs\":[\"x\"]}}");
-    expect_condition(&m, "Compiled", "False", "Root", "automatic sharding is not supported");
-    assert_null(cJSON_GetObjectItem(m.status, "enforced"));
-    const cJSON *children =
-        cJSON_GetObjectItem(cJSON_GetObjectItem(m.status, "root"), "childShardingConfigs");
-    assert_int_equal(cJSON_GetArraySize(children), 1);
-    made_free(&m);
-}
-
 /* What kstatus makes of the status: of its rules those that concern us. */
 static const char *kstatus(const struct made *m)
 {
@@ -786,8 +769,6 @@ static void test_ready(void **state)
     expect_ready(f, "InProgress", "Published", "Pending");
     f.compile_error = "spec: wrong";
     expect_ready(f, "Failed", "Compiled", "Invalid");
-    f.root = true;
-    expect_ready(f, "Failed", "Compiled", "Root");
 }
 
 #define OLD(type, status, time)                                                                    \
@@ -949,7 +930,6 @@ int main(void)
         cmocka_unit_test(test_rules_that_are_not_published),
         cmocka_unit_test(test_a_spec_that_is_given_up),
         cmocka_unit_test(test_long_errors_are_cut),
-        cmocka_unit_test(test_root),
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_labelled),
         cmocka_unit_test(test_covered),
