@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "compile/labelled.h"
+#include "compile/namespace_selectors.h"
 #include "kube/selector.h"
 #include "kube/user_agent.h"
 #include "json/edit.h"
@@ -31,6 +32,7 @@ struct compilation {
     const struct compile_options *options;
     const char *group; /* the config's API group */
     struct labelled_keys keys;
+    struct namespace_selectors namespaces;
     struct edit edit;
     cJSON *limits; /* of the rules */
     struct origin *origins;
@@ -253,12 +255,14 @@ static char *print_selector(const struct selector *selector, const char *path, s
     return text;
 }
 
-/* The limit's selector as canonical text; the caller frees. NULL with the error set. */
-static char *read_selector(struct compilation *c, const cJSON *limit, const char *limit_path)
+/* By labels of the objects; empty, if there is a namespaceSelector. The caller frees. */
+static struct selector *read_own_selector(struct compilation *c, const cJSON *limit,
+                                          const char *path)
 {
-    char path[PATH_LEN];
-    (void)snprintf(path, sizeof path, "%s.selector", limit_path);
     const cJSON *item = field_get(limit, "selector");
+    if (item == NULL && field_get(limit, NAMESPACE_SELECTOR) != NULL) {
+        return selector_and(NULL, 0, c->e);
+    }
     if (item == NULL) {
         (void)err_set(c->e, -EINVAL, "%s: Required value", path);
         return NULL;
@@ -266,6 +270,41 @@ static char *read_selector(struct compilation *c, const cJSON *limit, const char
     struct selector *selector = selector_from_label_selector(item, path, c->e);
     if (selector == NULL || labelled_check(&c->keys, item, path, c->e) != 0) {
         selector_free(selector);
+        return NULL;
+    }
+    return selector;
+}
+
+/* Takes `own`, and returns what is selected by it and by labels of namespaces. */
+static struct selector *and_namespaces(struct compilation *c, const cJSON *limit,
+                                       const char *limit_path, struct selector *own)
+{
+    char path[PATH_LEN];
+    const cJSON *item = field_get(limit, NAMESPACE_SELECTOR);
+    if (item == NULL) {
+        return own;
+    }
+    (void)snprintf(path, sizeof path, "%s." NAMESPACE_SELECTOR, limit_path);
+    int number = namespace_selectors_add(&c->namespaces, item, path, c->e);
+    const struct selector *names = NULL;
+    if (number >= 0) {
+        names = namespace_selectors_resolve(&c->namespaces, number, c->options->namespaces,
+                                            c->keys.key[LABELLED_NAMESPACE], path, c->e);
+    }
+    const struct selector *const both[] = {own, names};
+    struct selector *made = names == NULL ? NULL : selector_and(both, ARRAY_LEN(both), c->e);
+    selector_free(own);
+    return made;
+}
+
+/* What the limit selects as canonical text; the caller frees. NULL with the error set. */
+static char *read_selector(struct compilation *c, const cJSON *limit, const char *limit_path)
+{
+    char path[PATH_LEN];
+    (void)snprintf(path, sizeof path, "%s.selector", limit_path);
+    struct selector *selector = read_own_selector(c, limit, path);
+    selector = selector == NULL ? NULL : and_namespaces(c, limit, limit_path, selector);
+    if (selector == NULL) {
         return NULL;
     }
     selector = labelled_demand(&c->keys, selector, c->e);
@@ -281,8 +320,8 @@ static char *read_selector(struct compilation *c, const cJSON *limit, const char
 static int add_rules(struct compilation *c, const cJSON *limit, const char *path, struct origin o)
 {
     /* Beside it the other spelling may stand as null: so Go's encoder writes what is not set. */
-    const char *const known[] = {"relateResources", "selector", o.wrapped ? NULL : "objectSelector",
-                                 NULL};
+    const char *const known[] = {"relateResources", "selector", NAMESPACE_SELECTOR,
+                                 o.wrapped ? NULL : "objectSelector", NULL};
     const cJSON *list = NULL;
     if (field_known(limit, path, known, c->e) != 0 ||
         field_array(limit, path, "relateResources", &list, c->e) != 0) {
@@ -306,7 +345,8 @@ static int add_rules(struct compilation *c, const cJSON *limit, const char *path
 
 static int add_limit(struct compilation *c, const cJSON *limit, unsigned index)
 {
-    static const char *const known[] = {"objectSelector", "relateResources", "selector", NULL};
+    static const char *const known[] = {"objectSelector", "relateResources", "selector",
+                                        NAMESPACE_SELECTOR, NULL};
     struct origin o = {.limit = index};
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "spec.limits[%u]", index);
@@ -493,6 +533,25 @@ struct rules *compile_config(const cJSON *config, const struct compile_options *
         made = make_rules(&c, document);
     }
     cJSON_Delete(document);
+    namespace_selectors_deinit(&c.namespaces);
     free(c.origins);
     return made;
+}
+
+struct rules *compile_draft(const cJSON *config, const struct compile_options *o, bool *unknown,
+                            struct err *e)
+{
+    static const struct namespace_set none;
+    struct err first = ERR_INIT;
+    struct compile_options without = *o;
+    struct rules *rules = compile_config(config, o, &first);
+    *unknown = rules == NULL && first.code == -EAGAIN;
+    if (*unknown) {
+        without.namespaces = &none;
+        return compile_config(config, &without, e);
+    }
+    if (rules == NULL) {
+        (void)err_set(e, first.code, "%s", first.msg);
+    }
+    return rules;
 }

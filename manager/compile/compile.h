@@ -4,7 +4,8 @@
  *
  * Glossary: a *config* is one ShardingConfig object of the API; its *rules* are what the proxies of
  * the shard enforce (kube/rules.h). A limit is written {relateResources, selector} or, as Kridge
- * wrote it, {objectSelector: {relateResources, selector}}.
+ * wrote it, {objectSelector: {relateResources, selector}}. Beside the selector, or in its place, it
+ * may have a namespaceSelector by labels of namespaces, which is compiled to their names.
  */
 #ifndef MANAGER_COMPILE_COMPILE_H
 #define MANAGER_COMPILE_COMPILE_H
@@ -15,6 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "compile/namespace_set.h"
 #include "rules/rules.h"
 
 #define COMPILE_KIND "ShardingConfig"
@@ -36,6 +38,7 @@ struct compile_options {
     const char *namespace; /* of configs that name none */
     uint64_t generation;
     struct compile_labels labels;
+    const struct namespace_set *namespaces; /* NULL: not known */
 };
 
 /* Whether the document calls itself a ShardingConfig, of whatever version. */
@@ -49,9 +52,14 @@ bool compile_lacks_limits(const cJSON *config);
 const char *compile_user_agent(const cJSON *config);
 
 /* Compiles one config. The caller holds one reference to the rules. NULL on error; the message
- * begins with the path of the field: -EINVAL, -E2BIG or -ENOMEM. Fields of the spec that are
- * unknown are refused, since a misspelt limit would limit nothing. */
+ * begins with the path of the field: -EINVAL, -E2BIG or -ENOMEM; or -EAGAIN: it has a
+ * namespaceSelector, and the namespaces are not known. Fields of the spec that are unknown are
+ * refused, since a misspelt limit would limit nothing. */
 MUST_CHECK struct rules *compile_config(const cJSON *config, const struct compile_options *o,
                                         struct err *e);
+
+/* The same, but as if there were no namespaces as long as they are not known: *unknown tells. */
+MUST_CHECK struct rules *compile_draft(const cJSON *config, const struct compile_options *o,
+                                       bool *unknown, struct err *e);
 
 #endif

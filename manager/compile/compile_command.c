@@ -307,6 +307,7 @@ int compile_command_run(const struct compile_command *command)
     bool different = false;
     r.input.log_format = command->log_format;
     r.input.shard = command->shard;
+    r.input.namespaces = command->namespaces;
     r.input.files.take_policies = true;
     r.traffic = (struct traffic_files)TRAFFIC_FILES_INIT(&r.input);
     int rc = shard_files_read(&r.input, command->files, command->file_count);

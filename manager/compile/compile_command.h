@@ -10,13 +10,15 @@
 
 #include "base/log.h"
 #include "compile/compile.h"
+#include "compile/shard_files.h"
 
 struct compile_command {
     const char *const *files; /* "-" is standard input */
     size_t file_count;
     const char *shard;  /* NAME or NAMESPACE/NAME; NULL: all */
     const char *output; /* a folder, or "-" for standard output */
-    const char *diff;   /* rules to compare with instead of writing any (rules_set_read); or NULL */
+    struct shard_namespaces namespaces;
+    const char *diff; /* rules to compare with instead of writing any (rules_set_read); or NULL */
     enum log_format log_format;
     struct compile_options options;
 };

@@ -27,7 +27,8 @@ static const char examples[] =
     "    manager compile -f sharding.yaml -f breakers.yaml\n"
     "    manager compile -f sharding.yaml --shard operator-demo/sharding-demo > rules.json\n"
     "    kubectl get shardingconfigs -A -o yaml | manager compile -f - -o rules/\n"
-    "    kubectl get configmaps -A -o yaml | manager compile -f sharding.yaml --diff -\n";
+    "    kubectl get configmaps -A -o yaml | manager compile -f sharding.yaml --diff -\n"
+    "    kubectl get namespaces -o yaml | manager compile -f sharding.yaml --namespaces -\n";
 
 struct compile_flags {
     struct flags_common common;
@@ -37,7 +38,9 @@ struct compile_flags {
 
 static const struct compile_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
-    .command = {.output = "-", .options = CONFIG_FLAGS_DEFAULTS},
+    .command = {.output = "-",
+                .namespaces = NAMESPACES_FLAGS_DEFAULTS,
+                .options = CONFIG_FLAGS_DEFAULTS},
 };
 
 static const struct flag table[] = {
@@ -54,6 +57,10 @@ static const struct flag table[] = {
              "is missing, and NAMESPACE.NAME_traffic.json if traffic policies are for the shard, "
              "else that file is removed; - prints them one after the other, sorted by shard, rules "
              "before traffic documents."},
+    FLAGS_NAMESPACES(struct compile_flags, command.namespaces,
+                     "The namespaces of the cluster, or - for standard input, as `kubectl get "
+                     "namespaces -o yaml` prints them: which limits by namespaceSelector need. "
+                     "Namespaces in the files with ShardingConfigs count too."),
     {.name = "diff",
      .value = "RULES",
      FLAG_STRING_AT(struct compile_flags, command.diff),
@@ -100,6 +107,12 @@ static bool shard_ok(const char *shard)
 static void check_flags(const struct compile_command *c)
 {
     config_flags_check(&command, c->files, c->file_count, &c->options, "diff", c->diff);
+    config_flags_check(&command, c->files, c->file_count, &c->options, "namespaces",
+                       c->namespaces.path);
+    if (c->diff != NULL && c->namespaces.path != NULL && strcmp(c->diff, "-") == 0 &&
+        strcmp(c->namespaces.path, "-") == 0) {
+        flags_misuse(&command, "--diff and --namespaces cannot both be standard input");
+    }
     if (c->shard != NULL && !shard_ok(c->shard)) {
         flags_misuse(&command, "--shard must be NAME or NAMESPACE/NAME, not %s", c->shard);
     }

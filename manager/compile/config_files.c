@@ -8,6 +8,7 @@
 
 #include "compile/compile.h"
 #include "compile/input.h"
+#include "compile/namespace_names.h"
 #include "traffic/policy.h"
 #include "yaml/yaml.h"
 #include "json/field.h"
@@ -81,6 +82,10 @@ static bool add_object(struct reader *r, const cJSON *object)
         add_entry(r, &r->files->policies, object);
         return true;
     }
+    if (namespace_names_is_one(object, false)) {
+        add_entry(r, &r->files->namespaces, object);
+        return true;
+    }
     return false;
 }
 
@@ -88,6 +93,7 @@ static bool add_object(struct reader *r, const cJSON *object)
 static const cJSON *list_items(const struct reader *r, const cJSON *document)
 {
     const cJSON *items = input_list_items(document, COMPILE_KIND);
+    items = items != NULL ? items : input_list_items(document, "Namespace");
     for (int i = TRAFFIC_BREAKER; i <= TRAFFIC_FAULT_INJECTION && r->files->take_policies; i++) {
         if (items == NULL) {
             items = input_list_items(document, policy_kind_name((enum traffic_kind)i));
@@ -207,5 +213,6 @@ void config_files_deinit(struct config_files *c)
     }
     free(c->configs.entries);
     free(c->policies.entries);
+    free(c->namespaces.entries);
     *c = (struct config_files)CONFIG_FILES_INIT;
 }

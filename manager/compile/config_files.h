@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_files.h - the ShardingConfigs that files hold, and where in them they stand; beside them
- * traffic policies (traffic/policy.h), if these are asked for.
+ * Namespaces, and traffic policies (traffic/policy.h), if these are asked for.
  */
 #ifndef MANAGER_COMPILE_CONFIG_FILES_H
 #define MANAGER_COMPILE_CONFIG_FILES_H
@@ -31,7 +31,8 @@ struct config_files {
     struct config_list configs;
     struct config_list policies; /* CircuitBreakers and FaultInjections */
     bool take_policies;          /* or skip them like other kinds; set before reading */
-    struct config_file *files;   /* a list */
+    struct config_list namespaces;
+    struct config_file *files; /* a list */
 };
 
 #define CONFIG_FILES_INIT                                                                          \

@@ -8,6 +8,7 @@
 #include "base/flags.h"
 #include "compile/compile.h"
 #include "compile/label_flags.h"
+#include "compile/shard_files.h"
 
 #define CONFIG_FLAGS_DEFAULTS                                                                      \
     {                                                                                              \
@@ -27,6 +28,23 @@
      FLAG_STRING_AT(owner, options.namespace),                                                     \
      .help = "Namespace of ShardingConfigs that name none."},                                      \
         FLAGS_LABELS(owner, options.labels, "", "the API group of the ShardingConfig")
+
+#define NAMESPACES_FLAGS_DEFAULTS                                                                  \
+    {                                                                                              \
+        .own = "cmesh-system"                                                                      \
+    }
+/* `at` is a struct shard_namespaces. */
+#define FLAGS_NAMESPACES(owner, at, help_)                                                         \
+    {.name = "namespaces", .value = "FILE", FLAG_STRING_AT(owner, at.path), .help = (help_)},      \
+        {.name = "manager-namespace",                                                              \
+         .value = "NS",                                                                            \
+         FLAG_STRING_AT(owner, at.own),                                                            \
+         .help = "Where the manager runs. It is left out, as kube-system, kube-public and "        \
+                 "kube-node-lease are."},                                                          \
+    {                                                                                              \
+        .name = "label-system-namespaces", FLAG_BOOL_AT(owner, at.system),                         \
+        .help = "Leave none out: the manager has this flag, too."                                  \
+    }
 
 /* What cannot be told flag by flag: ends the process as flags_misuse does without a file, with a
  * prefix that none can be, and when standard input is asked for twice. `input`: what the flag

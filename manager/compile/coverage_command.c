@@ -15,7 +15,7 @@ enum { COMPLETE, INCOMPLETE, TROUBLE }; /* the exit codes */
 
 struct run {
     const struct coverage_command *command;
-    struct namespace_names names;
+    const struct namespace_names *names;
     const struct rules **sorted; /* the shards, by operator and name */
     size_t count;
 };
@@ -57,7 +57,7 @@ static int sort_shards(struct run *r, const struct rules_set *shards)
 
 static bool is_left_out(const struct coverage_command *c, const char *ns)
 {
-    return !c->system && (namespace_names_is_system(ns) || strcmp(ns, c->own) == 0);
+    return !c->namespaces.system && (namespace_is_system(ns) || strcmp(ns, c->namespaces.own) == 0);
 }
 
 /* One operator, the shards of which are side by side. */
@@ -67,8 +67,8 @@ static int look_at(struct run *r, const struct rules *const *shards, size_t coun
     struct coverage *coverage = coverage_new(shards, count, NULL);
     int rc = coverage == NULL ? -ENOMEM : coverage_report_begin(report, shards, count);
     bool applies = rc == 0 && coverage_by_namespace(coverage);
-    for (size_t i = 0; i < r->names.count && applies && rc == 0; i++) {
-        const char *ns = r->names.items[i];
+    for (size_t i = 0; i < r->names->count && applies && rc == 0; i++) {
+        const char *ns = r->names->items[i];
         size_t a;
         size_t b;
         if (!is_left_out(r->command, ns)) {
@@ -111,12 +111,9 @@ static int print(const struct coverage_report *report, bool json, struct err *e)
 static int run_with(struct run *r, const struct rules_set *shards, bool *complete, struct err *e)
 {
     struct coverage_report report = COVERAGE_REPORT_INIT;
-    int rc = namespace_names_read(&r->names, r->command->namespaces, e);
-    if (rc == 0) {
-        rc = sort_shards(r, shards);
-        rc = rc != 0 ? rc : look_at_all(r, &report);
-        rc = rc != 0 ? err_set(e, rc, "%s", err_text(rc)) : print(&report, r->command->json, e);
-    }
+    int rc = sort_shards(r, shards);
+    rc = rc != 0 ? rc : look_at_all(r, &report);
+    rc = rc != 0 ? err_set(e, rc, "%s", err_text(rc)) : print(&report, r->command->json, e);
     *complete = coverage_report_complete(&report);
     coverage_report_deinit(&report);
     return rc;
@@ -124,11 +121,12 @@ static int run_with(struct run *r, const struct rules_set *shards, bool *complet
 
 int coverage_command_run(const struct coverage_command *command)
 {
-    struct run r = {.command = command, .names = NAMESPACE_NAMES_INIT};
     struct shard_files input = SHARD_FILES_INIT(&command->options);
+    struct run r = {.command = command, .names = &input.names};
     struct err e = ERR_INIT;
     bool complete = false;
     input.log_format = command->log_format;
+    input.namespaces = command->namespaces;
     int rc = shard_files_read(&input, command->files, command->file_count);
     if (rc == 0) {
         rc = run_with(&r, &input.results, &complete, &e);
@@ -136,7 +134,6 @@ int coverage_command_run(const struct coverage_command *command)
             shard_files_fail(&input, e.msg);
         }
     }
-    namespace_names_deinit(&r.names);
     free(r.sorted);
     shard_files_deinit(&input);
     return rc != 0 ? TROUBLE : complete ? COMPLETE : INCOMPLETE;

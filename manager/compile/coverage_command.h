@@ -11,14 +11,13 @@
 
 #include "base/log.h"
 #include "compile/compile.h"
+#include "compile/shard_files.h"
 
 struct coverage_command {
     const char *const *files; /* of ShardingConfigs; "-" is standard input */
     size_t file_count;
-    const char *namespaces; /* the file with their names (namespace_names.h) */
-    const char *own;        /* the manager's namespace, left out as system namespaces are */
-    bool system;            /* none is left out */
-    bool json;              /* the output */
+    struct shard_namespaces namespaces; /* with a path */
+    bool json;                          /* the output */
     enum log_format log_format;
     struct compile_options options;
 };

@@ -36,30 +36,21 @@ static const char *const outputs[] = {"text", "json", NULL};
 static const struct coverage_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
     .output = OUTPUT_TEXT,
-    .command = {.own = "cmesh-system", .options = CONFIG_FLAGS_DEFAULTS},
+    .command = {.namespaces = NAMESPACES_FLAGS_DEFAULTS, .options = CONFIG_FLAGS_DEFAULTS},
 };
 
 static const struct flag table[] = {
     FLAGS_CONFIG_FILES(struct coverage_flags, files),
-    {.name = "namespaces",
-     .value = "FILE",
-     FLAG_STRING_AT(struct coverage_flags, command.namespaces),
-     .help = "The namespaces of the cluster, or - for standard input: one name in a line, as "
-             "`kubectl get namespaces -o name` prints them, or YAML or JSON."},
+    FLAGS_NAMESPACES(struct coverage_flags, command.namespaces,
+                     "The namespaces of the cluster, or - for standard input: YAML or JSON, which "
+                     "limits by namespaceSelector need, or one name in a line, as `kubectl get "
+                     "namespaces -o name` prints them."),
     {.name = "output",
      .letter = 'o',
      .value = "FORMAT",
      FLAG_CHOICE_AT(struct coverage_flags, output),
      .choices = outputs,
      .help = "For people, or for programs."},
-    {.name = "manager-namespace",
-     .value = "NS",
-     FLAG_STRING_AT(struct coverage_flags, command.own),
-     .help = "Where the manager runs. It is left out, as kube-system, kube-public and "
-             "kube-node-lease are."},
-    {.name = "label-system-namespaces",
-     FLAG_BOOL_AT(struct coverage_flags, command.system),
-     .help = "Leave none out: the manager has this flag, too."},
     FLAGS_CONFIG_OPTIONS(struct coverage_flags, command.options),
     FLAGS_COMMON(struct coverage_flags, common),
     {.name = NULL},
@@ -83,8 +74,9 @@ static const struct command command = {
 /* What cannot be told flag by flag. */
 static void check_flags(const struct coverage_command *c)
 {
-    config_flags_check(&command, c->files, c->file_count, &c->options, "namespaces", c->namespaces);
-    if (c->namespaces == NULL) {
+    config_flags_check(&command, c->files, c->file_count, &c->options, "namespaces",
+                       c->namespaces.path);
+    if (c->namespaces.path == NULL) {
         flags_misuse(&command, "--namespaces FILE is missing; - is standard input");
     }
 }

@@ -18,7 +18,8 @@
 #include "kube/selector.h"
 #include "rules/rules.h"
 
-#define LABELLED_KEYS 3      /* control labels */
+#define LABELLED_KEYS 3      /* control labels, */
+#define LABELLED_NAMESPACE 0 /* of which this one is the name of the object's namespace */
 #define LABELLED_KEY_MAX 512 /* of what may be a key, which is checked with the rules */
 
 struct labelled_keys {

@@ -13,17 +13,6 @@
 
 #define KIND "Namespace"
 
-bool namespace_names_is_system(const char *name)
-{
-    static const char *const system[] = {"kube-system", "kube-public", "kube-node-lease"};
-    for (size_t i = 0; i < ARRAY_LEN(system); i++) {
-        if (strcmp(system[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static int add(struct namespace_names *n, struct slice name, struct err *e)
 {
     if (n->count == n->cap) {
@@ -79,6 +68,7 @@ static int add_lines(struct namespace_names *n, const struct buf *text, struct e
         if (wrong != NULL) {
             rc = err_set(e, -EINVAL, "line %zu is no name of a namespace: %s", number, wrong);
         } else if (name.len > 0) {
+            n->bare = true;
             rc = add(n, name, e);
         }
         line += end == NULL ? len : len + 1;
@@ -89,17 +79,23 @@ static int add_lines(struct namespace_names *n, const struct buf *text, struct e
 
 /* ---- documents ---- */
 
-static int add_object(struct namespace_names *n, const cJSON *object, struct err *e)
+int namespace_names_add(struct namespace_names *n, const cJSON *object, struct err *e)
 {
+    struct namespace_entry *before = NULL;
     const char *name = field_meta(object, "name");
     const char *wrong = name_check_label(slice_str(name));
-    return wrong == NULL
-               ? add(n, slice_str(name), e)
-               : err_set(e, -EINVAL, "metadata.name: Invalid value: \"%.100s\": %s", name, wrong);
+    if (wrong != NULL) {
+        return err_set(e, -EINVAL, "metadata.name: Invalid value: \"%.100s\": %s", name, wrong);
+    }
+    if (namespace_set_put(&n->set, object, &before) < 0) {
+        return err_memory(e);
+    }
+    free(before);
+    return add(n, slice_str(name), e);
 }
 
 /* Items of a NamespaceList have no kind where the API server itself wrote it. */
-static bool is_namespace(const cJSON *object, bool bare)
+bool namespace_names_is_one(const cJSON *object, bool bare)
 {
     const char *kind = field_text(object, "kind");
     return strcmp(kind, KIND) == 0 || (bare && kind[0] == '\0');
@@ -108,12 +104,12 @@ static bool is_namespace(const cJSON *object, bool bare)
 static int add_document(struct namespace_names *n, const cJSON *document, struct err *e)
 {
     bool bare = strcmp(field_text(document, "kind"), KIND "List") == 0;
-    int rc = is_namespace(document, false) ? add_object(n, document, e) : 0;
+    int rc = namespace_names_is_one(document, false) ? namespace_names_add(n, document, e) : 0;
     const cJSON *item;
     cJSON_ArrayForEach(item, input_list_items(document, KIND))
     {
-        if (rc == 0 && is_namespace(item, bare)) {
-            rc = add_object(n, item, e);
+        if (rc == 0 && namespace_names_is_one(item, bare)) {
+            rc = namespace_names_add(n, item, e);
         }
     }
     return rc;
@@ -149,7 +145,7 @@ static int compare(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void sort(struct namespace_names *n)
+void namespace_names_sort(struct namespace_names *n)
 {
     size_t kept = 0;
     if (n->count > 0) {
@@ -165,12 +161,20 @@ static void sort(struct namespace_names *n)
     n->count = kept;
 }
 
+static void forget_lines(struct namespace_names *n)
+{
+    while (n->count > 0) {
+        free(n->items[--n->count]);
+    }
+    n->bare = false;
+}
+
 static int add_text(struct namespace_names *n, const struct buf *text, struct err *e)
 {
     struct err lines = ERR_INIT;
     int rc = add_lines(n, text, &lines);
     if (rc == -EINVAL) {
-        namespace_names_deinit(n);
+        forget_lines(n);
         rc = add_documents(n, text, &lines, e);
     } else {
         *e = lines;
@@ -189,7 +193,7 @@ int namespace_names_read(struct namespace_names *n, const char *path, struct err
         }
     }
     buf_reset(&text);
-    sort(n);
+    namespace_names_sort(n);
     return rc;
 }
 
@@ -199,5 +203,6 @@ void namespace_names_deinit(struct namespace_names *n)
         free(n->items[i]);
     }
     free(n->items);
+    namespace_set_deinit(&n->set);
     *n = (struct namespace_names)NAMESPACE_NAMES_INIT;
 }

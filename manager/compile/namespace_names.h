@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * namespace_names.h - the names of namespaces, as kubectl prints them.
+ * namespace_names.h - the namespaces of a cluster, as kubectl prints them.
  */
 #ifndef MANAGER_COMPILE_NAMESPACE_NAMES_H
 #define MANAGER_COMPILE_NAMESPACE_NAMES_H
@@ -8,17 +8,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include <cjson/cJSON.h>
+
 #include "base/err.h"
+#include "compile/namespace_set.h"
 
 struct namespace_names {
     char **items; /* sorted, each once */
     size_t count;
     size_t cap;
+    bool bare;                /* some have no labels, since names were all that was given */
+    struct namespace_set set; /* the same with their labels, but those that it leaves out */
 };
 
 #define NAMESPACE_NAMES_INIT                                                                       \
     {                                                                                              \
-        .items = NULL, .count = 0, .cap = 0                                                        \
+        .items = NULL, .count = 0, .cap = 0, .bare = false                                         \
     }
 
 /* Reads a file ("-": standard input): a name in each line, also as `-o name` prints it; or YAML or
@@ -26,9 +31,12 @@ struct namespace_names {
  * names the file. */
 MUST_CHECK int namespace_names_read(struct namespace_names *n, const char *path, struct err *e);
 
-/* Whether it is one of Kubernetes' own, kube-system and so on: their objects get no control labels
- * unless the manager is told to set them. */
-bool namespace_names_is_system(const char *name);
+/* Adds a Namespace; namespace_names_sort is due. 0; -EINVAL: it has no good name; or -ENOMEM. */
+MUST_CHECK int namespace_names_add(struct namespace_names *n, const cJSON *object, struct err *e);
+void namespace_names_sort(struct namespace_names *n);
+
+/* Whether it is a Namespace; `bare`: or has no kind, as items of lists have. */
+bool namespace_names_is_one(const cJSON *object, bool bare);
 
 void namespace_names_deinit(struct namespace_names *n);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compile/namespace_selectors.h"
 #include "compile/validate.h"
 #include "object/warnings.h"
 
@@ -91,7 +92,7 @@ static void validate(struct shard_files *r, const struct config_entry *entry)
         .shards = {.items = r->items, .count = r->files.configs.count}};
     struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
-    int rc = validate_config(entry->config, r->options, &context, &warnings, &e);
+    int rc = validate_config(entry->config, &r->with, &context, &warnings, &e);
     for (size_t i = 0; i < warnings.count; i++) {
         shard_files_note_entry(r, entry, warnings.items[i]);
     }
@@ -104,7 +105,7 @@ static void validate(struct shard_files *r, const struct config_entry *entry)
 static void compile_one(struct shard_files *r, const struct config_entry *entry)
 {
     struct err e = ERR_INIT;
-    struct rules *rules = compile_config(entry->config, r->options, &e);
+    struct rules *rules = compile_config(entry->config, &r->with, &e);
     if (rules == NULL) {
         shard_files_fail_entry(r, entry, e.msg);
         return;
@@ -157,11 +158,72 @@ static void check_found(struct shard_files *r)
     shard_files_fail(r, msg);
 }
 
+/* ---- namespaces ---- */
+
+static void add_namespaces(struct shard_files *r)
+{
+    const struct config_list *list = &r->files.namespaces;
+    for (size_t i = 0; i < list->count; i++) {
+        struct err e = ERR_INIT;
+        if (namespace_names_add(&r->names, list->entries[i].config, &e) != 0) {
+            shard_files_fail_entry(r, &list->entries[i], e.msg);
+        }
+    }
+    namespace_names_sort(&r->names);
+}
+
+/* For messages; NULL: nothing. */
+static const char *what_is_missing(const struct shard_files *r)
+{
+    if (r->names.bare) {
+        return "--namespaces gives names without labels: give it what `kubectl get namespaces -o "
+               "yaml` prints";
+    }
+    if (r->names.count == 0) {
+        return "the namespaces are not known: give --namespaces what `kubectl get namespaces -o "
+               "yaml` prints";
+    }
+    return NULL;
+}
+
+static void read_namespaces(struct shard_files *r)
+{
+    struct err e = ERR_INIT;
+    const struct shard_namespaces *n = &r->namespaces;
+    r->names.set.own = n->own;
+    r->names.set.system = n->system;
+    if (n->path != NULL && namespace_names_read(&r->names, n->path, &e) != 0) {
+        shard_files_fail(r, e.msg);
+    }
+    add_namespaces(r);
+    r->names.set.missing = what_is_missing(r);
+    r->with = *r->options;
+    r->with.namespaces = &r->names.set;
+}
+
+/* So that nobody takes a part for the whole. */
+static void note_namespaces(struct shard_files *r)
+{
+    for (size_t i = 0; i < r->files.configs.count && r->namespaces.path == NULL; i++) {
+        struct namespace_selectors asked = {.count = 0};
+        int rc = namespace_selectors_read(&asked, r->files.configs.entries[i].config);
+        bool asks = rc == 0 && asked.count > 0 && r->names.count > 0;
+        namespace_selectors_deinit(&asked);
+        if (asks) {
+            shard_files_note(r, "note: without --namespaces the Namespaces of the input are taken "
+                                "for all that there are");
+            return;
+        }
+    }
+}
+
 int shard_files_read(struct shard_files *r, const char *const *paths, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         (void)config_files_read(&r->files, paths[i], report, r);
     }
+    read_namespaces(r);
+    note_namespaces(r);
     compile_all(r);
     check_found(r);
     rules_set_sort(&r->results);
@@ -172,6 +234,7 @@ void shard_files_deinit(struct shard_files *r)
 {
     rules_set_deinit(&r->results);
     config_files_deinit(&r->files);
+    namespace_names_deinit(&r->names);
     free(r->items);
     r->items = NULL;
 }

@@ -16,15 +16,26 @@
 #include "base/log.h"
 #include "compile/compile.h"
 #include "compile/config_files.h"
+#include "compile/namespace_names.h"
 #include "compile/rules_set.h"
 #include "compile/shards.h"
 
+/* The namespaces of the cluster. Those that the files with ShardingConfigs hold count too. */
+struct shard_namespaces {
+    const char *path; /* of a file with them (namespace_names.h); NULL: none */
+    const char *own;  /* the manager's namespace, left out as system namespaces are */
+    bool system;      /* none is left out */
+};
+
 struct shard_files {
-    const struct compile_options *options; /* must outlive it */
-    const char *shard;                     /* NAME or NAMESPACE/NAME alone; NULL: all */
+    const struct compile_options *options; /* must outlive it; without namespaces */
+    struct shard_namespaces namespaces;
+    const char *shard; /* NAME or NAMESPACE/NAME alone; NULL: all */
     enum log_format log_format;
     struct config_files files;
-    struct shards_item *items; /* all of them */
+    struct namespace_names names;
+    struct compile_options with; /* options, with these */
+    struct shards_item *items;   /* all of them */
     struct rules_set results;
     size_t skipped; /* configs of other shards */
     bool failed;    /* an error was told */
@@ -32,7 +43,8 @@ struct shard_files {
 
 #define SHARD_FILES_INIT(options_)                                                                 \
     {                                                                                              \
-        .options = (options_), .files = CONFIG_FILES_INIT, .results = RULES_SET_INIT               \
+        .options = (options_), .files = CONFIG_FILES_INIT, .names = NAMESPACE_NAMES_INIT,          \
+        .results = RULES_SET_INIT                                                                  \
     }
 
 /* Fills `results`, sorted by shard; "-" is standard input. 0, or -1: it failed, which was told. No

@@ -31,6 +31,7 @@ enum {
 /* The rules of a config, and the selector of its pods. */
 struct draft {
     struct rules *rules; /* NULL: `e` says why */
+    bool unknown;        /* they are without the namespaces that they ask for */
     struct selector *pods;
     struct err e;
 };
@@ -522,7 +523,7 @@ static int note_contradiction(const struct validation *v, void *data, const cJSO
     if (resource != NULL) {
         warnings_add(v->warnings,
                      "%s: the limits on \"%.63s\" contradict each other, or a list of values is "
-                     "empty: the shard sees none",
+                     "empty, or no namespace is selected: the shard sees none",
                      path, resource);
     }
     return 0;
@@ -670,7 +671,7 @@ static void note_oddities(struct validation *v)
 static void draft_init(struct draft *d, const cJSON *config, const struct compile_options *o)
 {
     *d = (struct draft){.e = ERR_INIT};
-    d->rules = compile_config(config, o, &d->e);
+    d->rules = compile_draft(config, o, &d->unknown, &d->e);
     d->pods = d->rules == NULL ? NULL : shards_pod_selector(config, &d->e);
 }
 
@@ -696,6 +697,12 @@ static int validate_shard(struct validation *v, const struct draft *d)
     }
     if (check_pods(v) != 0) {
         return v->e->code;
+    }
+    if (d->unknown) {
+        warnings_add(v->warnings,
+                     "spec.limits: the namespaces are not known to this manager yet: what "
+                     "namespaceSelector selects was not checked");
+        return 0;
     }
     note_oddities(v);
     return 0;

@@ -147,7 +147,8 @@ static int compile_shard(const cJSON *config, const struct compile_options *o, s
     if (copy == NULL) {
         return err_memory(e);
     }
-    struct rules *rules = compile_config(copy, o, &inner);
+    bool unknown = false;
+    struct rules *rules = compile_draft(copy, o, &unknown, &inner);
     cJSON_Delete(copy);
     if (rules == NULL) {
         bool translate = strncmp(inner.msg, limits, sizeof limits - 1) == 0;

@@ -7,7 +7,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
-#include "compile/namespace_names.h"
+#include "compile/namespace_set.h"
 #include "json/field.h"
 
 struct entry {
@@ -38,7 +38,7 @@ static void tell(struct namespaces *n)
 static bool is_left_out(const struct namespaces *n, const char *name)
 {
     bool own = n->options.own != NULL && strcmp(n->options.own, name) == 0;
-    return !n->options.system && (own || namespace_names_is_system(name));
+    return !n->options.system && (own || namespace_is_system(name));
 }
 
 static void drop(struct namespaces *n, struct entry *e)

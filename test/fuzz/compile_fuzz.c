@@ -3,7 +3,7 @@
  * The first byte says whether the rest is a whole ShardingConfig in YAML or stands in place of some
  * part of a good one. What compiles must give rules that parse again, with no limit that shows
  * everything, and the same ones from the config with its fields in another order. Errors never
- * speak in the terms of the rules document.
+ * speak in the terms of the rules document. The first byte says, too, whether namespaces are known.
  */
 #include "compile/compile.h"
 
@@ -28,9 +28,32 @@ static const struct {
           "selector: {",
      "}}]}\n"},
     {HEAD "spec: {selector: {}, limits: [{objectSelector: {relateResources: [", "]}}]}\n"},
+    {HEAD "spec: {selector: {}, limits: [{relateResources: [{apiGroups: [''], resources: [pods]}], "
+          "namespaceSelector: {",
+     "}}]}\n"},
 };
 
-static const struct compile_options options = {
+/* What there is of namespaces, for selectors by their labels. */
+static const char *const namespaces[] = {
+    "{\"metadata\":{\"name\":\"a\",\"labels\":{\"team\":\"red\",\"tier\":\"1\"}}}",
+    "{\"metadata\":{\"name\":\"b\",\"labels\":{\"team\":\"red\"}}}",
+    "{\"metadata\":{\"name\":\"c\"}}",
+};
+
+static const struct namespace_set *all_namespaces(void)
+{
+    static struct namespace_set set;
+    for (size_t i = 0; set.entries.count < ARRAY_LEN(namespaces) && i < ARRAY_LEN(namespaces);
+         i++) {
+        struct namespace_entry *before = NULL;
+        cJSON *object = cJSON_Parse(namespaces[i]);
+        CHECK(namespace_set_put(&set, object, &before) == 1 && before == NULL);
+        cJSON_Delete(object);
+    }
+    return &set;
+}
+
+static struct compile_options options = {
     .namespace = "default",
     .generation = 1,
     .labels = {.namespace = "namespace", .shard_hash = "sharding-hash", .control = "control"},
@@ -38,7 +61,7 @@ static const struct compile_options options = {
 
 static cJSON *read_config(const uint8_t *data, size_t size)
 {
-    size_t frame = data[0] % (ARRAY_LEN(frames));
+    size_t frame = (data[0] & 0x7fu) % (ARRAY_LEN(frames));
     struct buf text = BUF_INIT(65536);
     struct err e = ERR_INIT;
     cJSON *config = NULL;
@@ -96,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     struct err e = ERR_INIT;
+    options.namespaces = data[0] & 0x80 ? NULL : all_namespaces();
     struct rules *rules = compile_config(config, &options, &e);
     if (rules != NULL) {
         check_rules(rules);

@@ -141,11 +141,70 @@ static void one_shard_can_be_chosen(void **state)
 static void other_kinds_are_skipped_aloud(void **state)
 {
     struct fixture *f = *state;
-    assert_int_equal(run(f, "kind: Namespace\n---\n[x]\n---\n" SHARD("a", LIMITS)), EXIT_DONE);
-    expect_words(f, "in.yaml:1: note: skipped: kind Namespace, not a ShardingConfig");
+    assert_int_equal(run(f, "kind: Secret\n---\n[x]\n---\n" SHARD("a", LIMITS)), EXIT_DONE);
+    expect_words(f, "in.yaml:1: note: skipped: kind Secret, not a ShardingConfig");
     expect_words(f, "in.yaml:3: note: skipped: it has no kind");
-    assert_int_equal(run(f, "kind: Namespace\n"), EXIT_FAILED);
+    assert_int_equal(run(f, "kind: Secret\n"), EXIT_FAILED);
     expect_words(f, "there is no ShardingConfig in the input");
+}
+
+#define BY_NAMESPACES                                                                              \
+    "  limits:\n"                                                                                  \
+    "  - relateResources: [{apiGroups: [''], resources: [pods]}]\n"                                \
+    "    namespaceSelector: {matchLabels: {team: red}}\n"
+#define RED(name) "{kind: Namespace, metadata: {name: " name ", labels: {team: red}}}\n"
+
+static void expect_rules(const struct fixture *f, const char *words)
+{
+    char path[256];
+    struct err e = ERR_INIT;
+    struct buf text = BUF_INIT(65536);
+    assert_int_equal(file_read(temp_dir_path(&f->dir, "out/demo.a.json", path), &text, &e), 0);
+    if (strstr(buf_cstr(&text), words) == NULL) {
+        fail_msg("wanted \"%s\" in:\n%s", words, buf_cstr(&text));
+    }
+    buf_reset(&text);
+}
+
+static void labels_of_namespaces(void **state)
+{
+    struct fixture *f = *state;
+    char path[256];
+    assert_int_equal(run(f, SHARD("a", BY_NAMESPACES)), EXIT_FAILED);
+    expect_words(f, "in.yaml:8: spec.limits[0].namespaceSelector: cannot be compiled: the "
+                    "namespaces are not known: give --namespaces what");
+    f->command.namespaces.path = temp_dir_path(&f->dir, "ns.yaml", path);
+    f->command.namespaces.own = "own";
+    temp_dir_write(&f->dir, "ns.yaml", "b\na\n", 0644);
+    assert_int_equal(run(f, SHARD("a", BY_NAMESPACES)), EXIT_FAILED);
+    expect_words(f, "--namespaces gives names without labels");
+    temp_dir_write(&f->dir, "ns.yaml", RED("b") "---\n" RED("own") "---\n" RED("kube-system"),
+                   0644);
+    assert_int_equal(run(f, SHARD("a", BY_NAMESPACES)), EXIT_DONE);
+    expect_rules(f, "namespace in (b)\"");
+    f->command.namespaces.system = true;
+    assert_int_equal(run(f, SHARD("a", BY_NAMESPACES)), EXIT_DONE);
+    expect_rules(f, "namespace in (b,kube-system,own)\"");
+    temp_dir_write(&f->dir, "ns.yaml", "kind: [\n", 0644);
+    assert_int_equal(run(f, SHARD("a", BY_NAMESPACES)), EXIT_FAILED);
+    expect_words(f, "ns.yaml: ");
+}
+
+static void namespaces_beside_shards(void **state)
+{
+    struct fixture *f = *state;
+    char path[256];
+    static const char text[] = SHARD("a", BY_NAMESPACES) "---\n" RED("c");
+    assert_int_equal(run(f, text), EXIT_DONE);
+    expect_words(f, "note: without --namespaces the Namespaces of the input are taken for all");
+    expect_rules(f, "namespace in (c)\"");
+    f->command.namespaces.path = temp_dir_path(&f->dir, "ns.yaml", path);
+    temp_dir_write(&f->dir, "ns.yaml", RED("b"), 0644);
+    assert_int_equal(run(f, text), EXIT_DONE);
+    assert_int_equal(f->errors.len, 0);
+    expect_rules(f, "namespace in (b,c)\"");
+    assert_int_equal(run(f, SHARD("a", BY_NAMESPACES) "---\nkind: Namespace\n"), EXIT_FAILED);
+    expect_words(f, "in.yaml:10: metadata.name: Invalid value");
 }
 
 static void lists_are_taken(void **state)
@@ -445,6 +504,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_shard_has_a_file, setup, teardown),
         cmocka_unit_test_setup_teardown(one_shard_can_be_chosen, setup, teardown),
         cmocka_unit_test_setup_teardown(other_kinds_are_skipped_aloud, setup, teardown),
+        cmocka_unit_test_setup_teardown(labels_of_namespaces, setup, teardown),
+        cmocka_unit_test_setup_teardown(namespaces_beside_shards, setup, teardown),
         cmocka_unit_test_setup_teardown(lists_are_taken, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_have_lines, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_are_validated_together, setup, teardown),

@@ -112,16 +112,6 @@ static void no_file(void **state)
     namespace_names_deinit(&n);
 }
 
-static void the_systems(void **state)
-{
-    (void)state;
-    assert_true(namespace_names_is_system("kube-system"));
-    assert_true(namespace_names_is_system("kube-public"));
-    assert_true(namespace_names_is_system("kube-node-lease"));
-    assert_false(namespace_names_is_system("kube-systems"));
-    assert_false(namespace_names_is_system("default"));
-}
-
 static bool sweep_read(void *data)
 {
     const struct fixture *f = data;
@@ -149,7 +139,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(names_in_documents, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_none, setup, teardown),
         cmocka_unit_test_setup_teardown(no_file, setup, teardown),
-        cmocka_unit_test(the_systems),
         cmocka_unit_test_setup_teardown(without_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -248,6 +248,24 @@ static void names_have_room_for_the_configmap(void **state)
     shard_cache_deinit(&f);
 }
 
+/* Another replica may know them: nobody is refused for that, but for all else. */
+static void unknown_namespaces(void **state)
+{
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    check(&f,
+          config_of("a", SELECTOR ", limits: [{" PODS ", namespaceSelector: {matchLabels: {a: "
+                                  "b}}}]"),
+          NULL, "spec.limits: the namespaces are not known to this manager yet");
+    check(&f,
+          config_of("a", SELECTOR ", limits: [{" PODS ", namespaceSelector: {matchLabels: {a: "
+                                  "b}}}, {" PODS ", selector: {}}]"),
+          "spec.limits[1].selector", NULL);
+    check(&f, config_of("a", SELECTOR ", limits: [{" PODS ", namespaceSelector: {}}]"),
+          "spec.limits[0].namespaceSelector: Invalid value: must not be empty", NULL);
+}
+
 static void what_is_odd(void **state)
 {
     (void)state;
@@ -934,6 +952,7 @@ int main(void)
         cmocka_unit_test(what_is_good),
         cmocka_unit_test(what_is_wrong),
         cmocka_unit_test(names_have_room_for_the_configmap),
+        cmocka_unit_test(unknown_namespaces),
         cmocka_unit_test(what_is_odd),
         cmocka_unit_test(without_resources_all_are_taken),
         cmocka_unit_test(pods_of_two_shards),
