@@ -66,12 +66,14 @@ bool child_needs_namespaces(const struct root_spec *spec);
 bool child_drops_pod_names(const cJSON *root);
 
 /* Whole, with apiVersion, kind, owner, labels and annotations: what is applied with force. The
- * caller frees. NULL with `e` set: -E2BIG (too many namespaces), -ENAMETOOLONG or -ENOMEM. */
+ * caller frees. NULL with `e` set, where the message begins with the path of a field of the root:
+ * -E2BIG (too many namespaces), -ENAMETOOLONG (of the root, of a child, of a pod) or -ENOMEM. */
 MUST_CHECK cJSON *child_make(const struct child_options *o, const struct layout_shard *shard,
                              struct err *e);
 
-/* What a child says of itself: number, buckets and taken_over. 0, or -ENOENT: it is none of that
- * root. Annotations that make no sense are as none. */
+/* What a child says of itself: number, buckets, taken_over, and how many pods its selector names.
+ * The rest of `out` is as nothing were known. 0, or -ENOENT: no child of that root has such a name;
+ * whose it is, is to be seen by its owner. Annotations that make no sense are as none. */
 MUST_CHECK int child_read(const struct root_spec *spec, const cJSON *child, const char *prefix,
                           struct layout_child *out);
 

@@ -7,8 +7,10 @@
  *   - A shard that has none gets some when it has a living pod, and not before: nothing is taken
  *     from a shard that works and given to one that does not. But if no shard has any bucket yet,
  *     all get theirs at once, for their pods wait for rules.
- *   - A shard above the size gives away all that it has. Its child stays, with an empty share,
- *     until it has no pods any more.
+ *   - A shard that has some, but none of whose pods is alive, gets no more while others work.
+ *   - A shard above the size gives away all that it has, unless it works and none below does. Its
+ *     child stays, with an empty share, until it has no pods any more. So does that of a canary
+ *     that is not to be any more, without pods to select: they are those of other shards now.
  *   - With takeover, so does a shard that has been dead for long enough, while another one lives;
  *     its child stays, and gets buckets again when it has lived for as long.
  *   - What two children claim, because a change of theirs was broken off, belongs to the one with
@@ -44,6 +46,7 @@ struct layout_child {
     unsigned number;  /* 0: the canary */
     uint32_t buckets; /* as the annotation ROOT_BUCKETS of the child has it */
     bool taken_over;  /* its annotation says so: it waits for a long life */
+    unsigned pods;    /* that its selector names; 0: none, or not known */
     bool has_pods;    /* any, ready or not, that it selects or that have its sidecars */
     enum layout_life life;
 };
@@ -51,14 +54,15 @@ struct layout_child {
 struct layout_facts {
     const struct layout_child *children;
     size_t child_count;
-    int replicas; /* spec.replicas of the StatefulSet; -1: not known, so shardingSize `auto` and a
-                     spec without `auto` stay at what there is, at least one */
+    int replicas; /* spec.replicas of the StatefulSet; -1: not known: shardingSize `auto` stays at
+                     the shards that have buckets, and a spec without `auto` at the pods that the
+                     selector of its child names; at least one */
 };
 
 struct layout_shard {
     unsigned number;
-    unsigned first; /* ordinals of its pods: first to first + pods - 1 */
-    unsigned pods;
+    unsigned first;   /* ordinals of its pods: first to first + pods - 1 */
+    unsigned pods;    /* 0: of a canary that leaves */
     uint32_t buckets; /* of normal shards */
     bool taken_over;
     bool leaving; /* above the size: the child is to be deleted as soon as it has no pods */

@@ -25,7 +25,7 @@
 #define ROOT_MOVES_MAX 32 /* buckets in an hour */
 
 struct root_canary {
-    unsigned replicas;       /* 0: there is no canary */
+    unsigned replicas;       /* 0: there is no canary, and what follows is empty */
     const cJSON *namespaces; /* an array of names; NULL: none */
     uint32_t buckets;        /* bit i: of hash i */
 };
@@ -46,10 +46,12 @@ struct root_spec {
     const char *target; /* name of the StatefulSet, in the config's namespace */
     struct root_canary canary;
     struct root_auto automatic;
-    const cJSON *resources; /* resourceSelector: an array; NULL: none, as [] */
+    const cJSON *resources; /* resourceSelector: an array of at least one object; each may be
+                               wrapped in an objectSelector */
 };
 
-/* 0; -EINVAL with the path of the field in the message, -ENOMEM. */
+/* 0; -EINVAL with the path of the field in the message. What else stands in the limits of
+ * resourceSelector, and beside root, is checked where children are compiled. */
 MUST_CHECK int root_spec_read(const cJSON *config, struct root_spec *out, struct err *e);
 
 #endif

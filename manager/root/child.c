@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "root/child.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/labelled.h"
+#include "kube/name.h"
+#include "json/edit.h"
+#include "json/field.h"
+
+#define CANARY "spec.root.canary"
+
+struct names {
+    const char **items; /* sorted, each once; the array is our own */
+    size_t count;
+};
+
+/* ---- names ---- */
+
+int child_name(const struct root_spec *spec, unsigned number, char out[CHILD_NAME_SIZE])
+{
+    int n = number == 0 ? snprintf(out, CHILD_NAME_SIZE, "%s-0-canary", spec->prefix)
+                        : snprintf(out, CHILD_NAME_SIZE, "%s-%u-normal", spec->prefix, number);
+    return n < CHILD_NAME_SIZE ? 0 : -ENAMETOOLONG;
+}
+
+int child_number(const struct root_spec *spec, const char *name)
+{
+    size_t len = strlen(spec->prefix);
+    if (strncmp(name, spec->prefix, len) != 0 || name[len] != '-') {
+        return -ENOENT;
+    }
+    for (unsigned i = 0; i <= ROOT_SHARDS_MAX; i++) {
+        char tail[24];
+        (void)snprintf(tail, sizeof tail, "-%u-%s", i, i == 0 ? "canary" : "normal");
+        if (strcmp(name + len, tail) == 0) {
+            return (int)i;
+        }
+    }
+    return -ENOENT;
+}
+
+static void make_key(const char *prefix, const char *name, char out[LABELLED_KEY_MAX])
+{
+    bool whole = strchr(name, '/') != NULL;
+    (void)snprintf(out, LABELLED_KEY_MAX, "%s%s%s", whole ? "" : prefix, whole ? "" : "/", name);
+}
+
+bool child_needs_namespaces(const struct root_spec *spec)
+{
+    return spec->canary.namespaces != NULL && spec->canary.buckets != 0;
+}
+
+/* ---- namespaces of the canary ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void sort_names(struct names *n)
+{
+    size_t kept = 0;
+    qsort(n->items, n->count, sizeof *n->items, compare_names);
+    for (size_t i = 0; i < n->count; i++) {
+        if (kept == 0 || strcmp(n->items[kept - 1], n->items[i]) != 0) {
+            n->items[kept++] = n->items[i];
+        }
+    }
+    n->count = kept;
+}
+
+static int check_count(const struct root_spec *spec, size_t count, struct err *e)
+{
+    if (count <= CHILD_NAMES_MAX) {
+        return 0;
+    }
+    return child_needs_namespaces(spec)
+               ? err_set(e, -E2BIG,
+                         CANARY ": Too many: inNamespaces and inShardHash select %zu namespaces, "
+                                "and with both there may be %d: use one of them",
+                         count, CHILD_NAMES_MAX)
+               : err_set(e, -E2BIG, CANARY ".inNamespaces: Too many: must have at most %d items",
+                         CHILD_NAMES_MAX);
+}
+
+/* Those of the list; and with both lists those that there are of the hashes. The caller frees
+ * `items`, on error too. */
+static int find_names(const struct child_options *o, struct names *out, struct err *e)
+{
+    const struct root_canary *canary = &o->spec->canary;
+    size_t more = child_needs_namespaces(o->spec) ? o->namespaces.count : 0;
+    size_t cap = (size_t)cJSON_GetArraySize(canary->namespaces) + more;
+    out->items = calloc(cap + 1, sizeof *out->items);
+    if (out->items == NULL) {
+        return err_memory(e);
+    }
+    const cJSON *item;
+    cJSON_ArrayForEach(item, canary->namespaces)
+    {
+        out->items[out->count++] = item->valuestring;
+    }
+    for (size_t i = 0; i < more; i++) {
+        if ((canary->buckets >> sharding_hash(o->namespaces.names[i]) & 1) != 0) {
+            out->items[out->count++] = o->namespaces.names[i];
+        }
+    }
+    sort_names(out);
+    return check_count(o->spec, out->count, e);
+}
+
+/* ---- limits ---- */
+
+/* What a shard asks for beside what all do. */
+struct share {
+    char hash_key[LABELLED_KEY_MAX];
+    char namespace_key[LABELLED_KEY_MAX];
+    bool by_hash;
+    uint32_t buckets;
+    const char *by_name; /* In, NotIn; NULL: not at all */
+    struct names names;
+};
+
+static void find_share(const struct child_options *o, const struct layout_shard *shard,
+                       const struct names *names, struct share *out)
+{
+    const struct root_canary *canary = &o->spec->canary;
+    bool normal = shard->number != 0;
+    *out = (struct share){.names = *names};
+    make_key(o->labels->prefix, o->labels->shard_hash, out->hash_key);
+    make_key(o->labels->prefix, o->labels->namespace, out->namespace_key);
+    if (normal || shard->leaving) {
+        out->by_hash = true;
+        out->buckets = shard->buckets;
+        out->by_name = names->count > 0 && shard->buckets != 0 ? "NotIn" : NULL;
+    } else if (names->count > 0) {
+        out->by_name = "In";
+    } else {
+        out->by_hash = true;
+        out->buckets = canary->buckets;
+    }
+}
+
+/* The values of a new requirement. */
+static cJSON *add_requirement(struct edit *ed, cJSON *expressions, const char *key,
+                              const char *operator)
+{
+    cJSON *requirement = edit_append_object(ed, expressions);
+    edit_string(ed, requirement, "key", key);
+    edit_string(ed, requirement, "operator", operator);
+    return edit_array(ed, requirement, "values");
+}
+
+static void add_share(struct edit *ed, cJSON *limit, const struct share *share)
+{
+    cJSON *selector = edit_object(ed, limit, "selector");
+    cJSON *expressions = edit_array(ed, selector, "matchExpressions");
+    if (share->by_hash) {
+        cJSON *values = add_requirement(ed, expressions, share->hash_key, "In");
+        for (unsigned i = 0; i < SHARDING_HASH_SIZE; i++) {
+            if ((share->buckets >> i & 1) != 0) {
+                edit_append_format(ed, values, "%u", i);
+            }
+        }
+    }
+    if (share->by_name != NULL) {
+        cJSON *values = add_requirement(ed, expressions, share->namespace_key, share->by_name);
+        for (size_t i = 0; i < share->names.count; i++) {
+            edit_append_string(ed, values, share->names.items[i]);
+        }
+    }
+}
+
+static void add_limits(struct edit *ed, cJSON *spec, const cJSON *resources,
+                       const struct share *share)
+{
+    cJSON *limits = cJSON_Duplicate(resources, true);
+    edit_set(ed, spec, "limits", limits);
+    if (ed->rc != 0) {
+        return;
+    }
+    cJSON *limit;
+    cJSON_ArrayForEach(limit, limits)
+    {
+        cJSON *wrapped = cJSON_GetObjectItemCaseSensitive(limit, "objectSelector");
+        add_share(ed, cJSON_IsObject(wrapped) ? wrapped : limit, share);
+    }
+}
+
+/* ---- pods ---- */
+
+static bool is_pod_name(const cJSON *requirement)
+{
+    return strcmp(field_text(requirement, "key"), CHILD_POD_NAME) == 0;
+}
+
+bool child_drops_pod_names(const cJSON *root)
+{
+    const cJSON *selector = field_get(field_get(root, "spec"), "selector");
+    const cJSON *item;
+    cJSON_ArrayForEach(item, field_get(selector, "matchExpressions"))
+    {
+        if (is_pod_name(item)) {
+            return true;
+        }
+    }
+    return field_get(field_get(selector, "matchLabels"), CHILD_POD_NAME) != NULL;
+}
+
+static void drop_pod_names(cJSON *selector)
+{
+    cJSON *expressions = cJSON_GetObjectItemCaseSensitive(selector, "matchExpressions");
+    cJSON *item = expressions == NULL ? NULL : expressions->child;
+    while (item != NULL) {
+        cJSON *next = item->next;
+        if (is_pod_name(item)) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(expressions, item));
+        }
+        item = next;
+    }
+    cJSON *labels = cJSON_GetObjectItemCaseSensitive(selector, "matchLabels");
+    cJSON_DeleteItemFromObjectCaseSensitive(labels, CHILD_POD_NAME);
+}
+
+/* The name of a pod is the value of a label, which is bounded more narrowly than names are. */
+static int check_pods(const struct root_spec *spec, const struct layout_shard *shard, struct err *e)
+{
+    int n = snprintf(NULL, 0, "%s-%u", spec->target, shard->first + shard->pods);
+    return n <= NAME_LABEL_MAX
+               ? 0
+               : err_set(e, -ENAMETOOLONG,
+                         "spec.root.targetStatefulSet: Invalid value: \"%.253s\": names of its "
+                         "pods have more than %d characters, so that label " CHILD_POD_NAME
+                         " cannot hold them",
+                         spec->target, NAME_LABEL_MAX);
+}
+
+static void add_pods(struct edit *ed, cJSON *spec, const struct child_options *o,
+                     const struct layout_shard *shard)
+{
+    const cJSON *given = field_get(field_get(o->root, "spec"), "selector");
+    if (given != NULL) {
+        edit_set(ed, spec, "selector", cJSON_Duplicate(given, true));
+    }
+    cJSON *selector = edit_object(ed, spec, "selector");
+    if (ed->rc != 0) {
+        return;
+    }
+    drop_pod_names(selector);
+    cJSON *expressions = edit_array(ed, selector, "matchExpressions");
+    cJSON *values = add_requirement(ed, expressions, CHILD_POD_NAME, "In");
+    for (unsigned i = 0; i < shard->pods; i++) {
+        edit_append_format(ed, values, "%s-%u", o->spec->target, shard->first + i);
+    }
+}
+
+/* ---- the whole ---- */
+
+static void add_owner(struct edit *ed, cJSON *meta, const cJSON *root)
+{
+    const char *uid = field_meta(root, "uid");
+    if (uid[0] == '\0') {
+        return;
+    }
+    cJSON *owner = edit_append_object(ed, edit_array(ed, meta, "ownerReferences"));
+    edit_string(ed, owner, "apiVersion", field_text(root, "apiVersion"));
+    edit_string(ed, owner, "kind", field_text(root, "kind"));
+    edit_string(ed, owner, "name", field_meta(root, "name"));
+    edit_string(ed, owner, "uid", uid);
+    edit_bool(ed, owner, "controller", true);
+}
+
+static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
+                            const struct layout_shard *shard)
+{
+    char key[LABELLED_KEY_MAX];
+    char text[BUCKETS_TEXT_SIZE];
+    if (shard->number == 0) {
+        return;
+    }
+    cJSON *annotations = edit_object(ed, meta, "annotations");
+    make_key(prefix, ROOT_BUCKETS, key);
+    buckets_print(shard->buckets, text);
+    edit_string(ed, annotations, key, text);
+    if (shard->taken_over) {
+        make_key(prefix, ROOT_TAKEN_OVER, key);
+        edit_string(ed, annotations, key, "true");
+    }
+}
+
+static void add_meta(struct edit *ed, cJSON *child, const struct child_options *o,
+                     const struct layout_shard *shard, const char *name)
+{
+    char key[LABELLED_KEY_MAX];
+    cJSON *meta = edit_object(ed, child, "metadata");
+    edit_string(ed, meta, "name", name);
+    edit_string(ed, meta, "namespace", o->ns);
+    make_key(o->labels->prefix, ROOT_LABEL, key);
+    edit_string(ed, edit_object(ed, meta, "labels"), key, field_meta(o->root, "name"));
+    add_annotations(ed, meta, o->labels->prefix, shard);
+    add_owner(ed, meta, o->root);
+}
+
+static void copy_field(struct edit *ed, cJSON *spec, const cJSON *root, const char *key)
+{
+    const cJSON *item = field_get(field_get(root, "spec"), key);
+    if (item != NULL) {
+        edit_set(ed, spec, key, cJSON_Duplicate(item, true));
+    }
+}
+
+static int check_names(const struct child_options *o, const struct layout_shard *shard,
+                       char name[CHILD_NAME_SIZE], struct err *e)
+{
+    const char *root = field_meta(o->root, "name");
+    if (strlen(root) > NAME_LABEL_MAX) {
+        return err_set(e, -ENAMETOOLONG,
+                       "metadata.name: Invalid value: \"%.100s\": must be no more than %d "
+                       "characters, for it is a label of the shards",
+                       root, NAME_LABEL_MAX);
+    }
+    if (child_name(o->spec, shard->number, name) != 0) {
+        return err_set(e, -ENAMETOOLONG,
+                       "spec.root.prefix: Invalid value: \"%.100s...\": names of shards have more "
+                       "than %d characters",
+                       o->spec->prefix, CHILD_NAME_SIZE - 1);
+    }
+    return check_pods(o->spec, shard, e);
+}
+
+static cJSON *make(const struct child_options *o, const struct layout_shard *shard,
+                   const char *name, const struct share *share)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *child = cJSON_CreateObject();
+    edit_string(&ed, child, "apiVersion", field_text(o->root, "apiVersion"));
+    edit_string(&ed, child, "kind", field_text(o->root, "kind"));
+    add_meta(&ed, child, o, shard, name);
+    cJSON *spec = edit_object(&ed, child, "spec");
+    add_pods(&ed, spec, o, shard);
+    copy_field(&ed, spec, o->root, "controller");
+    copy_field(&ed, spec, o->root, "webhook");
+    add_limits(&ed, spec, o->spec->resources, share);
+    return edit_result(&ed, child);
+}
+
+cJSON *child_make(const struct child_options *o, const struct layout_shard *shard, struct err *e)
+{
+    char name[CHILD_NAME_SIZE];
+    struct names names = {.count = 0};
+    struct share share;
+    cJSON *child = NULL;
+    if (check_names(o, shard, name, e) == 0 && find_names(o, &names, e) == 0) {
+        find_share(o, shard, &names, &share);
+        child = make(o, shard, name, &share);
+        if (child == NULL) {
+            (void)err_memory(e);
+        }
+    }
+    free(names.items);
+    return child;
+}
+
+/* ---- reading ---- */
+
+static unsigned count_pods(const cJSON *child)
+{
+    const cJSON *selector = field_get(field_get(child, "spec"), "selector");
+    const cJSON *item;
+    cJSON_ArrayForEach(item, field_get(selector, "matchExpressions"))
+    {
+        const cJSON *values = field_get(item, "values");
+        if (is_pod_name(item) && cJSON_IsArray(values)) {
+            return (unsigned)cJSON_GetArraySize(values);
+        }
+    }
+    return 0;
+}
+
+int child_read(const struct root_spec *spec, const cJSON *child, const char *prefix,
+               struct layout_child *out)
+{
+    char key[LABELLED_KEY_MAX];
+    int number = child_number(spec, field_meta(child, "name"));
+    const cJSON *annotations = field_get(field_get(child, "metadata"), "annotations");
+    if (number < 0) {
+        return number;
+    }
+    *out = (struct layout_child){.number = (unsigned)number, .pods = count_pods(child)};
+    if (number != 0) {
+        make_key(prefix, ROOT_BUCKETS, key);
+        if (buckets_parse(field_text(annotations, key), &out->buckets) != 0) {
+            out->buckets = 0;
+        }
+        make_key(prefix, ROOT_TAKEN_OVER, key);
+        out->taken_over = strcmp(field_text(annotations, key), "true") == 0;
+    }
+    return 0;
+}
