@@ -52,6 +52,9 @@ static int write_metrics(void *data, struct buf *out)
         egress_add_memory(o->egress, &s.memory);
     }
     int rc = metrics_write(o->metrics, &s, out);
+    if (rc == 0 && proxy_load(o->proxy) != NULL) {
+        rc = load_write_metrics(proxy_load(o->proxy), out);
+    }
     if (rc == 0 && o->policies != NULL) {
         size_t delayed;
         uint64_t skipped;
@@ -171,6 +174,7 @@ static void add_status(void *data, cJSON *root)
     egress_describe(o->egress, true, root);
     add_upstream(o, root);
     add_use(o, root);
+    proxy_status_load(o->proxy, root);
     add_source(o, root);
     add_lease(o, root);
     cJSON_AddNumberToObject(root, "requestsInFlight", proxy_stats(o->proxy)->busy);

@@ -231,6 +231,12 @@ const struct flag localproxy_flags_table[] = {
              "network namespace go to the API server and are not localproxy's: an operator that "
              "has them bypasses it. For a pod with a network of its own, where nobody else has "
              "a reason to talk to the API server."},
+    {.name = "count-load",
+     FLAG_BOOL_AT(struct localproxy_flags, count_load),
+     .help = "Count requests, events of watches, and objects in lists by the sharding hash of "
+             "their namespace, for /metrics and /status, by which the manager can balance "
+             "automatic shards. Lists are read for it to their end, those in gzip by inflating "
+             "them."},
     {.name = "status-lease",
      FLAG_BOOL_AT(struct localproxy_flags, status_lease),
      .help = "In a pod: tell what /status says of the rules by a Lease, too, so that the manager "

@@ -49,6 +49,7 @@ struct localproxy_flags {
     struct flag_list api_prefixes;   /* as kube/api_prefix.h reads them */
     bool watch_bypass;
     bool status_lease;
+    bool count_load;
     const char *ready_file;
     uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;

@@ -60,6 +60,7 @@ struct forward {
     bool concerned; /* the rules concern it */
     bool safe;      /* to be asked a second time */
     bool lost;      /* a write to what the shard has lost meanwhile */
+    bool inflated;  /* `list`, to be counted */
     bool tunnel;
 };
 
@@ -157,6 +158,9 @@ static void forward_free(struct forward *f)
         delivered_account_close(f->ctx->points, f->account, false);
     }
     list_meta_free(f->list);
+    if (f->inflated) {
+        f->ctx->load->inflated--;
+    }
     request_attributes_deinit(&f->attributes);
     buf_reset(&f->body);
     byte_share_give_back(&f->body_share);
@@ -345,6 +349,8 @@ static struct watch *watch_of(const struct forward *f, const struct http_head *h
         .initial_events = f->attributes.initial_events,
         .newest = f->attributes.newest,
         .budget = &f->ctx->migrations.memory,
+        .load = f->ctx->load,
+        .namespace = f->attributes.namespace,
     };
     return watch_new(&o);
 }
@@ -372,6 +378,44 @@ static bool open_watch(struct forward *f, const struct http_head *head)
     return true;
 }
 
+static void on_object(void *data, struct slice ns)
+{
+    const struct forward *f = data;
+    struct slice of_all = f->attributes.namespace;
+    f->ctx->load->counts.of[load_place(of_all.len > 0 ? of_all : ns)].objects++;
+}
+
+/* A list whose objects are counted. False: no memory. */
+static bool open_counted_list(struct forward *f, struct slice type, struct slice coding)
+{
+    struct load *load = f->ctx->load;
+    bool plain = coding.len == 0 || slice_ieq(coding, SLICE("identity"));
+    if (!plain && load->inflated >= LOAD_INFLATED_MAX) {
+        f->list = list_meta_new(type, coding);
+        load->counts.unread++;
+        return f->list != NULL;
+    }
+    f->list = list_meta_new_counting(type, coding, f->attributes.namespace.len == 0, on_object, f);
+    if (f->list == NULL) {
+        return false;
+    }
+    f->inflated = !plain && list_meta_counts(f->list);
+    load->inflated += f->inflated;
+    load->counts.unread += !list_meta_counts(f->list);
+    return true;
+}
+
+static bool open_list(struct forward *f, const struct http_head *head)
+{
+    struct slice type = headers_value(head, SLICE("Content-Type"));
+    struct slice coding = headers_value(head, SLICE("Content-Encoding"));
+    if (f->ctx->load != NULL) {
+        return open_counted_list(f, type, coding);
+    }
+    f->list = list_meta_new(type, coding);
+    return f->list != NULL;
+}
+
 /* Keeps account of what this answer is. False: no memory. */
 static bool note_answer(struct forward *f, const struct http_head *head)
 {
@@ -386,9 +430,7 @@ static bool note_answer(struct forward *f, const struct http_head *head)
         f->tunnel = true;
         f->ctx->metrics->tunnels++;
     } else if (head->status == 200 && f->concerned && f->verb == VERB_LIST) {
-        f->list = list_meta_new(headers_value(head, SLICE("Content-Type")),
-                                headers_value(head, SLICE("Content-Encoding")));
-        return f->list != NULL;
+        return open_list(f, head);
     }
     return true;
 }

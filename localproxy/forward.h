@@ -23,6 +23,7 @@
 #include "http/exchange.h"
 #include "kube/client/client.h"
 #include "kube/request_info.h"
+#include "load.h"
 #include "metrics.h"
 #include "paused_request.h"
 #include "request_limits.h"
@@ -43,6 +44,7 @@ struct forward_context {
     struct slice user_agent;  /* kube/user_agent.h; empty: clients have their own */
     struct list running;
     struct list waiting;  /* watches that the API server could not be asked for just now */
+    struct load *load;    /* what is done for clients is counted there; NULL: it is not counted */
     bool outage_told;     /* that they wait, since connections could be opened last */
     bool draining;        /* watches end at their next boundary */
     unsigned lost_writes; /* under way to what the shard has lost */

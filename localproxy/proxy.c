@@ -159,6 +159,10 @@ static int open_forward(struct proxy *p, struct delivered_versions *points, stru
     cut_pacing_init(&p->forward.migrations.pacing, p->o.flags->cut_interval_s * 1000,
                     p->o.flags->cut_spread_s * 1000);
     p->forward.migrations.seamless = p->o.flags->reload_mode == RELOAD_SEAMLESS;
+    if (p->o.flags->count_load) {
+        load_init(&p->load, clock);
+        p->forward.load = &p->load;
+    }
     p->forward.budget = &p->budget;
     p->forward.sent = &p->sent;
     p->forward.user_agent = slice_str(p->o.flags->user_agent);
@@ -340,6 +344,11 @@ const char *proxy_address_at(const struct proxy *p, size_t n)
 const struct http_server_stats *proxy_stats(const struct proxy *p)
 {
     return http_server_stats(p->server);
+}
+
+const struct load *proxy_load(const struct proxy *p)
+{
+    return p->forward.load;
 }
 
 const struct delays *proxy_delays(const struct proxy *p)

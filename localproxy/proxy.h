@@ -15,6 +15,7 @@
 #include "http/server.h"
 #include "kube/client/client.h"
 #include "listener_secrets.h"
+#include "load.h"
 #include "metrics.h"
 #include "net/clock.h"
 #include "rules/rules.h"
@@ -83,6 +84,9 @@ const char *proxy_tls_address(const struct proxy *p);
 const char *proxy_address_at(const struct proxy *p, size_t n);
 const struct http_server_stats *proxy_stats(const struct proxy *p);
 struct metrics_memory proxy_memory(const struct proxy *p);
+
+/* What it has done for clients; NULL: it does not count that. */
+const struct load *proxy_load(const struct proxy *p);
 
 /* Requests that a fault delays. */
 const struct delays *proxy_delays(const struct proxy *p);

@@ -40,6 +40,7 @@ struct proxy {
     struct start_versions starts;
     struct list refused; /* requests that wait for their refusal */
     struct delays delays;
+    struct load load; /* with --count-load */
     struct proxy_clients clients;
 };
 

@@ -25,3 +25,11 @@ void proxy_status_use(const struct proxy *p, struct bypass_watch *bypass,
         out->bypass_error = a.error;
     }
 }
+
+void proxy_status_load(const struct proxy *p, cJSON *root)
+{
+    if (proxy_load(p) != NULL) {
+        struct control_load counts = load_counts(proxy_load(p));
+        control_load_add(root, &counts);
+    }
+}

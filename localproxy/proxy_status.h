@@ -16,5 +16,7 @@ void proxy_status_rules(const struct proxy *p, struct control_proxy_status *out)
  * question begins a look (bypass_watch.h). */
 void proxy_status_use(const struct proxy *p, struct bypass_watch *bypass,
                       struct control_proxy_use *out);
+/* Adds to the root what it has done for clients, if it counts that. */
+void proxy_status_load(const struct proxy *p, cJSON *root);
 
 #endif

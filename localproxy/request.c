@@ -217,7 +217,7 @@ void request_delay_over(void *data, struct http_exchange *x, const struct http_h
         .head = head,
         .held = body,
         .ended = ended,
-        .passage = {.faulted = true},
+        .passage = {.faulted = true, .counted = true},
         .drawn = drawn,
     };
     if (r.held != NULL) {
@@ -267,6 +267,20 @@ static bool apply_breakers(struct request *r)
     }
     refuse_with(r, 429, retry_after, &why);
     return false;
+}
+
+/* ---- the load ---- */
+
+/* Once, however often it is taken. Always true. */
+static bool count_load(struct request *r)
+{
+    struct load *load = r->proxy->forward.load;
+    if (load != NULL && !r->passage.counted) {
+        struct slice none = {NULL, 0};
+        r->passage.counted = true;
+        load->counts.of[load_place(r->lock == LOCK_OTHER ? r->ri->namespace : none)].requests++;
+    }
+    return true;
 }
 
 /* ---- the rules ---- */
@@ -483,8 +497,8 @@ static bool apply_gateway(const struct request *r)
 /* To a resource request. False: it was answered, or waits. */
 static bool apply_all(struct request *r, struct buf *body)
 {
-    return have_rules(r) && apply_lock(r, body) && apply_faults(r) && apply_rules(r) &&
-           apply_breakers(r);
+    return have_rules(r) && apply_lock(r, body) && count_load(r) && apply_faults(r) &&
+           apply_rules(r) && apply_breakers(r);
 }
 
 static void forward_upstream(struct request *r, const struct buf *body)

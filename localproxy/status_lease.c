@@ -42,6 +42,8 @@ enum {
     WRITES_BURST = 10, /* of what is not urgent, and then one in LOOK_MS: a breaker may open and
                           close all the time, for hours, and in many pods */
     BESIDE_MAX = 64,   /* bytes of what is said besides: for how long it runs */
+    LOAD_STEP = 256,   /* of the room for the load: what else is told does not change with each
+                          further digit */
 };
 
 enum phase { PHASE_IDLE, PHASE_READING, PHASE_UPDATING, PHASE_CREATING };
@@ -91,6 +93,18 @@ static void set_phase(struct status_lease *s, enum phase phase)
 
 /* ---- what it tells ---- */
 
+/* Bytes, rounded up. */
+static size_t room_for_load(const struct status_lease *s)
+{
+    cJSON *load = cJSON_CreateObject();
+    proxy_status_load(s->o.proxy, load);
+    char *text = cJSON_PrintUnformatted(load);
+    size_t len = text == NULL ? 0 : strlen(text);
+    cJSON_free(text);
+    cJSON_Delete(load);
+    return (len + LOAD_STEP - 1) / LOAD_STEP * LOAD_STEP;
+}
+
 /* As many rules as there is room for. Returns the hash of all else. */
 static uint64_t add_traffic(const struct status_lease *s, cJSON *root)
 {
@@ -100,6 +114,7 @@ static uint64_t add_traffic(const struct status_lease *s, cJSON *root)
     }
     uint64_t rest = hash_slice(HASH_SEED, slice_str(text));
     size_t used = strlen(text) + BESIDE_MAX;
+    used += proxy_load(s->o.proxy) == NULL ? 0 : room_for_load(s);
     cJSON_free(text);
     const struct policies_view view = {
         .rules = CONTROL_TRAFFIC_RULES_MAX,
@@ -112,8 +127,8 @@ static uint64_t add_traffic(const struct status_lease *s, cJSON *root)
     return rest;
 }
 
-/* But for the time. *rest is the hash of what has nothing to do with traffic policies. NULL without
- * memory. */
+/* But for the time and the load. *rest is the hash of what has nothing to do with traffic policies.
+ * NULL without memory. */
 static cJSON *describe(const struct status_lease *s, uint64_t *rest)
 {
     struct control_proxy_status rules;
@@ -126,7 +141,8 @@ static cJSON *describe(const struct status_lease *s, uint64_t *rest)
     if (s->o.reload != NULL) {
         reload_source(s->o.reload, &source);
     }
-    /* Numbers that grow all the time would be written all the time. */
+    /* Numbers that grow all the time would be written all the time. The load is told when there is
+     * something else to tell, or it is renewed. */
     use.requests = use.requests > 0;
     use.bypass_connections = use.bypass_connections > 0;
     use.first = 0;
@@ -184,6 +200,17 @@ static cJSON *make_lease(const struct status_lease *s, const char *text)
 
 static void on_answer(void *data, const cJSON *object, const struct api_error *error);
 
+/* If there is room. */
+static void add_load(const struct status_lease *s, cJSON *root)
+{
+    proxy_status_load(s->o.proxy, root);
+    char *text = cJSON_PrintUnformatted(root);
+    if (text == NULL || strlen(text) > CONTROL_LEASE_DOCUMENT_MAX) {
+        cJSON_DeleteItemFromObjectCaseSensitive(root, "load");
+    }
+    cJSON_free(text);
+}
+
 /* Of what it tells now; the caller deletes. NULL without memory. */
 static cJSON *next_lease(struct status_lease *s)
 {
@@ -191,6 +218,9 @@ static cJSON *next_lease(struct status_lease *s)
     cJSON_free(s->sent);
     s->sent = cJSON_PrintUnformatted(root);
     cJSON_AddNumberToObject(root, "uptimeSeconds", (double)((now_of(s) - s->started_at) / MS));
+    if (proxy_load(s->o.proxy) != NULL) {
+        add_load(s, root);
+    }
     char *text = s->sent == NULL ? NULL : cJSON_PrintUnformatted(root);
     cJSON *lease = text == NULL ? NULL : make_lease(s, text);
     cJSON_Delete(root);

@@ -30,6 +30,7 @@ static const char *const settings[] = {
     "configmap",
     "context",
     "control",
+    "count-load",
     "cut-interval",
     "cut-spread",
     "diff",

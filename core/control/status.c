@@ -185,6 +185,79 @@ void control_proxy_use_read(const cJSON *root, struct control_proxy_use *out)
     out->bypass_known = read_integer(connections, 0, INTEGER_MAX, &out->bypass_connections);
 }
 
+/* ---- load ---- */
+
+static const char load_others[] = "others";
+
+static void add_counts(cJSON *object, const char *key, const struct control_load_counts *c)
+{
+    const double counts[] = {(double)c->requests, (double)c->events, (double)c->objects};
+    if ((c->requests | c->events | c->objects) != 0) {
+        cJSON_AddItemToObject(object, key, cJSON_CreateDoubleArray(counts, ARRAY_LEN(counts)));
+    }
+}
+
+cJSON *control_load_add(cJSON *root, const struct control_load *l)
+{
+    cJSON *load = cJSON_AddObjectToObject(root, "load");
+    cJSON_AddNumberToObject(load, "sinceSeconds", (double)l->since_s);
+    cJSON *buckets = cJSON_AddObjectToObject(load, "buckets");
+    for (unsigned i = 0; i < CONTROL_LOAD_BUCKETS; i++) {
+        char key[12];
+        (void)snprintf(key, sizeof key, "%u", i);
+        add_counts(buckets, key, &l->of[i]);
+    }
+    add_counts(load, load_others, &l->of[CONTROL_LOAD_OTHERS]);
+    if (l->unread != 0) {
+        cJSON_AddNumberToObject(load, "unread", (double)l->unread);
+    }
+    return load;
+}
+
+/* [requests, events, objects]; NULL: all 0. */
+static bool read_counts(const cJSON *array, struct control_load_counts *out)
+{
+    uint64_t *const counts[] = {&out->requests, &out->events, &out->objects};
+    if (array == NULL) {
+        return true;
+    }
+    if (cJSON_GetArraySize(array) != (int)ARRAY_LEN(counts)) {
+        return false;
+    }
+    const cJSON *item = array->child;
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++, item = item->next) {
+        if (!read_integer(item, 0, INTEGER_MAX, counts[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_load(const cJSON *load, struct control_load *out)
+{
+    const cJSON *buckets = member(load, "buckets");
+    const cJSON *unread = member(load, "unread");
+    bool good = read_integer(member(load, "sinceSeconds"), 0, SECONDS_MAX, &out->since_s) &&
+                cJSON_IsObject(buckets) &&
+                read_counts(member(load, load_others), &out->of[CONTROL_LOAD_OTHERS]) &&
+                (unread == NULL || read_integer(unread, 0, INTEGER_MAX, &out->unread));
+    for (unsigned i = 0; good && i < CONTROL_LOAD_BUCKETS; i++) {
+        char key[12];
+        (void)snprintf(key, sizeof key, "%u", i);
+        good = read_counts(member(buckets, key), &out->of[i]);
+    }
+    return good;
+}
+
+void control_load_read(const cJSON *root, struct control_load *out)
+{
+    memset(out, 0, sizeof *out);
+    out->known = read_load(member(root, "load"), out);
+    if (!out->known) {
+        memset(out, 0, sizeof *out);
+    }
+}
+
 void control_proxy_source_add(cJSON *root, const char *trouble)
 {
     cJSON_AddStringToObject(cJSON_AddObjectToObject(root, "rulesync"), "error", trouble);

@@ -70,6 +70,31 @@ void control_proxy_use_add(cJSON *root, const struct control_proxy_use *use);
 /* What is missing, or makes no sense, is not known. */
 void control_proxy_use_read(const cJSON *root, struct control_proxy_use *out);
 
+/* What localproxy has done for clients: */
+struct control_load_counts {
+    uint64_t requests;
+    uint64_t events;  /* of watches */
+    uint64_t objects; /* in lists */
+};
+
+/* Those of namespaces with sharding hash i (rules/sharding.h) stand at i, and there those that have
+ * no namespace, or ask for all of them. */
+#define CONTROL_LOAD_BUCKETS 32
+#define CONTROL_LOAD_OTHERS CONTROL_LOAD_BUCKETS
+
+/* localproxy's: what stands at "load", if it counts that. */
+struct control_load {
+    bool known;       /* read only; false: it does not count, or makes no sense */
+    uint64_t since_s; /* for how long it has counted: seconds */
+    struct control_load_counts of[CONTROL_LOAD_BUCKETS + 1];
+    uint64_t unread; /* lists and watches of which nothing could be counted */
+};
+
+/* Adds it to the root and returns it, with the buckets that have any counts. */
+cJSON *control_load_add(cJSON *root, const struct control_load *l);
+/* What is missing is 0; one count that makes no sense, and nothing is known. */
+void control_load_read(const cJSON *root, struct control_load *out);
+
 /* localproxy's: what rulesync has told it of itself. */
 void control_proxy_source_add(cJSON *root, const char *trouble);
 /* NULL: it has told nothing, or is too old for that. Belongs to the tree; may hold any characters.

@@ -41,6 +41,12 @@ struct list_meta {
     size_t len;      /* of the body so far, inflated */
     size_t next_try; /* AT_HEAD: look again when the body is that long */
     struct list_meta_result found;
+    struct list_objects *objects; /* NULL: they are not told, or not any more */
+};
+
+struct counting {
+    struct list_meta meta; /* first: who frees it frees all */
+    struct list_objects objects;
 };
 
 uint64_t list_meta_hash(struct slice token)
@@ -52,14 +58,21 @@ uint64_t list_meta_hash(struct slice token)
     return hash == 0 ? 1 : hash;
 }
 
+static void stop_inflating(struct list_meta *m)
+{
+    if (m->inflating) {
+        (void)inflateEnd(&m->zip);
+        m->inflating = false;
+    }
+}
+
 static void finish_looking(struct list_meta *m)
 {
     m->state = DONE;
     free(m->held);
     m->held = NULL;
-    if (m->inflating) {
-        (void)inflateEnd(&m->zip);
-        m->inflating = false;
+    if (m->objects == NULL) {
+        stop_inflating(m);
     }
 }
 
@@ -289,12 +302,21 @@ static void feed_ring(struct list_meta *m, struct slice data)
 
 static void feed_plain(struct list_meta *m, struct slice data)
 {
+    if (m->objects != NULL) {
+        list_objects_feed(m->objects, data);
+    }
     if (m->state == AT_HEAD && data.len > 0) {
         feed_head(m, &data);
     }
     if (m->state == AT_END) {
         feed_ring(m, data);
     }
+}
+
+/* Whether what comes is looked at. */
+static bool is_wanted(const struct list_meta *m)
+{
+    return m->state != DONE || m->objects != NULL;
 }
 
 static void feed_gzip(struct list_meta *m, struct slice data)
@@ -311,37 +333,63 @@ static void feed_gzip(struct list_meta *m, struct slice data)
         m->zip.avail_out = INFLATED_MAX;
         rc = rc == Z_OK ? inflate(&m->zip, Z_NO_FLUSH) : rc;
         feed_plain(m, slice_of((const char *)inflated, INFLATED_MAX - m->zip.avail_out));
-    } while (m->state != DONE && rc == Z_OK && m->zip.avail_out == 0);
+    } while (is_wanted(m) && rc == Z_OK && m->zip.avail_out == 0);
     /* Z_BUF_ERROR: there was nothing left to do. */
     if (rc != Z_OK && rc != Z_BUF_ERROR && rc != Z_STREAM_END) {
+        m->objects = NULL;
         look_at_rest(m);
     }
+}
+
+static void init(struct list_meta *m, struct slice content_type, struct slice content_encoding)
+{
+    m->encoding = encoding_of(content_type);
+    m->gzip = slice_ieq(content_encoding, SLICE("gzip"));
+    bool plain = content_encoding.len == 0 || slice_ieq(content_encoding, SLICE("identity"));
+    m->state = m->encoding == ENCODING_OTHER || (!plain && !m->gzip) ? DONE : AT_HEAD;
 }
 
 struct list_meta *list_meta_new(struct slice content_type, struct slice content_encoding)
 {
     struct list_meta *m = calloc(1, sizeof *m);
-    if (m == NULL) {
+    if (m != NULL) {
+        init(m, content_type, content_encoding);
+    }
+    return m;
+}
+
+struct list_meta *list_meta_new_counting(struct slice content_type, struct slice content_encoding,
+                                         bool namespaces, list_objects_cb cb, void *data)
+{
+    struct counting *c = calloc(1, sizeof *c);
+    if (c == NULL) {
         return NULL;
     }
-    m->encoding = encoding_of(content_type);
-    m->gzip = slice_ieq(content_encoding, SLICE("gzip"));
-    bool plain = content_encoding.len == 0 || slice_ieq(content_encoding, SLICE("identity"));
-    m->state = m->encoding == ENCODING_OTHER || (!plain && !m->gzip) ? DONE : AT_HEAD;
-    return m;
+    init(&c->meta, content_type, content_encoding);
+    if (c->meta.state != DONE) {
+        list_objects_init(&c->objects, c->meta.encoding, namespaces, cb, data);
+        c->meta.objects = &c->objects;
+    }
+    return &c->meta;
+}
+
+bool list_meta_counts(const struct list_meta *m)
+{
+    return m->objects != NULL;
 }
 
 void list_meta_free(struct list_meta *m)
 {
     if (m != NULL) {
         finish_looking(m);
+        stop_inflating(m);
         free(m);
     }
 }
 
 void list_meta_feed(struct list_meta *m, struct slice data)
 {
-    if (m->state == DONE || data.len == 0) {
+    if (!is_wanted(m) || data.len == 0) {
         return;
     }
     if (m->gzip) {

@@ -14,10 +14,12 @@
 #ifndef LOCALPROXY_CODEC_LIST_META_H
 #define LOCALPROXY_CODEC_LIST_META_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 #include "base/slice.h"
+#include "codec/list_objects.h"
 
 struct list_meta;
 
@@ -31,10 +33,17 @@ struct list_meta_result {
  * without memory. */
 MUST_CHECK struct list_meta *list_meta_new(struct slice content_type,
                                            struct slice content_encoding);
+/* The same, and its objects are told to `cb` as they come, which takes the inflating of a body in
+ * gzip to its end. */
+MUST_CHECK struct list_meta *list_meta_new_counting(struct slice content_type,
+                                                    struct slice content_encoding, bool namespaces,
+                                                    list_objects_cb cb, void *data);
+/* Whether they are; false also of a body that cannot be read, or not any more. */
+bool list_meta_counts(const struct list_meta *m);
 /* NULL is ignored. */
 void list_meta_free(struct list_meta *m);
 
-/* The next bytes of the body. Costs nothing once all is known. */
+/* The next bytes of the body. Costs nothing once all is known, if no objects are told. */
 void list_meta_feed(struct list_meta *m, struct slice data);
 
 /* After the last byte. A body that broke off or is malformed, or memory that was short, leaves both

@@ -56,6 +56,9 @@ static void scan_metadata(struct json_cursor c, struct watch_frame *out)
             if (out->type != WATCH_FRAME_BOOKMARK) {
                 return;
             }
+        } else if (out->namespace.ptr != NULL && slice_eq(key, SLICE("namespace"))) {
+            struct json_cursor value = c;
+            (void)json_string(&value, &out->namespace);
         } else if (out->type == WATCH_FRAME_BOOKMARK && slice_eq(key, SLICE("annotations")) &&
                    is_true_in(c, initial_events_end)) {
             out->initial_events_end = true;
@@ -81,10 +84,10 @@ static void scan_rows(struct json_cursor c, struct watch_frame *out)
     }
 }
 
-/* A Table's metadata has no annotations, and may have no version. */
+/* A Table's metadata has no annotations and no namespace, and may have no version. */
 static bool needs_rows(const struct watch_frame *e)
 {
-    return e->resource_version == 0 || e->type == WATCH_FRAME_BOOKMARK;
+    return e->resource_version == 0 || e->type == WATCH_FRAME_BOOKMARK || e->namespace.ptr != NULL;
 }
 
 static void scan_object(struct json_cursor c, struct watch_frame *out)
@@ -149,6 +152,7 @@ enum {
     EVENT_TYPE = 1,
     EVENT_OBJECT = 2,
     EXTENSION_RAW = 1,
+    METADATA_NAMESPACE = 3,
     METADATA_VERSION = 6,
     METADATA_GENERATION = 7,
     METADATA_GRACE_PERIOD = 10,
@@ -215,6 +219,8 @@ static void scan_protobuf_metadata(struct slice metadata, struct watch_frame *ou
             if (out->type != WATCH_FRAME_BOOKMARK) {
                 return;
             }
+        } else if (f.number == METADATA_NAMESPACE && out->namespace.ptr != NULL) {
+            out->namespace = f.bytes;
         } else if (f.number == METADATA_ANNOTATIONS && out->type == WATCH_FRAME_BOOKMARK &&
                    slice_eq(protobuf_find(f.bytes, ENTRY_KEY), initial_events_end)) {
             out->initial_events_end = slice_eq(protobuf_find(f.bytes, ENTRY_VALUE), SLICE("true"));
@@ -254,12 +260,23 @@ static void scan_protobuf(struct slice event, struct watch_frame *out)
 
 /* ---- either ---- */
 
-void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_frame *out)
+static void scan(enum encoding encoding, struct slice event, struct watch_frame *out)
 {
-    *out = (struct watch_frame){.type = WATCH_FRAME_UNKNOWN};
     if (encoding == ENCODING_JSON) {
         scan_json(event, out);
     } else if (encoding == ENCODING_PROTOBUF) {
         scan_protobuf(event, out);
     }
+}
+
+void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_frame *out)
+{
+    *out = (struct watch_frame){.type = WATCH_FRAME_UNKNOWN};
+    scan(encoding, event, out);
+}
+
+void watch_frame_scan_namespace(enum encoding encoding, struct slice event, struct watch_frame *out)
+{
+    *out = (struct watch_frame){.type = WATCH_FRAME_UNKNOWN, .namespace = SLICE("")};
+    scan(encoding, event, out);
 }

@@ -36,9 +36,16 @@ struct watch_frame {
     uint64_t resource_version;
     bool initial_events_end; /* BOOKMARK: the annotation k8s.io/initial-events-end is "true" */
     unsigned code;           /* ERROR: the code of the Status; 0: none */
+    /* Of watch_frame_scan_namespace, not in an ERROR: metadata.namespace of the object, of a Table
+     * that of its first row's. A view into the event, escapes as they are written; empty: none;
+     * ptr NULL: not looked for. */
+    struct slice namespace;
 };
 
 void watch_frame_scan(enum encoding encoding, struct slice event, struct watch_frame *out);
+/* Looks for the namespace, too, as far as it stands before the version: servers write it there. */
+void watch_frame_scan_namespace(enum encoding encoding, struct slice event,
+                                struct watch_frame *out);
 
 /* "ADDED", ...; "" for WATCH_FRAME_UNKNOWN. */
 const char *watch_frame_type_name(enum watch_frame_type type);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * passage.h - what traffic policies have done with a request so far. It goes with the request when
- * that is taken again, from the start: nothing is drawn, charged or counted twice.
+ * passage.h - what traffic policies, and who counts, have done with a request so far. It goes with
+ * the request when that is taken again, from the start: nothing is drawn, charged or counted twice.
  */
 #ifndef LOCALPROXY_TRAFFIC_PASSAGE_H
 #define LOCALPROXY_TRAFFIC_PASSAGE_H
@@ -12,6 +12,7 @@
 struct passage {
     bool faulted; /* its faults were drawn, and suffered */
     bool charged; /* breakers have let it through */
+    bool counted; /* it is among the load (load.h) */
     struct breaker_ticket ticket;
 };
 

@@ -23,6 +23,7 @@ struct watch {
     struct delivered_account
         *account;     /* `mixed`: before the last watch_migrated, or in its course */
     uint64_t version; /* all up to it was delivered; 0: not known */
+    unsigned place;   /* in o.load, of all events; CONTROL_LOAD_OTHERS: each says its own */
 };
 
 static const struct state_machine machine = {
@@ -48,6 +49,10 @@ struct watch *watch_new(const struct watch_options *o)
     w->account = o->account;
     w->account->unknown = o->encoding == ENCODING_OTHER;
     w->account->synced = !o->initial_events;
+    w->place = load_place(o->namespace);
+    if (o->load != NULL && o->encoding == ENCODING_OTHER) {
+        o->load->counts.unread++;
+    }
     w->version = o->initial_events ? 0 : o->version;
     if (o->encoding != ENCODING_OTHER) {
         frames_init(&w->frames, o->encoding);
@@ -130,6 +135,15 @@ static void note_version(struct watch *w, const struct watch_frame *ev)
         join_ranges(a->delivered, (struct delivered_range){.from = version, .to = version});
 }
 
+static void count_event(const struct watch *w, const struct watch_frame *ev)
+{
+    if (ev->type == WATCH_FRAME_ADDED || ev->type == WATCH_FRAME_MODIFIED ||
+        ev->type == WATCH_FRAME_DELETED) {
+        unsigned place = w->place != CONTROL_LOAD_OTHERS ? w->place : load_place(ev->namespace);
+        w->o.load->counts.of[place].events++;
+    }
+}
+
 static void read_event(struct watch *w, struct slice frame)
 {
     struct watch_frame ev;
@@ -138,7 +152,12 @@ static void read_event(struct watch *w, struct slice frame)
                     ? (struct slice){0}
                     : slice_of(frame.ptr + FRAMES_HEADER, frame.len - FRAMES_HEADER);
     }
-    watch_frame_scan(w->o.encoding, frame, &ev);
+    if (w->o.load == NULL) {
+        watch_frame_scan(w->o.encoding, frame, &ev);
+    } else {
+        watch_frame_scan_namespace(w->o.encoding, frame, &ev);
+        count_event(w, &ev);
+    }
     note_version(w, &ev);
 }
 

@@ -26,6 +26,7 @@
 #include "codec/encoding.h"
 #include "guard/delivered_versions.h"
 #include "http/exchange.h"
+#include "load.h"
 
 #define WATCH_HELD_MAX ((size_t)1024 * 1024) /* bytes */
 
@@ -42,6 +43,9 @@ struct watch_options {
     bool initial_events;               /* asked for with sendInitialEvents */
     bool newest;                       /* those are of the newest version that there is */
     struct byte_budget *budget;        /* for events that are not whole; NULL: no bound */
+    struct load *load;                 /* counts the events; NULL: they are not counted */
+    struct slice namespace; /* that all of them have; empty: each says its own. Read by watch_new
+                               alone */
 };
 
 /* NULL without memory. */

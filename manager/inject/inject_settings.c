@@ -45,6 +45,7 @@ const struct flag inject_proxy_flags[] = {
     {.name = "accept-origin", .type = FLAG_LIST},
     {.name = "watch-bypass", .type = FLAG_BOOL},
     {.name = "status-lease", .type = FLAG_BOOL},
+    {.name = "count-load", .type = FLAG_BOOL},
     TEXT("ready-file"),
     NUMBER("shutdown-delay", 0, 86400),
     NUMBER("shutdown-grace", 0, 3600),

@@ -145,7 +145,7 @@ class DashboardsTest(mesh.MeshTestCase):
         self.apply(mesh.config("b", "b", by_namespace, controller={"leaderElectionName": "b"}))
         pod = self.pod("a-0", "a")
         egress = f"{pod.address}:15002"
-        pod.proxy_args += ["--egress", egress]
+        pod.proxy_args += ["--egress", egress, "--count-load"]
         pod.start()
         self.wait_condition("a", "Enforced", "True", "Enforced")
         self.add_policies()

@@ -85,6 +85,24 @@ static void check_protobuf(struct slice event, const struct watch_frame *said)
     buf_reset(&b);
 }
 
+/* It is a part of the event. To look for it changes nothing else, where no key comes twice. */
+static void check_namespace(enum encoding encoding, struct slice event,
+                            const struct watch_frame *said)
+{
+    struct watch_frame e;
+    watch_frame_scan_namespace(encoding, event, &e);
+    CHECK(said->namespace.ptr == NULL && e.namespace.ptr != NULL);
+    CHECK(e.namespace.len == 0 || (e.namespace.ptr >= event.ptr &&
+                                   e.namespace.ptr + e.namespace.len <= event.ptr + event.len));
+    CHECK(e.type == said->type && e.code == said->code);
+    cJSON *root = encoding == ENCODING_JSON ? plain_parse(event) : NULL;
+    if (root != NULL || encoding == ENCODING_PROTOBUF) {
+        CHECK(e.initial_events_end == said->initial_events_end);
+        CHECK(e.resource_version == said->resource_version);
+    }
+    cJSON_Delete(root);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1) {
@@ -97,6 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(e.type != WATCH_FRAME_UNKNOWN ||
           (e.resource_version == 0 && !e.initial_events_end && e.code == 0));
     CHECK(e.type == WATCH_FRAME_BOOKMARK || !e.initial_events_end);
+    check_namespace(encoding, text, &e);
     if (encoding == ENCODING_JSON) {
         check_json(text, &e);
     } else {

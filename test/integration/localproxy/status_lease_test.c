@@ -560,15 +560,12 @@ static int setup_with_policies(void **state)
     return lease != NULL ? 0 : -1;
 }
 
-/* As many as there is room for, and those that are open first. */
-static void test_it_tells_of_circuit_breakers(void **state)
+/* Only the one at 150 is open. */
+static void publish_breakers(struct fixture *f, int count)
 {
-    struct fixture *f = *state;
     struct buf spec = BUF_INIT(TRAFFIC_TEXT_MAX);
-    struct control_traffic_status status;
-    struct control_breaker row;
     buf_append_str(&spec, "{\"breakers\":[{\"name\":\"guard\",\"pods\":\"\",\"limitings\":[");
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < count; i++) {
         buf_printf(
             &spec,
             "%s{\"name\":\"r%d\",\"resources\":[{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"]"
@@ -576,9 +573,18 @@ static void test_it_tells_of_circuit_breakers(void **state)
             i > 0 ? "," : "", i, i, i == 150 ? "ForceOpened" : "ForceClosed");
     }
     buf_append_str(&spec, "]}]}");
-    fixture_limit(f, "ns in (a)");
     fixture_traffic(f, buf_cstr(&spec));
     buf_reset(&spec);
+}
+
+/* As many as there is room for, and those that are open first. */
+static void test_it_tells_of_circuit_breakers(void **state)
+{
+    struct fixture *f = *state;
+    struct control_traffic_status status;
+    struct control_breaker row;
+    fixture_limit(f, "ns in (a)");
+    publish_breakers(f, 200);
     struct api_request *q = expect_first_write(f);
     cJSON *body = body_of(q);
     const char *text =
@@ -650,6 +656,89 @@ static void a_breaker_that_flaps_is_told_of_now_and_then(void **state)
     accept_write(expect_write(f, "PUT", LEASE));
 }
 
+/* ---- the load ---- */
+
+static int setup_that_counts(void **state)
+{
+    if (fixture_setup_with_policies(state) != 0) {
+        return -1;
+    }
+    struct fixture *f = *state;
+    f->flags.count_load = true;
+    fixture_restart(f);
+    lease = open_lease(f);
+    return lease != NULL ? 0 : -1;
+}
+
+static struct load *load_of(struct fixture *f)
+{
+    return (struct load *)(uintptr_t)proxy_load(f->proxy);
+}
+
+/* Not for itself: a number that grows is no reason to write. */
+static void the_load_is_told_with_what_else_there_is(void **state)
+{
+    struct fixture *f = *state;
+    struct control_load told;
+    fixture_limit(f, "ns in (a)");
+    struct api_request *q = expect_first_write(f);
+    cJSON *root = told_by(q);
+    control_load_read(root, &told);
+    assert_true(told.known);
+    assert_int_equal(told.of[7].events, 0);
+    cJSON_Delete(root);
+    accept_write(q);
+    load_of(f)->counts.of[7] = (struct control_load_counts){1, 2, 3};
+    pass(f, 5000);
+    expect_quiet(f);
+    pass(f, 2 * RENEW_MS);
+    q = expect_write(f, "PUT", LEASE);
+    root = told_by(q);
+    control_load_read(root, &told);
+    assert_int_equal(told.of[7].requests, 1);
+    assert_int_equal(told.of[7].events, 2);
+    assert_int_equal(told.of[7].objects, 3);
+    cJSON_Delete(root);
+    accept_write(q);
+}
+
+/* It goes before circuit breakers, and all together keeps the bound. */
+static void the_largest_load_finds_room(void **state)
+{
+    struct fixture *f = *state;
+    struct control_traffic_status status;
+    struct control_load told;
+    for (int i = 0; i <= CONTROL_LOAD_OTHERS; i++) {
+        const uint64_t most = 123456789012345678;
+        load_of(f)->counts.of[i] = (struct control_load_counts){most, most, most};
+    }
+    fixture_limit(f, "ns in (a)");
+    publish_breakers(f, 200);
+    struct api_request *q = expect_first_write(f);
+    cJSON *body = body_of(q);
+    const char *text =
+        field_text(field_get(field_get(body, "metadata"), "annotations"), CONTROL_LEASE_ANNOTATION);
+    assert_in_range(strlen(text), 3400, CONTROL_LEASE_DOCUMENT_MAX);
+    cJSON_Delete(body);
+    cJSON *root = told_by(q);
+    assert_true(cJSON_IsObject(field_get(root, "load")));
+    control_traffic_status_read(root, &status);
+    assert_true(status.known);
+    assert_in_range(status.left_out, 150, 200);
+    cJSON_Delete(root);
+    for (int i = 0; i <= CONTROL_LOAD_OTHERS; i++) {
+        load_of(f)->counts.of[i] = (struct control_load_counts){1, 1, 1};
+    }
+    accept_write(q);
+    look(f, 0);
+    q = expect_write(f, "PUT", LEASE); /* for there is room for more breakers now */
+    root = told_by(q);
+    control_load_read(root, &told);
+    assert_true(told.known);
+    cJSON_Delete(root);
+    accept_write(q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -657,6 +746,9 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_breaker_that_flaps_is_told_of_now_and_then,
                                         setup_with_policies, teardown),
+        cmocka_unit_test_setup_teardown(the_load_is_told_with_what_else_there_is, setup_that_counts,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_largest_load_finds_room, setup_that_counts, teardown),
         cmocka_unit_test_setup_teardown(made_when_it_is_missing, setup, teardown),
         cmocka_unit_test_setup_teardown(rules_are_told_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(until_they_are_settled, setup, teardown),

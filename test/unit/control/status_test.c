@@ -489,6 +489,72 @@ static void test_rules_have_a_bound(void **state)
     cJSON_Delete(root);
 }
 
+/* ---- load ---- */
+
+static void test_load(void **state)
+{
+    (void)state;
+    struct control_load l = {.since_s = 61};
+    cJSON *root = cJSON_CreateObject();
+    assert_non_null(control_load_add(root, &l));
+    expect_text(root, "{\"load\":{\"sinceSeconds\":61,\"buckets\":{}}}");
+    l.of[0] = (struct control_load_counts){.requests = 1};
+    l.of[31] = (struct control_load_counts){2, 3, 123456789012345};
+    l.of[CONTROL_LOAD_OTHERS].events = 4;
+    l.unread = 5;
+    static const char text[] = "{\"load\":{\"sinceSeconds\":61,\"buckets\":{\"0\":[1,0,0],"
+                               "\"31\":[2,3,123456789012345]},\"others\":[0,4,0],\"unread\":5}}";
+    root = cJSON_CreateObject();
+    assert_non_null(control_load_add(root, &l));
+    expect_text(root, text);
+    struct control_load read;
+    root = tree(text);
+    control_load_read(root, &read);
+    cJSON_Delete(root);
+    l.known = true;
+    assert_memory_equal(&read, &l, sizeof l);
+}
+
+static void test_load_of_no_sense(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{}",
+        "{\"load\":7}",
+        "{\"load\":{}}",
+        "{\"load\":{\"buckets\":{}}}",
+        "{\"load\":{\"sinceSeconds\":1}}",
+        "{\"load\":{\"sinceSeconds\":-1,\"buckets\":{}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":[]}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"3\":5}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"3\":[]}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"3\":[1,2]}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"3\":[1,2,3,4]}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"3\":[1,2,-3]}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"3\":[1,2.5,3]}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"3\":[1,\"2\",3]}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"3\":[1,2,1e17]}}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{},\"others\":[1]}}",
+        "{\"load\":{\"sinceSeconds\":1,\"buckets\":{},\"unread\":-1}}",
+    };
+    struct control_load nothing;
+    memset(&nothing, 0, sizeof nothing);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct control_load l;
+        cJSON *root = tree(texts[i]);
+        control_load_read(root, &l);
+        cJSON_Delete(root);
+        assert_memory_equal(&l, &nothing, sizeof l);
+    }
+    /* Buckets that there are none of mean nothing. */
+    struct control_load l;
+    cJSON *root = tree("{\"load\":{\"sinceSeconds\":1,\"buckets\":{\"32\":7,\"x\":[1,2,3]}}}");
+    control_load_read(root, &l);
+    cJSON_Delete(root);
+    assert_true(l.known);
+    assert_int_equal(l.since_s, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -509,6 +575,8 @@ int main(void)
         cmocka_unit_test(test_odd_intercepts_are_skipped),
         cmocka_unit_test(test_egress),
         cmocka_unit_test(test_unknown_egress),
+        cmocka_unit_test(test_load),
+        cmocka_unit_test(test_load_of_no_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

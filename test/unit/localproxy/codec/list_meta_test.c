@@ -346,6 +346,107 @@ static void test_hash(void **state)
     list_meta_free(NULL);
 }
 
+/* ---- objects beside it ---- */
+
+static void on_object(void *data, struct slice ns)
+{
+    assert_int_equal(buf_printf(data, "%.*s\n", (int)ns.len, ns.ptr), 0);
+}
+
+struct counted {
+    bool counts; /* from the beginning */
+    bool still;  /* at the end */
+    struct buf said;
+    struct list_meta_result result;
+};
+
+static struct counted count(const char *type, const char *encoding, struct slice body, size_t piece)
+{
+    struct counted c = {.said = BUF_INIT(SIZE_MAX / 2)};
+    struct list_meta *m =
+        list_meta_new_counting(slice_str(type), slice_str(encoding), true, on_object, &c.said);
+    assert_non_null(m);
+    c.counts = list_meta_counts(m);
+    for (size_t at = 0; at < body.len; at += piece) {
+        size_t n = piece < body.len - at ? piece : body.len - at;
+        struct slice copy = exact_copy(slice_of(body.ptr + at, n));
+        list_meta_feed(m, copy);
+        free((void *)copy.ptr);
+    }
+    list_meta_end(m, &c.result);
+    c.still = list_meta_counts(m);
+    list_meta_free(m);
+    return c;
+}
+
+static size_t lines_of(struct buf *said)
+{
+    size_t lines = 0;
+    for (const char *p = buf_cstr(said); (p = strchr(p, '\n')) != NULL; p++) {
+        lines++;
+    }
+    return lines;
+}
+
+static void test_objects(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *encoding;
+        size_t objects;
+    } lists[] = {
+        {"list_pods_all.json", "", 3},
+        {"list_pods_all.protobuf", "identity", 3},
+        {"list_widgets.table.json", "", 3},
+        {"list_widgets_all.json", "", 3},
+        {"list_widgets.json.gz", "gzip", 119},
+        {"list_configmaps.json.gz", "gzip", 123},
+        {"list_configmaps.protobuf.gz", "gzip", 123},
+    };
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        struct buf b = capture_read(lists[i].name);
+        struct slice body = capture_slice(&b);
+        bool protobuf = capture_encoding(lists[i].name) == ENCODING_PROTOBUF;
+        const char *type = protobuf ? protobuf_type : json_type;
+        struct list_meta_result r = learn(type, lists[i].encoding, body, SIZE_MAX);
+        static const size_t pieces[] = {1, 100, 5000, 1000000};
+        for (size_t k = 0; k < sizeof pieces / sizeof *pieces; k++) {
+            struct counted c = count(type, lists[i].encoding, body, pieces[k]);
+            assert_true(c.counts && c.still);
+            assert_int_equal(lines_of(&c.said), lists[i].objects);
+            assert_memory_equal(buf_cstr(&c.said), "scan\n", 5);
+            assert_int_equal(c.result.resource_version, r.resource_version);
+            assert_int_equal(c.result.token, r.token);
+            buf_reset(&c.said);
+        }
+        buf_reset(&b);
+    }
+}
+
+static void test_objects_that_cannot_be_counted(void **state)
+{
+    (void)state;
+    struct buf b = capture_read("list_pods_all.json");
+    static const char *const not_read[][2] = {
+        {"application/json", "br"}, {"application/cbor", ""}, {"", ""}};
+    for (size_t i = 0; i < 3; i++) {
+        struct counted c = count(not_read[i][0], not_read[i][1], capture_slice(&b), 1000);
+        assert_false(c.counts || c.still);
+        assert_int_equal(c.said.len, 0);
+        buf_reset(&c.said);
+    }
+    buf_reset(&b);
+    /* Broken in the middle: what came before was told. */
+    b = capture_read("list_configmaps.json.gz");
+    memset((char *)(uintptr_t)buf_data(&b) + b.len / 2, 0, b.len / 4);
+    struct counted c = count(json_type, "gzip", capture_slice(&b), 1000);
+    assert_true(c.counts);
+    assert_false(c.still);
+    buf_reset(&c.said);
+    buf_reset(&b);
+}
+
 /* ---- memory ---- */
 
 static bool learn_without_memory(void *data)
@@ -396,6 +497,8 @@ int main(void)
         cmocka_unit_test(test_broken_gzip),
         cmocka_unit_test(test_random_lists),
         cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_objects),
+        cmocka_unit_test(test_objects_that_cannot_be_counted),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

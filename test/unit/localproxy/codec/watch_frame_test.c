@@ -138,6 +138,81 @@ static void test_types(void **state)
                      WATCH_FRAME_UNKNOWN);
 }
 
+/* ---- namespaces ---- */
+
+static void check_namespace(enum encoding encoding, struct slice event, const char *expected)
+{
+    struct slice copy = exact_copy(event);
+    struct watch_frame plain;
+    struct watch_frame e;
+    watch_frame_scan(encoding, copy, &plain);
+    watch_frame_scan_namespace(encoding, copy, &e);
+    assert_null(plain.namespace.ptr);
+    assert_non_null(e.namespace.ptr);
+    assert_int_equal(e.namespace.len, strlen(expected));
+    assert_memory_equal(e.namespace.ptr, expected, e.namespace.len);
+    /* All else is as without it. */
+    assert_int_equal(e.type, plain.type);
+    assert_int_equal(e.resource_version, plain.resource_version);
+    assert_int_equal(e.initial_events_end, plain.initial_events_end);
+    assert_int_equal(e.code, plain.code);
+    free((void *)copy.ptr);
+}
+
+static void test_captured_namespaces(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "watch_pods.json",         "watch_pods.protobuf",         "watch_pods.table.json",
+        "watch_pods.partial.json", "watch_pods.partial.protobuf", "watch_widgets.json",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct buf b = capture_read(names[i]);
+        enum encoding encoding = capture_encoding(names[i]);
+        struct slice rest = capture_slice(&b);
+        struct slice event;
+        unsigned objects = 0;
+        while (capture_next_event(encoding, &rest, &event)) {
+            struct watch_frame e = scan(encoding, event);
+            bool bookmark = e.type == WATCH_FRAME_BOOKMARK;
+            check_namespace(encoding, event, bookmark ? "" : "scan");
+            objects += !bookmark;
+        }
+        assert_int_equal(objects, 3);
+        buf_reset(&b);
+    }
+}
+
+#define OF_OBJECT(object) "{\"type\":\"ADDED\",\"object\":" object "}\n"
+
+static void test_namespaces(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *namespace;
+    } cases[] = {
+        {"", ""},
+        {OF_OBJECT("{}"), ""},
+        {OF_OBJECT("{\"metadata\":{\"resourceVersion\":\"1\"}}"), ""},
+        {OF_OBJECT("{\"metadata\":{\"namespace\":\"a\",\"resourceVersion\":\"1\"}}"), "a"},
+        {OF_OBJECT("{\"metadata\":{\"namespace\":7,\"resourceVersion\":\"1\"}}"), ""},
+        {OF_OBJECT("{\"spec\":{\"namespace\":\"x\"},\"namespace\":\"x\",\"metadata\":{\"labels\":{"
+                   "\"namespace\":\"x\"},\"name\":\"namespace\",\"resourceVersion\":\"1\"}}"),
+         ""},
+        {OF_OBJECT("{\"kind\":\"Table\",\"metadata\":{\"resourceVersion\":\"1\"},\"rows\":[{"
+                   "\"cells\":[],\"object\":{\"metadata\":{\"namespace\":\"b\"}}},{\"object\":{"
+                   "\"metadata\":{\"namespace\":\"x\"}}}]}"),
+         "b"},
+        {OF_OBJECT("{\"kind\":\"Table\",\"metadata\":{\"resourceVersion\":\"1\"},\"rows\":[]}"),
+         ""},
+        {"{\"type\":\"ERROR\",\"object\":{\"metadata\":{\"namespace\":\"x\"},\"code\":410}}", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        check_namespace(ENCODING_JSON, slice_str(cases[i].text), cases[i].namespace);
+    }
+}
+
 static void test_versions(void **state)
 {
     (void)state;
@@ -661,6 +736,8 @@ int main(void)
         cmocka_unit_test(test_captures),
         cmocka_unit_test(test_captured_expiry),
         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_captured_namespaces),
+        cmocka_unit_test(test_namespaces),
         cmocka_unit_test(test_versions),
         cmocka_unit_test(test_only_the_objects_own_version_counts),
         cmocka_unit_test(test_initial_events_end),

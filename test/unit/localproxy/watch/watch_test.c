@@ -12,6 +12,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "capture.h"
 #include "temp_dir.h"
 #include "watch/watch.h"
 #include "watch/watch_memory.h"
@@ -40,6 +41,8 @@ static const struct http_exchange_ops sink_ops = {.send_body = sink_send, .send_
 
 struct fixture {
     struct sink sink;
+    struct load *load; /* NULL: nothing is counted */
+    const char *ns;    /* of the path; NULL: none */
     struct delivered_versions *points;
     struct watch *watch;
     struct delivered_key key;
@@ -63,6 +66,8 @@ static void open_any_watch(struct fixture *f, enum encoding encoding, uint64_t v
         .version = version,
         .initial_events = initial,
         .budget = budget,
+        .load = f->load,
+        .namespace = slice_str(f->ns),
     };
     f->watch = watch_new(&o);
     assert_non_null(f->watch);
@@ -105,7 +110,7 @@ static void assert_got(struct fixture *f, const char *expected)
 static void test_only_whole_events_pass(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 5, false);
     feed(&f, SLICE(EVENT("6") "{\"type\":"));
     assert_got(&f, EVENT("6"));
@@ -120,7 +125,7 @@ static void test_only_whole_events_pass(void **state)
 static void test_a_silenced_watch_lets_nothing_through_and_is_cut(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 5, false);
     feed(&f, SLICE(EVENT("6") "{\"type\":"));
     watch_silence(f.watch);
@@ -144,7 +149,7 @@ static void test_the_end_of_a_watch_is_a_point_to_go_on_from(void **state)
     (void)state;
     static const uint64_t good[] = {5, 6, 8, 9};
     for (size_t i = 0; i < 4; i++) {
-        struct fixture f;
+        struct fixture f = {.load = NULL};
         open_watch(&f, ENCODING_JSON, 5, false);
         feed(&f, SLICE(EVENT("6") EVENT("9")));
         watch_free(f.watch);
@@ -159,7 +164,7 @@ static void test_the_end_of_a_watch_is_a_point_to_go_on_from(void **state)
 static void test_a_watch_that_was_cut_is_none(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 5, false);
     feed(&f, SLICE(EVENT("6")));
     watch_silence(f.watch);
@@ -174,7 +179,7 @@ static void test_a_watch_that_was_cut_is_none(void **state)
 static void test_a_silenced_watch_that_was_not_cut_leaves_a_stale_point(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 5, false);
     feed(&f, SLICE(EVENT("6")));
     watch_silence(f.watch);
@@ -190,7 +195,7 @@ static void test_a_silenced_watch_that_was_not_cut_leaves_a_stale_point(void **s
 static void test_initial_events_are_no_points_until_they_ended(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 0, true);
     feed(&f, SLICE(EVENT("6")));
     watch_free(f.watch);
@@ -219,7 +224,7 @@ static void test_a_watch_that_migrated_goes_on_only_from_what_came_after(void **
         bool good;
     } rows[] = {{3, false}, {5, false}, {6, false}, {7, true}, {8, true}, {9, false}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct fixture f;
+        struct fixture f = {.load = NULL};
         open_watch(&f, ENCODING_JSON, 5, false);
         feed(&f, SLICE(EVENT("6")));
         watch_silence(f.watch);
@@ -249,7 +254,7 @@ static void test_a_later_version_at_which_it_stands(void **state)
         bool good;
     } rows[] = {{5, false}, {6, false}, {7, false}, {40, false}, {41, true}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct fixture f;
+        struct fixture f = {.load = NULL};
         open_watch(&f, ENCODING_JSON, 5, false);
         feed(&f, SLICE(EVENT("6")));
         watch_silence(f.watch);
@@ -272,7 +277,7 @@ static void test_versions_down_to_the_oldest_object_written_are_no_points(void *
 {
     (void)state;
     for (uint64_t version = 2; version <= 4; version++) {
-        struct fixture f;
+        struct fixture f = {.load = NULL};
         open_watch(&f, ENCODING_JSON, 5, false);
         watch_silence(f.watch);
         struct delivered_key now = f.key;
@@ -289,7 +294,7 @@ static void test_versions_down_to_the_oldest_object_written_are_no_points(void *
 static void test_an_unread_version_is_of_no_matter_after_a_migration(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 5, false);
     feed(&f, SLICE(EVENT("x")));
     feed(&f,
@@ -379,7 +384,7 @@ static void test_a_crash_while_it_is_silenced_leaves_no_point(void **state)
 static void test_the_version_is_known_from_the_start_or_a_bookmark(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 0, false);
     feed(&f, SLICE(EVENT("6")));
     assert_int_equal(watch_version(f.watch), 0); /* an old object perhaps */
@@ -406,7 +411,7 @@ static void test_an_event_too_large_to_hold_is_finished(void **state)
 {
     (void)state;
     enum { SIZE = 3 * 1024 * 1024 };
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     char *memory = malloc(SIZE + 4);
     assert_non_null(memory);
     struct slice whole = frame(memory, SIZE);
@@ -430,7 +435,7 @@ static void test_an_event_too_large_to_hold_is_finished(void **state)
 static void test_an_event_for_which_there_is_no_room_is_passed_on(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     struct byte_share others;
     static char begun[20000] = "{\"type\":\"MODIFIED\",";
     static struct byte_budget budget = {.max = WATCH_MEMORY_MAX};
@@ -458,7 +463,7 @@ static void test_an_event_for_which_there_is_no_room_is_passed_on(void **state)
 static void test_what_is_no_known_encoding_passes_and_cannot_be_cut(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_OTHER, 5, false);
     feed(&f, SLICE("half an ev"));
     assert_got(&f, "half an ev");
@@ -477,7 +482,7 @@ static void test_any_split_passes_the_same(void **state)
     (void)state;
     srand(11);
     for (int round = 0; round < 200; round++) {
-        struct fixture f;
+        struct fixture f = {.load = NULL};
         char stream[8192];
         size_t len = 0;
         open_watch(&f, round % 2 == 0 ? ENCODING_PROTOBUF : ENCODING_JSON, 5, false);
@@ -507,13 +512,153 @@ static void test_any_split_passes_the_same(void **state)
 static void test_an_operator_that_takes_no_more_is_told(void **state)
 {
     (void)state;
-    struct fixture f;
+    struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 5, false);
     f.sink.answer = -ENOBUFS;
     assert_int_equal(watch_feed(f.watch, SLICE(EVENT("6")), &f.sink.x), -ENOBUFS);
     watch_silence(f.watch);
     assert_int_equal(watch_cut(f.watch, "why", &f.sink.x), -ENOBUFS);
     assert_int_equal(watch_state(f.watch), WATCH_SILENT);
+    close_watch(&f);
+}
+
+/* ---- what is counted ---- */
+
+#define OF(type, namespace)                                                                        \
+    "{\"type\":\"" type                                                                            \
+    "\",\"object\":{\"metadata\":{\"name\":\"n\",\"namespace\":\"" namespace "\","                 \
+                                                                             "\"resourceVersion\"" \
+                                                                             ":\"6\"}}}\n"
+
+static uint64_t all_events(const struct load *l)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < ARRAY_LEN(l->counts.of); i++) {
+        sum += l->counts.of[i].events;
+        assert_int_equal(l->counts.of[i].requests, 0);
+        assert_int_equal(l->counts.of[i].objects, 0);
+    }
+    return sum;
+}
+
+static uint64_t events_of(const struct load *l, const char *ns)
+{
+    return l->counts.of[load_place(slice_str(ns))].events;
+}
+
+static const char counted_events[] =
+    OF("ADDED", "ns-a") OF("MODIFIED", "ns-b") OF("DELETED", "ns-a")
+        OF("BOOKMARK",
+           "ns-a") "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":\"6\"}}}\n"
+                   "{\"type\":\"ERROR\",\"object\":{\"metadata\":{\"namespace\":\"ns-a\"},\"code\":"
+                   "410}}\n"
+                   "nonsense\n";
+
+/* Wherever the pieces end. */
+static void test_events_are_counted(void **state)
+{
+    (void)state;
+    struct slice all = slice_str(counted_events);
+    for (size_t piece = 1; piece <= all.len; piece += piece < 200 ? 1 : 97) {
+        struct load load;
+        struct fixture f = {.load = &load};
+        load_init(&load, &net_clock_system);
+        open_watch(&f, ENCODING_JSON, 5, false);
+        for (size_t at = 0; at < all.len; at += piece) {
+            feed(&f, slice_of(all.ptr + at, piece < all.len - at ? piece : all.len - at));
+        }
+        assert_int_equal(events_of(&load, "ns-a"), 2);
+        assert_int_equal(events_of(&load, "ns-b"), 1);
+        assert_int_equal(load.counts.of[CONTROL_LOAD_OTHERS].events, 1);
+        assert_int_equal(all_events(&load), 4);
+        close_watch(&f);
+    }
+}
+
+static void test_events_of_one_namespace(void **state)
+{
+    (void)state;
+    struct load load;
+    struct fixture f = {.load = &load, .ns = "ns-c"};
+    load_init(&load, &net_clock_system);
+    open_watch(&f, ENCODING_JSON, 5, false);
+    feed(&f, slice_str(counted_events));
+    assert_int_equal(events_of(&load, "ns-c"), 4);
+    assert_int_equal(all_events(&load), 4);
+    close_watch(&f);
+}
+
+static void test_captured_events_are_counted(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "watch_pods.json",         "watch_pods.protobuf",         "watch_pods.table.json",
+        "watch_pods.partial.json", "watch_pods.partial.protobuf", "watch_widgets.json",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct buf b = capture_read(names[i]);
+        struct slice all = capture_slice(&b);
+        for (size_t piece = 1; piece < 5000; piece = piece * 3 + 1) {
+            struct load load;
+            struct fixture f = {.load = &load};
+            load_init(&load, &net_clock_system);
+            open_watch(&f, capture_encoding(names[i]), 5, false);
+            for (size_t at = 0; at < all.len; at += piece) {
+                feed(&f, slice_of(all.ptr + at, piece < all.len - at ? piece : all.len - at));
+            }
+            assert_int_equal(events_of(&load, "scan"), 3);
+            assert_int_equal(all_events(&load), 3);
+            close_watch(&f);
+        }
+        buf_reset(&b);
+    }
+}
+
+/* One that is not held is counted by its beginning, once. */
+static void test_a_huge_event_is_counted(void **state)
+{
+    (void)state;
+    static char filling[2 * WATCH_HELD_MAX];
+    struct load load;
+    struct fixture f = {.load = &load};
+    load_init(&load, &net_clock_system);
+    open_watch(&f, ENCODING_JSON, 5, false);
+    memset(filling, 'x', sizeof filling);
+    feed(&f, SLICE("{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"namespace\":\"ns-a\","
+                   "\"resourceVersion\":\"6\"},\"x\":\""));
+    feed(&f, slice_of(filling, sizeof filling));
+    feed(&f, slice_of(filling, sizeof filling));
+    feed(&f, SLICE("\"}}\n" OF("ADDED", "ns-b")));
+    assert_int_equal(events_of(&load, "ns-a"), 1);
+    assert_int_equal(events_of(&load, "ns-b"), 1);
+    assert_int_equal(all_events(&load), 2);
+    close_watch(&f);
+}
+
+static void test_silent_events_are_not_counted(void **state)
+{
+    (void)state;
+    struct load load;
+    struct fixture f = {.load = &load};
+    load_init(&load, &net_clock_system);
+    open_watch(&f, ENCODING_JSON, 5, false);
+    feed(&f, SLICE(OF("ADDED", "ns-a")));
+    watch_silence(f.watch);
+    feed(&f, SLICE(OF("ADDED", "ns-a")));
+    assert_int_equal(all_events(&load), 1);
+    close_watch(&f);
+}
+
+static void test_unread_watches_are_counted(void **state)
+{
+    (void)state;
+    struct load load;
+    struct fixture f = {.load = &load};
+    load_init(&load, &net_clock_system);
+    open_watch(&f, ENCODING_OTHER, 5, false);
+    feed(&f, SLICE(OF("ADDED", "ns-a")));
+    assert_int_equal(all_events(&load), 0);
+    assert_int_equal(load.counts.unread, 1);
     close_watch(&f);
 }
 
@@ -538,6 +683,12 @@ int main(void)
         cmocka_unit_test(test_what_is_no_known_encoding_passes_and_cannot_be_cut),
         cmocka_unit_test(test_any_split_passes_the_same),
         cmocka_unit_test(test_an_operator_that_takes_no_more_is_told),
+        cmocka_unit_test(test_events_are_counted),
+        cmocka_unit_test(test_events_of_one_namespace),
+        cmocka_unit_test(test_captured_events_are_counted),
+        cmocka_unit_test(test_a_huge_event_is_counted),
+        cmocka_unit_test(test_silent_events_are_not_counted),
+        cmocka_unit_test(test_unread_watches_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
