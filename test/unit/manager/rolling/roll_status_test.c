@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rolling/roll_status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/array.h"
+
+static void expect_printed(const struct roll_status *s, const char *text)
+{
+    char out[ROLL_STATUS_SIZE];
+    struct roll_status read;
+    roll_status_print(s, out);
+    assert_string_equal(out, text);
+    roll_status_parse(out, &read);
+    assert_int_equal(read.done, s->done);
+    assert_int_equal(read.total, s->total);
+    assert_string_equal(read.shard, s->shard);
+    assert_string_equal(read.pod, s->pod);
+    assert_int_equal(read.state, s->state);
+    assert_string_equal(read.message, "");
+}
+
+static void test_texts(void **state)
+{
+    (void)state;
+    expect_printed(&(struct roll_status){.done = 6, .total = 6, .state = ROLL_STATE_DONE},
+                   "6/6 state=Done");
+    expect_printed(&(struct roll_status){.done = 2,
+                                         .total = 6,
+                                         .shard = "demo-1-normal",
+                                         .pod = "op-3",
+                                         .state = ROLL_STATE_WAITING,
+                                         .message = "op-2 is not Ready: state=Done"},
+                   "2/6 shard=demo-1-normal pod=op-3 state=Waiting: op-2 is not Ready: state=Done");
+    expect_printed(&(struct roll_status){.total = 6, .pod = "op-3", .state = ROLL_STATE_EVICTING},
+                   "0/6 pod=op-3 state=Evicting");
+}
+
+static void test_what_says_nothing(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "done",
+        "1/",
+        "1/2",
+        "1/2 state=",
+        "1/2 state=Donne",
+        "1/2 state=done",
+        "-1/2 state=Done",
+        "1/99999999999999999999 state=Done",
+        "1/2 pod= state=Done",
+        "1/2 pod=A state=Done",
+        "1/2 shard=a/b state=Done",
+        "1/2 pod=a shard=b state=Done",
+        "1/2  state=Done",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        struct roll_status s;
+        memset(&s, 0xff, sizeof s);
+        roll_status_parse(texts[i], &s);
+        assert_int_equal(s.state, ROLL_STATE_NONE);
+        assert_int_equal(s.total, 0);
+        assert_string_equal(s.pod, "");
+        assert_string_equal(s.shard, "");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_what_says_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
