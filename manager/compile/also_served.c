@@ -50,13 +50,13 @@ static const char *dot(const struct served_as *r)
     return r->group[0] != '\0' ? "." : "";
 }
 
-static void note(const struct served_as *open, const struct served_as *limited,
+static void note(const char *path, const struct served_as *open, const struct served_as *limited,
                  struct warnings *warnings)
 {
     warnings_add(warnings,
-                 "spec.limits: %s%s%s serves the same objects as %s%s%s, and is not limited: there "
+                 "%s: %s%s%s serves the same objects as %s%s%s, and is not limited: there "
                  "the shard sees all of them",
-                 open->resource, dot(open), open->group, limited->resource, dot(limited),
+                 path, open->resource, dot(open), open->group, limited->resource, dot(limited),
                  limited->group);
 }
 
@@ -66,17 +66,17 @@ static bool is_served(const struct served_as *r, bool unless_known, also_served_
     return served == NULL ? unless_known : served(data, r->group, r->resource);
 }
 
-void also_served_note(const struct rules *rules, also_served_cb served, const void *data,
-                      struct warnings *warnings)
+void also_served_note(const struct rules *rules, const char *path, also_served_cb served,
+                      const void *data, struct warnings *warnings)
 {
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         const struct twins *t = &known[i];
         bool now = is_limited(rules, &t->now);
         bool before = is_limited(rules, &t->before);
         if (before && !now && is_served(&t->now, true, served, data)) {
-            note(&t->now, &t->before, warnings);
+            note(path, &t->now, &t->before, warnings);
         } else if (now && !before && is_served(&t->before, t->everywhere, served, data)) {
-            note(&t->before, &t->now, warnings);
+            note(path, &t->before, &t->now, warnings);
         }
     }
 }

@@ -14,10 +14,11 @@
 /* Whether the API server serves it. */
 typedef bool (*also_served_cb)(const void *data, const char *group, const char *resource);
 
-/* Warns of each resource that is not limited while the same objects in another group are. `served`
+/* Warns of each resource that is not limited while the same objects in another group are. `path` is
+ * that of the limits. `served`
  * NULL: no API server is known, so of what each serves that still gets releases, and of old groups
  * where they are what is limited. */
-void also_served_note(const struct rules *rules, also_served_cb served, const void *data,
-                      struct warnings *warnings);
+void also_served_note(const struct rules *rules, const char *path, also_served_cb served,
+                      const void *data, struct warnings *warnings);
 
 #endif

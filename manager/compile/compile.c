@@ -426,9 +426,10 @@ static int add_spec(struct compilation *c, const cJSON *config, cJSON *document)
         return c->e->code;
     }
     if (field_get(spec, "root") != NULL) {
-        return err_set(c->e, -EINVAL,
-                       "spec.root: Forbidden: automatic sharding is not supported yet: write one "
-                       "ShardingConfig for each shard");
+        return err_set(
+            c->e, -EINVAL,
+            "spec.root: Forbidden: a root has no rules of its own: its shards have, which "
+            "are ShardingConfigs that are made of it");
     }
     cJSON *rules_spec = edit_object(&c->edit, document, "spec");
     make_keys(c);

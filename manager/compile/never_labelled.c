@@ -49,8 +49,8 @@ static void add_name(struct names *n, const struct never_labelled *r)
     n->len += more > 0 ? (size_t)more : 0;
 }
 
-void never_labelled_note(const struct rules *rules, const struct never_labelled *list, size_t count,
-                         struct warnings *warnings)
+void never_labelled_note(const struct rules *rules, const char *path,
+                         const struct never_labelled *list, size_t count, struct warnings *warnings)
 {
     struct names names = {.count = 0};
     char more[32] = "";
@@ -67,8 +67,8 @@ void never_labelled_note(const struct rules *rules, const struct never_labelled 
     }
     if (names.count > 0) {
         warnings_add(warnings,
-                     "spec.limits: never labelled, so selected by control labels the shard sees "
+                     "%s: never labelled, so selected by control labels the shard sees "
                      "none: %s%s (not namespaced, or not in --sharding-resources)",
-                     names.text, more);
+                     path, names.text, more);
     }
 }

@@ -20,9 +20,10 @@ struct never_labelled {
 extern const struct never_labelled never_labelled_anywhere[];
 extern const size_t never_labelled_anywhere_count;
 
-/* Notes in one warning, which names the first few, those of the resources that limits select by
- * control labels. */
-void never_labelled_note(const struct rules *rules, const struct never_labelled *list, size_t count,
+/* Notes in one warning, which names the first few, those of the resources that limits, found at
+ * `path`, select by control labels. */
+void never_labelled_note(const struct rules *rules, const char *path,
+                         const struct never_labelled *list, size_t count,
                          struct warnings *warnings);
 
 #endif

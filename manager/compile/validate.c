@@ -47,7 +47,10 @@ struct validation {
     const cJSON *config;
     const char *ns;
     const char *name;
+    const char *root; /* that made it; "": none did */
     const cJSON *spec;
+    const cJSON *limits;
+    const char *limits_path;
     const struct compile_options *options;
     const struct validate_context *context;
     struct rules *rules; /* of the draft, as the next */
@@ -76,11 +79,18 @@ static const char *namespace_or_default(const struct validation *v, const char *
     return ns[0] == '\0' ? v->options->namespace : ns;
 }
 
+/* Made of the same root, which tells them apart. While it changes several of them, one after the
+ * other, they may have pods in common for a moment. */
+static bool is_sibling(const struct validation *v, const struct shards_item *other)
+{
+    return v->root[0] != '\0' && strcmp(validate_root_of(other->config, v->options), v->root) == 0;
+}
+
 /* Other shards of the same namespace. */
 static bool is_neighbour(const struct validation *v, const struct shards_item *other)
 {
     return !other->root && strcmp(other->name, v->name) != 0 &&
-           strcmp(namespace_or_default(v, other->ns), v->ns) == 0;
+           strcmp(namespace_or_default(v, other->ns), v->ns) == 0 && !is_sibling(v, other);
 }
 
 /* ---- fields by themselves ---- */
@@ -175,6 +185,17 @@ static int refuse_overlap(const struct validation *v, const char *other,
     return rc;
 }
 
+static bool is_name_of_sibling(const struct validation *v, const char *name)
+{
+    const struct shards_list *list = &v->context->shards;
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->items[i].name, name) == 0 && is_sibling(v, &list->items[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether a pod that there is would be in two shards. To look once is enough: whatever shard the
  * pod is in, this one must not have it. */
 static int check_shared_pod(struct validation *v)
@@ -186,7 +207,7 @@ static int check_shared_pod(struct validation *v)
     }
     v->looked = true;
     const char *pod = w->shared_pod(w->data, v->ns, v->name, v->pods, &other);
-    return pod == NULL ? 0 : refuse_pod(v, pod, other);
+    return pod == NULL || is_name_of_sibling(v, other) ? 0 : refuse_pod(v, pod, other);
 }
 
 static void note_possible(struct validation *v, const char *other)
@@ -259,13 +280,22 @@ static int check_neighbour(struct validation *v, const struct shards_item *other
     return rc;
 }
 
-static int check_pods(struct validation *v)
+/* A root leaves room for what it adds for each shard. */
+static int check_requirements(const struct validation *v, size_t added)
 {
     size_t requirements = 0;
     (void)selector_requirements(v->pods, &requirements);
-    if (requirements > VALIDATE_POD_REQUIREMENTS_MAX) {
-        return err_set(v->e, -E2BIG, "spec.selector: Too many: must have at most %d requirements",
-                       VALIDATE_POD_REQUIREMENTS_MAX);
+    return requirements <= VALIDATE_POD_REQUIREMENTS_MAX
+               ? 0
+               : err_set(v->e, -E2BIG,
+                         "spec.selector: Too many: must have at most %zu requirements",
+                         VALIDATE_POD_REQUIREMENTS_MAX - added);
+}
+
+static int check_pods(struct validation *v)
+{
+    if (check_requirements(v, 0) != 0) {
+        return v->e->code;
     }
     if (!overlap_satisfiable(v->pods)) {
         warnings_add(v->warnings,
@@ -293,7 +323,7 @@ static int each_entry(const struct validation *v, entry_cb cb, void *data)
 {
     unsigned i = 0;
     const cJSON *limit;
-    cJSON_ArrayForEach(limit, field_get(v->spec, "limits"))
+    cJSON_ArrayForEach(limit, v->limits)
     {
         const cJSON *inner = field_get(limit, "objectSelector");
         unsigned j = 0;
@@ -301,7 +331,7 @@ static int each_entry(const struct validation *v, entry_cb cb, void *data)
         cJSON_ArrayForEach(entry, field_get(inner != NULL ? inner : limit, "relateResources"))
         {
             char path[PATH_LEN];
-            (void)snprintf(path, sizeof path, "spec.limits[%u]%s.relateResources[%u]", i,
+            (void)snprintf(path, sizeof path, "%s[%u]%s.relateResources[%u]", v->limits_path, i,
                            inner != NULL ? ".objectSelector" : "", j++);
             int rc = cb(v, data, entry, path);
             if (rc != 0) {
@@ -590,11 +620,11 @@ static void note_keys(const struct validation *v)
 {
     unsigned i = 0;
     const cJSON *limit;
-    cJSON_ArrayForEach(limit, field_get(v->spec, "limits"))
+    cJSON_ArrayForEach(limit, v->limits)
     {
         const cJSON *inner = field_get(limit, "objectSelector");
         char path[PATH_LEN];
-        (void)snprintf(path, sizeof path, "spec.limits[%u]%s.selector", i++,
+        (void)snprintf(path, sizeof path, "%s[%u]%s.selector", v->limits_path, i++,
                        inner != NULL ? ".objectSelector" : "");
         const cJSON *selector = field_get(inner != NULL ? inner : limit, "selector");
         if (!afford(v, SPELLING_STEPS * misspelt_key_count(selector))) {
@@ -622,10 +652,11 @@ static void note_unlabelled(const struct validation *v)
 {
     const struct validate_context *w = v->context;
     if (w->resource_count > 0) {
-        never_labelled_note(v->rules, w->unlabelled, w->unlabelled_count, v->warnings);
-    } else {
-        never_labelled_note(v->rules, never_labelled_anywhere, never_labelled_anywhere_count,
+        never_labelled_note(v->rules, v->limits_path, w->unlabelled, w->unlabelled_count,
                             v->warnings);
+    } else {
+        never_labelled_note(v->rules, v->limits_path, never_labelled_anywhere,
+                            never_labelled_anywhere_count, v->warnings);
     }
 }
 
@@ -634,21 +665,19 @@ static bool serves(const void *context, const char *group, const char *resource)
     return is_served(context, group, resource);
 }
 
-static void note_oddities(struct validation *v)
+static void note_limits(const struct validation *v)
 {
     struct pair_search contradictions = {.cb = is_contradiction};
-    if (compile_lacks_limits(v->config)) {
-        warnings_add(v->warnings, "spec.limits: missing: the shard sees nothing; write limits: [] "
-                                  "for a shard that sees everything");
-    } else if (rules_limit_count(v->rules) == 0) {
-        warnings_add(v->warnings, "spec.limits: no limits: the shard sees everything");
-    }
     (void)each_entry(v, note_contradiction, &contradictions);
     note_keys(v);
     (void)each_entry(v, v->context->resource_count == 0 ? note_resources : note_served, NULL);
     note_unlabelled(v);
-    also_served_note(v->rules, v->context->resource_count == 0 ? NULL : serves, v->context,
-                     v->warnings);
+    also_served_note(v->rules, v->limits_path, v->context->resource_count == 0 ? NULL : serves,
+                     v->context, v->warnings);
+}
+
+static void note_neighbours(struct validation *v)
+{
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
     const struct shards_list *list = &v->context->shards;
@@ -659,18 +688,50 @@ static void note_oddities(struct validation *v)
         }
     }
     note_more(v, "spec.limits", v->shared);
+}
+
+static void note_steps(const struct validation *v)
+{
     if (*v->steps == 0) {
         warnings_add(v->warnings,
-                     "spec.limits: there are so many that not all was looked at: there "
-                     "may be more to warn of");
+                     "%s: there are so many that not all was looked at: there may be more to warn "
+                     "of",
+                     v->limits_path);
     }
+}
+
+static void note_oddities(struct validation *v)
+{
+    if (compile_lacks_limits(v->config)) {
+        warnings_add(v->warnings, "spec.limits: missing: the shard sees nothing; write limits: [] "
+                                  "for a shard that sees everything");
+    } else if (rules_limit_count(v->rules) == 0) {
+        warnings_add(v->warnings, "spec.limits: no limits: the shard sees everything");
+    }
+    note_limits(v);
+    note_neighbours(v);
+    note_steps(v);
 }
 
 /* ---- a whole config ---- */
 
+static bool is_root(const cJSON *config)
+{
+    return field_get(field_get(config, "spec"), "root") != NULL;
+}
+
+/* A root is drafted by one of its shards. */
 static void draft_init(struct draft *d, const cJSON *config, const struct compile_options *o)
 {
     *d = (struct draft){.e = ERR_INIT};
+    if (is_root(config)) {
+        struct validate_root root;
+        d->e.code = validate_root(config, o, &root, &d->e);
+        d->rules = root.rules;
+        d->pods = root.pods;
+        d->unknown = root.unknown;
+        return;
+    }
     d->rules = compile_draft(config, o, &d->unknown, &d->e);
     d->pods = d->rules == NULL ? NULL : shards_pod_selector(config, &d->e);
 }
@@ -682,7 +743,7 @@ static void draft_deinit(struct draft *d)
 }
 
 /* Where several things are wrong, the one that stands first in the spec is told. */
-static int validate_shard(struct validation *v, const struct draft *d)
+static int check_draft(struct validation *v, const struct draft *d)
 {
     v->rules = d->rules;
     v->pods = d->pods;
@@ -692,36 +753,46 @@ static int validate_shard(struct validation *v, const struct draft *d)
     if (check_webhook(v) != 0) {
         return v->e->code;
     }
-    if (d->pods == NULL) {
-        return err_set(v->e, d->e.code, "%s", d->e.msg);
-    }
-    if (check_pods(v) != 0) {
+    return d->pods != NULL ? 0 : err_set(v->e, d->e.code, "%s", d->e.msg);
+}
+
+static void note_unknown(const struct validation *v)
+{
+    warnings_add(v->warnings,
+                 "%s: the namespaces are not known to this manager yet: what namespaceSelector "
+                 "selects was not checked",
+                 v->limits_path);
+}
+
+static int validate_shard(struct validation *v, const struct draft *d)
+{
+    if (check_draft(v, d) != 0 || check_pods(v) != 0) {
         return v->e->code;
     }
     if (d->unknown) {
-        warnings_add(v->warnings,
-                     "spec.limits: the namespaces are not known to this manager yet: what "
-                     "namespaceSelector selects was not checked");
+        note_unknown(v);
         return 0;
     }
     note_oddities(v);
     return 0;
 }
 
-static int validate_root_config(const struct validation *v)
+/* Its shards have pods and limits of their own, which are looked at when they are written. */
+static int validate_root_config(struct validation *v, const struct draft *d)
 {
-    if (validate_root(v->config, v->options, v->e) != 0 || check_webhook(v) != 0) {
+    v->limits = field_get(field_get(v->spec, "root"), "resourceSelector");
+    v->limits_path = "spec.root.resourceSelector";
+    if (check_draft(v, d) != 0 || check_requirements(v, 1) != 0) {
         return v->e->code;
     }
-    warnings_add(v->warnings,
-                 "spec.root: automatic sharding is not supported yet: this object has no effect; "
-                 "write one ShardingConfig for each shard");
+    validate_root_note(v->config, v->options, v->ns, &v->context->shards, v->warnings);
+    if (d->unknown) {
+        note_unknown(v);
+        return 0;
+    }
+    note_limits(v);
+    note_steps(v);
     return 0;
-}
-
-static bool is_root(const cJSON *config)
-{
-    return field_get(field_get(config, "spec"), "root") != NULL;
 }
 
 static int validate(const cJSON *config, const struct compile_options *o, const struct draft *d,
@@ -730,7 +801,10 @@ static int validate(const cJSON *config, const struct compile_options *o, const 
     struct err ignored = ERR_INIT;
     size_t steps = STEPS_MAX;
     struct validation v = {.config = config,
+                           .root = validate_root_of(config, o),
                            .spec = field_get(config, "spec"),
+                           .limits = field_get(field_get(config, "spec"), "limits"),
+                           .limits_path = "spec.limits",
                            .options = o,
                            .context = w,
                            .steps = &steps,
@@ -742,16 +816,14 @@ static int validate(const cJSON *config, const struct compile_options *o, const 
     if (check_name(&v) != 0) {
         return v.e->code;
     }
-    return is_root(config) ? validate_root_config(&v) : validate_shard(&v, d);
+    return is_root(config) ? validate_root_config(&v, d) : validate_shard(&v, d);
 }
 
 int validate_config(const cJSON *config, const struct compile_options *o,
                     const struct validate_context *w, struct warnings *warnings, struct err *e)
 {
-    struct draft d = {.e = ERR_INIT};
-    if (!is_root(config)) {
-        draft_init(&d, config, o);
-    }
+    struct draft d;
+    draft_init(&d, config, o);
     int rc = validate(config, o, &d, w, warnings, e);
     draft_deinit(&d);
     return rc;
@@ -807,6 +879,20 @@ static void note_left_out(const struct admission_request *r, struct warnings *wa
         r->namespace);
 }
 
+/* People see warnings: the manager, and most else that writes by itself, is a service account. */
+static void note_root_of(const struct admission_request *r, const struct compile_options *o,
+                         struct warnings *warnings)
+{
+    static const char account[] = "system:serviceaccount:";
+    const char *root = validate_root_of(r->old_object, o);
+    if (root[0] != '\0' && strncmp(r->user, account, sizeof account - 1) != 0) {
+        warnings_add(warnings,
+                     "metadata.labels: this shard is made of root \"%.63s\", and the manager "
+                     "makes it so again: change spec.root of that one",
+                     root);
+    }
+}
+
 /* Whether its spec is looked at. */
 static bool is_examined(const struct admission_request *r)
 {
@@ -833,7 +919,7 @@ struct validate_draft *validate_draft_new(const struct admission_request *r,
         return NULL;
     }
     d->examined = is_examined(r);
-    if (d->examined && !r->cut && !is_root(r->object)) {
+    if (d->examined && !r->cut) {
         const struct compile_options options = options_for(r, o);
         draft_init(&d->draft, r->object, &options);
     }
@@ -866,6 +952,9 @@ static int examine(const struct admission_request *r, const struct compile_optio
                        ADMISSION_VALUES_MAX);
     }
     int rc = validate(r->object, &options, &d->draft, w, warnings, e);
+    if (rc == 0 && r->operation == ADMISSION_UPDATE) {
+        note_root_of(r, &options, warnings);
+    }
     if (rc == 0 && d->reselected) {
         warnings_add(
             warnings,

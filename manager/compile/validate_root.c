@@ -2,175 +2,263 @@
 #include "compile/validate_root.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kube/name.h"
-#include "rules/sharding.h"
-#include "json/edit.h"
+#include "compile/labelled.h"
+#include "root/child.h"
 #include "json/field.h"
 
-#define ROOT "spec.root"
-#define AUTO ROOT ".auto"
-#define CANARY ROOT ".canary"
+#define RESOURCES "spec.root.resourceSelector"
 
-typedef const char *(*check_cb)(struct slice text);
+/* ---- what shards are made of ---- */
 
-/* A list of strings, each of which `check` finds nothing wrong with. */
-static int check_list(const cJSON *object, const char *path, const char *key, check_cb check,
-                      struct err *e)
+struct making {
+    const struct compile_options *options;
+    struct root_spec spec;
+    char prefix[LABELLED_KEY_MAX];
+    struct compile_labels labels;
+    struct child_options child;
+    struct err *e;
+};
+
+/* The API group is what labels begin with where nothing else is said. */
+static void find_prefix(const cJSON *config, const struct compile_options *o,
+                        char out[LABELLED_KEY_MAX])
 {
-    const cJSON *list = NULL;
-    int rc = field_array(object, path, key, &list, e);
-    unsigned i = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        char entry[64];
-        const char *text = cJSON_GetStringValue(item);
-        const char *why = text == NULL ? "must be a string" : check(slice_str(text));
-        (void)snprintf(entry, sizeof entry, "%s[%u]", key, i++);
-        if (rc == 0 && why != NULL) {
-            rc = field_invalid(e, path, entry, text == NULL ? "" : text, why);
-        }
-    }
-    return rc;
-}
-
-static const char *check_hash(struct slice text)
-{
-    bool digits = text.len == 1 || (text.len == 2 && text.ptr[0] != '0');
-    for (size_t i = 0; i < text.len; i++) {
-        digits = digits && text.ptr[i] >= '0' && text.ptr[i] <= '9';
-    }
-    return digits && strtol(text.ptr, NULL, 10) < SHARDING_HASH_SIZE
-               ? NULL
-               : "must be a whole number from 0 to 31";
-}
-
-static int check_name(const cJSON *root, const char *key, struct err *e)
-{
-    const char *name = "";
-    int rc = field_required(root, ROOT, key, &name, e);
-    const char *why = rc == 0 ? name_check_subdomain(slice_str(name)) : NULL;
-    return why == NULL ? rc : field_invalid(e, ROOT, key, name, why);
-}
-
-static int check_canary(const cJSON *root, struct err *e)
-{
-    static const char *const known[] = {"replicas", "inNamespaces", "inShardHash", NULL};
-    const cJSON *canary = NULL;
-    int replicas = 0;
-    bool right = field_object(root, ROOT, "canary", &canary, e) == 0 &&
-                 field_known(canary, CANARY, known, e) == 0 &&
-                 field_int(canary, CANARY, "replicas", 0, INT_MAX, &replicas, e) == 0 &&
-                 check_list(canary, CANARY, "inNamespaces", name_check_label, e) == 0 &&
-                 check_list(canary, CANARY, "inShardHash", check_hash, e) == 0;
-    return right ? 0 : e->code;
-}
-
-static int check_size(const cJSON *automatic, const char *key, int max, struct err *e)
-{
-    int value = 0;
-    if (field_int(automatic, AUTO, key, 1, max, &value, e) != 0) {
-        return e->code;
-    }
-    return value != 0 ? 0 : err_set(e, -EINVAL, AUTO ".%s: Required value", key);
-}
-
-static int check_auto(const cJSON *root, struct err *e)
-{
-    static const char *const known[] = {"shardingSize", "everyShardReplicas", NULL};
-    const cJSON *automatic = NULL;
-    bool right =
-        field_object(root, ROOT, "auto", &automatic, e) == 0 &&
-        (automatic == NULL || (field_known(automatic, AUTO, known, e) == 0 &&
-                               check_size(automatic, known[0], SHARDING_HASH_SIZE, e) == 0 &&
-                               check_size(automatic, known[1], INT_MAX, e) == 0));
-    return right ? 0 : e->code;
-}
-
-static int check_fields(const cJSON *root, struct err *e)
-{
-    static const char *const known[] = {
-        "disable", "prefix", "targetStatefulSet", "canary", "auto", "resourceSelector", NULL};
-    const cJSON *disable = field_get(root, "disable");
-    if (field_known(root, ROOT, known, e) != 0) {
-        return e->code;
-    }
-    if (disable != NULL && !cJSON_IsBool(disable)) {
-        return field_wrong_type(e, ROOT, "disable", "true or false");
-    }
-    bool right = check_name(root, "prefix", e) == 0 &&
-                 check_name(root, "targetStatefulSet", e) == 0 && check_canary(root, e) == 0 &&
-                 check_auto(root, e) == 0;
-    return right ? 0 : e->code;
-}
-
-/* {"matchLabels": {"a": "b"}}: where root needs no selector and the rules of a shard do. */
-static void give_selector(struct edit *ed, cJSON *object)
-{
-    if (field_get(object, "selector") == NULL) {
-        cJSON *selector = edit_object(ed, object, "selector");
-        edit_string(ed, edit_object(ed, selector, "matchLabels"), "a", "b");
+    const char *version = field_text(config, "apiVersion");
+    const char *slash = strrchr(version, '/');
+    int len = slash == NULL ? 0 : (int)(slash - version);
+    if (o->labels.prefix != NULL) {
+        (void)snprintf(out, LABELLED_KEY_MAX, "%s", o->labels.prefix);
+    } else {
+        (void)snprintf(out, LABELLED_KEY_MAX, "%.*s", len, version);
     }
 }
 
-/* The config as that of a shard, with what the root spreads in place of its limits. */
-static cJSON *as_shard(const cJSON *config)
+static int making_init(struct making *m, const cJSON *config, const struct compile_options *o,
+                       struct err *e)
 {
-    struct edit ed = {.rc = 0};
-    cJSON *copy = cJSON_Duplicate(config, true);
-    cJSON *spec = cJSON_GetObjectItemCaseSensitive(copy, "spec");
-    cJSON *root = cJSON_DetachItemFromObjectCaseSensitive(spec, "root");
-    cJSON *list = cJSON_DetachItemFromObjectCaseSensitive(root, "resourceSelector");
-    cJSON_Delete(root);
-    edit_set(&ed, spec, "limits", list != NULL ? list : cJSON_CreateArray());
-    cJSON *limit;
-    cJSON_ArrayForEach(limit, field_get(spec, "limits"))
-    {
-        if (cJSON_IsObject(limit)) {
-            give_selector(&ed, limit);
-        }
-    }
-    give_selector(&ed, spec);
-    return edit_result(&ed, copy);
+    const char *ns = shards_namespace(config);
+    *m = (struct making){.options = o, .labels = o->labels, .e = e};
+    find_prefix(config, o, m->prefix);
+    m->labels.prefix = m->prefix;
+    m->child = (struct child_options){.root = config,
+                                      .spec = &m->spec,
+                                      .labels = &m->labels,
+                                      .ns = ns[0] == '\0' ? o->namespace : ns};
+    return root_spec_read(config, &m->spec, e);
 }
 
-static int compile_shard(const cJSON *config, const struct compile_options *o, struct err *e)
+static struct layout_shard last_shard(const struct root_spec *spec)
+{
+    const struct root_auto *a = &spec->automatic;
+    unsigned most = a->size == 0 ? ROOT_SHARDS_MAX : a->size;
+    unsigned number = a->there ? most : 1;
+    unsigned every = a->there ? a->every : 1;
+    return (struct layout_shard){.number = number,
+                                 .first = spec->canary.replicas + every * (number - 1),
+                                 .pods = every,
+                                 .buckets = ~spec->canary.buckets};
+}
+
+/* ---- checks ---- */
+
+/* An error of a shard in terms of the root: each limit is one of resourceSelector. */
+static int translate(const struct err *inner, struct err *e)
 {
     static const char limits[] = "spec.limits";
+    size_t len = sizeof limits - 1;
+    bool other = strncmp(inner->msg, limits, len) == 0;
+    return err_set(e, inner->code, "%s%s", other ? RESOURCES : "", inner->msg + (other ? len : 0));
+}
+
+/* `out` NULL: nothing of it is of interest. */
+static int check_shard(const struct making *m, const struct layout_shard *shard,
+                       struct validate_root *out)
+{
     struct err inner = ERR_INIT;
-    cJSON *copy = as_shard(config);
-    if (copy == NULL) {
-        return err_memory(e);
-    }
     bool unknown = false;
-    struct rules *rules = compile_draft(copy, o, &unknown, &inner);
-    cJSON_Delete(copy);
-    if (rules == NULL) {
-        bool translate = strncmp(inner.msg, limits, sizeof limits - 1) == 0;
-        return err_set(e, inner.code, "%s%s", translate ? ROOT ".resourceSelector" : "",
-                       inner.msg + (translate ? sizeof limits - 1 : 0));
+    cJSON *child = child_make(&m->child, shard, m->e);
+    if (child == NULL) {
+        return m->e->code == -ENAMETOOLONG ? (m->e->code = -EINVAL) : m->e->code;
     }
-    rules_unref(rules);
+    struct rules *rules = compile_draft(child, m->options, &unknown, &inner);
+    struct selector *pods = rules == NULL ? NULL : shards_pod_selector(child, &inner);
+    cJSON_Delete(child);
+    if (pods == NULL || out == NULL) {
+        rules_unref(rules);
+        selector_free(pods);
+        return pods == NULL ? translate(&inner, m->e) : 0;
+    }
+    *out = (struct validate_root){.rules = rules, .pods = pods, .unknown = unknown};
     return 0;
 }
 
-int validate_root(const cJSON *config, const struct compile_options *o, struct err *e)
+int validate_root(const cJSON *config, const struct compile_options *o, struct validate_root *out,
+                  struct err *e)
 {
-    const cJSON *spec = field_get(config, "spec");
-    const cJSON *root = NULL;
-    const cJSON *limits = field_get(spec, "limits");
-    if (field_object(spec, "spec", "root", &root, e) != 0 || check_fields(root, e) != 0) {
+    struct making m;
+    const struct layout_shard canary = {.number = 0};
+    *out = (struct validate_root){.rules = NULL};
+    if (making_init(&m, config, o, e) != 0) {
         return e->code;
     }
-    if (limits != NULL && limits->child != NULL) {
-        return err_set(e, -EINVAL,
-                       "spec.limits: Forbidden: may not be set together with " ROOT
-                       ", which has resourceSelector");
+    const struct layout_shard last = last_shard(&m.spec);
+    struct layout_shard first = canary;
+    first.pods = m.spec.canary.replicas;
+    if (first.pods != 0 && check_shard(&m, &first, NULL) != 0) {
+        return e->code;
     }
-    return compile_shard(config, o, e);
+    return check_shard(&m, &last, out);
+}
+
+/* ---- what is odd ---- */
+
+static bool has_star(const cJSON *list)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, "*") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void note_everything(const struct root_spec *spec, struct warnings *warnings)
+{
+    unsigned i = 0;
+    const cJSON *limit;
+    cJSON_ArrayForEach(limit, spec->resources)
+    {
+        const cJSON *inner = field_get(limit, "objectSelector");
+        const cJSON *entry;
+        cJSON_ArrayForEach(entry, field_get(inner != NULL ? inner : limit, "relateResources"))
+        {
+            if (has_star(field_get(entry, "apiGroups")) &&
+                has_star(field_get(entry, "resources"))) {
+                warnings_add(warnings,
+                             RESOURCES "[%u]: everything is spread, also Leases, Events and what "
+                                       "is not namespaced, as Nodes: list the resources that the "
+                                       "operator works on",
+                             i);
+                return;
+            }
+        }
+        i++;
+    }
+}
+
+static void note_spec(const struct making *m, struct warnings *warnings)
+{
+    const struct root_spec *spec = &m->spec;
+    note_everything(spec, warnings);
+    if (child_drops_pod_names(m->child.root)) {
+        warnings_add(warnings, "spec.selector: what it says of names of pods (" CHILD_POD_NAME
+                               ") is left out: each shard has its pods by their ordinals");
+    }
+    if (child_needs_namespaces(spec)) {
+        warnings_add(warnings, "spec.root.canary: with both inNamespaces and inShardHash the "
+                               "canary has what either of them selects");
+    }
+    if (spec->canary.buckets == UINT32_MAX) {
+        warnings_add(warnings, "spec.root.canary.inShardHash: these are all hashes: nothing is "
+                               "left for the other shards");
+    }
+}
+
+static void note_taken(const struct shards_list *others, const char *name,
+                       struct warnings *warnings)
+{
+    if (others->withheld != NULL) {
+        warnings_add(warnings, "spec.root.prefix: a shard would have the name of a ShardingConfig "
+                               "that is not of this root, and that stays as it is");
+    } else {
+        warnings_add(warnings,
+                     "spec.root.prefix: a shard would have the name of ShardingConfig \"%.100s\", "
+                     "which is not of this root, and stays as it is",
+                     name);
+    }
+}
+
+static void note_rival(const struct shards_list *others, const char *field, const char *what,
+                       const char *name, struct warnings *warnings)
+{
+    if (others->withheld != NULL) {
+        warnings_add(warnings, "spec.root.%s: another root of the namespace has the same%s", field,
+                     what);
+    } else {
+        warnings_add(warnings, "spec.root.%s: root \"%.100s\" has the same%s", field, name, what);
+    }
+}
+
+/* What is noted of others, each thing once. */
+struct noted {
+    bool taken;
+    bool prefix;
+    bool target;
+};
+
+static void note_root(const struct making *m, const struct shards_list *others,
+                      const struct shards_item *other, struct noted *noted,
+                      struct warnings *warnings)
+{
+    const cJSON *root = field_get(field_get(other->config, "spec"), "root");
+    if (!noted->prefix && strcmp(field_text(root, "prefix"), m->spec.prefix) == 0) {
+        note_rival(others, "prefix", ": their shards would have the same names", other->name,
+                   warnings);
+        noted->prefix = true;
+    }
+    if (!noted->target && strcmp(field_text(root, "targetStatefulSet"), m->spec.target) == 0) {
+        note_rival(others, "targetStatefulSet", ": a pod can be in one shard only", other->name,
+                   warnings);
+        noted->target = true;
+    }
+}
+
+static void note_other(const struct making *m, const struct shards_list *others,
+                       const struct shards_item *other, struct noted *noted,
+                       struct warnings *warnings)
+{
+    const char *self = field_meta(m->child.root, "name");
+    int number = child_number(&m->spec, other->name);
+    bool first = number > 0 || (number == 0 && m->spec.canary.replicas != 0);
+    if (other->root) {
+        note_root(m, others, other, noted, warnings);
+    } else if (!noted->taken && first && number <= (int)last_shard(&m->spec).number &&
+               strcmp(validate_root_of(other->config, m->options), self) != 0) {
+        note_taken(others, other->name, warnings);
+        noted->taken = true;
+    }
+}
+
+void validate_root_note(const cJSON *config, const struct compile_options *o, const char *ns,
+                        const struct shards_list *others, struct warnings *warnings)
+{
+    struct err ignored = ERR_INIT;
+    struct noted noted = {.taken = false};
+    struct making m;
+    if (making_init(&m, config, o, &ignored) != 0) {
+        return;
+    }
+    note_spec(&m, warnings);
+    for (size_t i = 0; i < others->count; i++) {
+        const struct shards_item *other = &others->items[i];
+        const char *where = other->ns[0] == '\0' ? o->namespace : other->ns;
+        if (strcmp(where, ns) == 0 && strcmp(other->name, shards_name(config)) != 0) {
+            note_other(&m, others, other, &noted, warnings);
+        }
+    }
+}
+
+const char *validate_root_of(const cJSON *config, const struct compile_options *o)
+{
+    char prefix[LABELLED_KEY_MAX];
+    char key[2 * LABELLED_KEY_MAX];
+    find_prefix(config, o, prefix);
+    (void)snprintf(key, sizeof key, "%s/" ROOT_LABEL, prefix);
+    return field_text(field_get(field_get(config, "metadata"), "labels"), key);
 }

@@ -8,6 +8,7 @@
 
 #include "compile/labelled.h"
 #include "kube/name.h"
+#include "object/names.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -304,11 +305,17 @@ static void add_meta(struct edit *ed, cJSON *child, const struct child_options *
     add_owner(ed, meta, o->root);
 }
 
-static void copy_field(struct edit *ed, cJSON *spec, const cJSON *root, const char *key)
+/* All but what each shard has of its own. */
+static void copy_fields(struct edit *ed, cJSON *spec, const cJSON *root)
 {
-    const cJSON *item = field_get(field_get(root, "spec"), key);
-    if (item != NULL) {
-        edit_set(ed, spec, key, cJSON_Duplicate(item, true));
+    const cJSON *item;
+    cJSON_ArrayForEach(item, field_get(root, "spec"))
+    {
+        bool own = strcmp(item->string, "root") == 0 || strcmp(item->string, "limits") == 0 ||
+                   strcmp(item->string, "selector") == 0;
+        if (!own && !cJSON_IsNull(item)) {
+            edit_set(ed, spec, item->string, cJSON_Duplicate(item, true));
+        }
     }
 }
 
@@ -322,11 +329,13 @@ static int check_names(const struct child_options *o, const struct layout_shard 
                        "characters, for it is a label of the shards",
                        root, NAME_LABEL_MAX);
     }
-    if (child_name(o->spec, shard->number, name) != 0) {
+    int max = NAME_SUBDOMAIN_MAX - (int)(sizeof SIDECAR_CONFIGMAP - 1);
+    if (child_name(o->spec, shard->number, name) != 0 || strlen(name) > (size_t)max) {
         return err_set(e, -ENAMETOOLONG,
                        "spec.root.prefix: Invalid value: \"%.100s...\": names of shards have more "
-                       "than %d characters",
-                       o->spec->prefix, CHILD_NAME_SIZE - 1);
+                       "than %d characters, and their rules are published in ConfigMaps "
+                       "\"" SIDECAR_CONFIGMAP "<name>\"",
+                       o->spec->prefix, max);
     }
     return check_pods(o->spec, shard, e);
 }
@@ -341,8 +350,7 @@ static cJSON *make(const struct child_options *o, const struct layout_shard *sha
     add_meta(&ed, child, o, shard, name);
     cJSON *spec = edit_object(&ed, child, "spec");
     add_pods(&ed, spec, o, shard);
-    copy_field(&ed, spec, o->root, "controller");
-    copy_field(&ed, spec, o->root, "webhook");
+    copy_fields(&ed, spec, o->root);
     add_limits(&ed, spec, o->spec->resources, share);
     return edit_result(&ed, child);
 }

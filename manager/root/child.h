@@ -8,7 +8,8 @@
  *
  * Each entry of resourceSelector becomes a limit with these requirements beside its own. The pods
  * are those of the StatefulSet by their ordinals, and of spec.selector. What spec.selector says of
- * the label of pod names is left out: which pods a shard has follows from the ordinals.
+ * the label of pod names is left out: which pods a shard has follows from the ordinals. All other
+ * fields of the root's spec are those of its children too.
  */
 #ifndef MANAGER_ROOT_CHILD_H
 #define MANAGER_ROOT_CHILD_H

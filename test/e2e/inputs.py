@@ -906,12 +906,12 @@ TABLE = (
     ("webhook", "~", "", TAKEN),
     ("webhook", "{}", "", TAKEN),
     ("root", "~", "", TAKEN),
-    ("root", "{}", "7: spec.root: Forbidden: automatic sharding is not supported yet: ", SCHEMA),
+    ("root", "{}", "7: spec.root: Forbidden: a root has no rules of its own: its shards have", SCHEMA),
     (
         "root",
         "{prefix: a, targetStatefulSet: b}",
-        "7: spec.root: Forbidden: automatic sharding is not supported yet: write one ShardingConf",
+        "7: spec.root: Forbidden: a root has no rules of its own: its shards have, which are Shar",
         WEBHOOK,
     ),
-    ("root", "x", "7: spec.root: Forbidden: automatic sharding is not supported yet: w", SCHEMA),
+    ("root", "x", "7: spec.root: Forbidden: a root has no rules of its own: its shards hav", SCHEMA),
 )

@@ -32,7 +32,7 @@ static void expect(const char *limits, also_served_cb served, const char *want)
 {
     struct rules *rules = compile_limits(limits);
     struct warnings notes = WARNINGS_INIT;
-    also_served_note(rules, served, NULL, &notes);
+    also_served_note(rules, "spec.limits", served, NULL, &notes);
     if (notes.count != (want == NULL ? 0 : 1)) {
         fail_msg("%zu: %s", notes.count, notes.count > 0 ? notes.items[0] : "");
     }
@@ -95,7 +95,7 @@ static void test_all_that_there_is(void **state)
     struct rules *rules = compile_limits(LIMIT("''", "events, namespaces") ", " LIMIT(
         "apps, networking.k8s.io, policy, rbac.authorization.k8s.io", "'*'"));
     struct warnings notes = WARNINGS_INIT;
-    also_served_note(rules, serves_old, NULL, &notes);
+    also_served_note(rules, "spec.limits", serves_old, NULL, &notes);
     assert_int_equal(notes.dropped, 0);
     assert_int_equal(notes.count, 7);
     for (size_t i = 0; i < notes.count; i++) {

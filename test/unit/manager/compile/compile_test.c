@@ -429,7 +429,8 @@ static void wrong_specs(void **state)
         const char *want;
     } cases[] = {
         {" limts: []\n", "spec.limts: Forbidden: unknown field; is \"limits\" meant?"},
-        {" root: {prefix: a}\n", "spec.root: Forbidden: automatic sharding is not supported yet"},
+        {" root: {prefix: a}\n",
+         "spec.root: Forbidden: a root has no rules of its own: its shards have"},
         {" controller: x\n", "spec.controller: Invalid value: must be an object"},
         {" controller: {leaderElection: x}\n",
          "spec.controller.leaderElection: Forbidden: unknown field"},

@@ -29,7 +29,7 @@ static void expect(const char *limits, const char *want)
 {
     struct warnings notes = WARNINGS_INIT;
     struct rules *rules = compile_limits(limits);
-    never_labelled_note(rules, list, ARRAY_LEN(list), &notes);
+    never_labelled_note(rules, "spec.limits", list, ARRAY_LEN(list), &notes);
     assert_int_equal(notes.count, want == NULL ? 0 : 1);
     if (want != NULL) {
         assert_string_equal(notes.items[0], want);

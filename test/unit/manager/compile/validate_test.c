@@ -466,68 +466,183 @@ static void objects_of_two_shards(void **state)
     shard_cache_deinit(&f);
 }
 
-#define ROOT(more) "root: {prefix: op, targetStatefulSet: op" more "}"
+#define AUTO "auto: {shardingSize: 2, everyShardReplicas: 2}"
+#define ROOT_OF(more) "root: {prefix: op, targetStatefulSet: op, " more "}"
+#define ROOT(more) ROOT_OF(AUTO ", resourceSelector: [" LIMIT "]" more)
+#define CANARY(lists) ", canary: {replicas: 1, " lists "}"
 
 static void roots(void **state)
 {
     (void)state;
     static const struct {
         const char *spec;
-        const char *want; /* NULL: it is good */
+        const char *want;    /* NULL: it is good */
+        const char *warning; /* NULL: none */
     } cases[] = {
-        {ROOT(""), NULL},
-        {ROOT("") ", limits: [], selector: {matchLabels: {a: b}}", NULL},
-        {ROOT(", disable: true, canary: {replicas: 1, inNamespaces: [ns-canary], inShardHash: "
-              "['0', '31']}, auto: {everyShardReplicas: 2, shardingSize: 2}, resourceSelector: "
-              "[{relateResources: [{apiGroups: ['*'], resources: [pods]}]}, " LIMIT "]"),
+        {ROOT(""), NULL, NULL},
+        {ROOT("") ", limits: [], selector: {matchLabels: {a: b}}", NULL, NULL},
+        {ROOT(", disable: true" CANARY("inNamespaces: [ns-canary]")), NULL, NULL},
+        {ROOT(CANARY("inNamespaces: [ns-canary], inShardHash: ['0', '31']")), NULL,
+         "spec.root.canary: with both inNamespaces and inShardHash the canary has what either"},
+        {ROOT_OF("auto: {shardingSize: auto, everyShardReplicas: 1, takeover: {afterSeconds: 30}, "
+                 "rebalance: {maxMovesPerHour: 2}}, resourceSelector: [" LIMIT "]"),
+         NULL, NULL},
+        {ROOT_OF("canary: {replicas: 1, inShardHash: ['3']}, resourceSelector: [" LIMIT "]"), NULL,
          NULL},
-        {ROOT(", canary: null, auto: null, disable: null"), NULL},
-        {"root: {}", "spec.root.prefix: Required value"},
-        {"root: x", "spec.root: Invalid value: must be an object"},
-        {"root: {prefix: A, targetStatefulSet: op}", "spec.root.prefix: Invalid value: \"A\""},
-        {"root: {prefix: a}", "spec.root.targetStatefulSet: Required value"},
-        {"root: {prefix: a, targetStatefulSet: 5}", "spec.root.targetStatefulSet: Invalid value"},
+        {ROOT_OF(AUTO ", resourceSelector: [{objectSelector: " LIMIT "}]"), NULL, NULL},
+        {ROOT_OF(AUTO ", resourceSelector: [" LIMIT ", {" PODS ", namespaceSelector: {matchLabels: "
+                      "{team: a}}}]"),
+         NULL, "spec.root.resourceSelector: the namespaces are not known to this manager yet"},
+        {ROOT_OF(AUTO ", resourceSelector: [" LIMIT ", {relateResources: [{apiGroups: ['*'], "
+                      "resources: [pods]}, {apiGroups: ['', '*'], resources: [x, '*']}]}]"),
+         NULL, "spec.root.resourceSelector[1]: everything is spread, also Leases, Events and what"},
+        {ROOT("") ", selector: {matchExpressions: [{key: statefulset.kubernetes.io/pod-name, "
+                  "operator: In, values: [op-0]}]}",
+         NULL, "spec.selector: what it says of names of pods"},
+        {ROOT_OF(AUTO ", resourceSelector: [{" PODS ", selector: {matchLabels: "
+                      "{ctrlmesh.kusionstack.io/namespac: x}}}]"),
+         NULL, "spec.root.resourceSelector[0].selector"},
+        {ROOT_OF(AUTO ", resourceSelector: [{relateResources: [{apiGroups: [''], resources: "
+                      "[nodes]}]}]"),
+         NULL, "spec.root.resourceSelector[0].relateResources[0].resources[0]: \"nodes\" is not"},
+        {"root: {}", "spec.root.prefix: Required value", NULL},
+        {"root: x", "spec.root: Invalid value: must be an object", NULL},
+        {"root: {prefix: A, targetStatefulSet: op}", "spec.root.prefix: Invalid value: \"A\"",
+         NULL},
+        {"root: {prefix: a}", "spec.root.targetStatefulSet: Required value", NULL},
+        {"root: {prefix: a, targetStatefulSet: 5}", "spec.root.targetStatefulSet: Invalid value",
+         NULL},
         {"root: {prefix: a, targetStatefulSet: -}",
-         "spec.root.targetStatefulSet: Invalid value: \"-\""},
-        {ROOT(", disable: 'no'"), "spec.root.disable: Invalid value: must be true or false"},
-        {ROOT(", manual: {}"), "spec.root.manual: Forbidden: unknown field"},
-        {ROOT(", canary: []"), "spec.root.canary: Invalid value: must be an object"},
-        {ROOT(", canary: {replicas: -1}"), "spec.root.canary.replicas: Invalid value"},
-        {ROOT(", canary: {replicas: 1.5}"), "spec.root.canary.replicas: Invalid value"},
-        {ROOT(", canary: {inNamespaces: [a, B]}"),
-         "spec.root.canary.inNamespaces[1]: Invalid value: \"B\""},
-        {ROOT(", canary: {inNamespaces: a}"), "spec.root.canary.inNamespaces: Invalid value: must"},
-        {ROOT(", canary: {inShardHash: [5]}"), "spec.root.canary.inShardHash[0]: Invalid value"},
-        {ROOT(", canary: {inShardHash: ['32']}"),
-         "spec.root.canary.inShardHash[0]: Invalid value: \"32\": must be a whole number from 0"},
-        {ROOT(", canary: {inShardHash: ['01']}"), "spec.root.canary.inShardHash[0]: Invalid"},
-        {ROOT(", canary: {inShardHash: ['']}"), "spec.root.canary.inShardHash[0]: Invalid"},
-        {ROOT(", canary: {inShardHash: ['1x']}"), "spec.root.canary.inShardHash[0]: Invalid"},
-        {ROOT(", canary: {inHash: []}"), "spec.root.canary.inHash: Forbidden"},
-        {ROOT(", auto: {}"), "spec.root.auto.shardingSize: Required value"},
-        {ROOT(", auto: {shardingSize: 2}"), "spec.root.auto.everyShardReplicas: Required value"},
-        {ROOT(", auto: {shardingSize: 33, everyShardReplicas: 1}"),
-         "spec.root.auto.shardingSize: Invalid value: must be a whole number from 1 to 32"},
-        {ROOT(", auto: {shardingSize: 1, everyShardReplicas: 0}"),
-         "spec.root.auto.everyShardReplicas: Invalid value"},
-        {ROOT(", resourceSelector: [{}]"),
-         "spec.root.resourceSelector[0].relateResources: Required value"},
-        {ROOT(", resourceSelector: {}"), "spec.root.resourceSelector: Invalid value: must be"},
-        {ROOT(", resourceSelector: [x]"), "spec.root.resourceSelector[0]: Invalid value"},
-        {ROOT(", resourceSelector: [" LIMIT ", {" PODS ", selector: {matchLabels: {a: /}}}]"),
-         "spec.root.resourceSelector[1].selector.matchLabels: Invalid value"},
-        {ROOT("") ", " LIMITS, "spec.limits: Forbidden: may not be set together with spec.root"},
-        {ROOT("") ", webhook: {port: 5441}", "spec.webhook.port: Invalid value: 5441"},
-        {ROOT("") ", controller: {leaderElectionName: A}", "spec.controller.leaderElectionName: "},
-        {ROOT("") ", controller: {userAgentOrPrefix: /}", "spec.controller.userAgentOrPrefix: "},
-        {ROOT("") ", selector: {matchLabels: {a: /}}", "spec.selector.matchLabels: Invalid value"},
+         "spec.root.targetStatefulSet: Invalid value: \"-\"", NULL},
+        {ROOT(", disable: 'no'"), "spec.root.disable: Invalid value: must be true or false", NULL},
+        {ROOT(", manual: {}"), "spec.root.manual: Forbidden: unknown field", NULL},
+        {ROOT(", canary: []"), "spec.root.canary: Invalid value: must be an object", NULL},
+        {ROOT(", canary: {inHash: []}"), "spec.root.canary.inHash: Forbidden", NULL},
+        {ROOT_OF(AUTO), "spec.root.resourceSelector: Required value", NULL},
+        {ROOT_OF(AUTO ", resourceSelector: [{}]"),
+         "spec.root.resourceSelector[0].relateResources: Required value", NULL},
+        {ROOT_OF(AUTO ", resourceSelector: {}"),
+         "spec.root.resourceSelector: Invalid value: must be", NULL},
+        {ROOT_OF(AUTO ", resourceSelector: [" LIMIT ", {" PODS
+                      ", selector: {matchLabels: {a: /}}}]"),
+         "spec.root.resourceSelector[1].selector.matchLabels: Invalid value", NULL},
+        {ROOT("") ", " LIMITS, "spec.limits: Forbidden: may not be set together with spec.root",
+         NULL},
+        {ROOT("") ", webhook: {port: 5441}", "spec.webhook.port: Invalid value: 5441", NULL},
+        {ROOT("") ", controller: {leaderElectionName: A}",
+         "spec.controller.leaderElectionName: ", NULL},
+        {ROOT("") ", controller: {userAgentOrPrefix: /}",
+         "spec.controller.userAgentOrPrefix: ", NULL},
+        {ROOT("") ", selector: {matchLabels: {a: /}}", "spec.selector.matchLabels: Invalid value",
+         NULL},
     };
     struct fixture f;
     shard_cache_init(&f);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        check(&f, config_of("a", cases[i].spec), cases[i].want,
-              cases[i].want == NULL ? "spec.root: automatic sharding is not supported yet" : NULL);
+        check(&f, config_of("a", cases[i].spec), cases[i].want, cases[i].warning);
     }
+    shard_cache_deinit(&f);
+}
+
+static void names_of_shards(void **state)
+{
+    (void)state;
+    char name[256];
+    char spec[1024];
+    struct fixture f;
+    shard_cache_init(&f);
+    memset(name, 'n', sizeof name);
+    name[232] = '\0'; /* -2-normal, behind cmesh-rules- */
+    (void)snprintf(spec, sizeof spec,
+                   "root: {targetStatefulSet: op, " AUTO ", resourceSelector: [" LIMIT "], "
+                   "prefix: %s}",
+                   name);
+    check(&f, config_of("a", spec), NULL, NULL);
+    check(&f, config_of(name, ROOT("")), "metadata.name: Invalid value: \"nnn", NULL);
+    name[232] = 'n';
+    name[233] = '\0';
+    (void)snprintf(spec, sizeof spec,
+                   "root: {targetStatefulSet: op, " AUTO ", resourceSelector: [" LIMIT "], "
+                   "prefix: %s}",
+                   name);
+    check(&f, config_of("a", spec), "spec.root.prefix: Invalid value: \"nnn", NULL);
+    shard_cache_deinit(&f);
+}
+
+static void roots_have_room_for_their_own(void **state)
+{
+    (void)state;
+    char spec[8192] = ROOT("") ", selector: {matchExpressions: [";
+    struct fixture f;
+    shard_cache_init(&f);
+    for (int i = 0; i < 64; i++) {
+        char more[64];
+        (void)snprintf(more, sizeof more, "%s{key: k%d, operator: Exists}", i == 0 ? "" : ", ", i);
+        strcat(spec, more);
+        if (i == 62) {
+            char full[8192];
+            (void)snprintf(full, sizeof full, "%.8000s]}", spec);
+            check(&f, config_of("a", full), NULL, NULL);
+        }
+    }
+    strcat(spec, "]}");
+    check(&f, config_of("a", spec), "spec.selector: Too many: must have at most 63 requirements",
+          NULL);
+    shard_cache_deinit(&f);
+}
+
+static cJSON *child_of(const char *name, const char *root, const char *spec)
+{
+    cJSON *config = config_of(name, spec);
+    cJSON *labels = cJSON_AddObjectToObject(cJSON_GetObjectItem(config, "metadata"), "labels");
+    cJSON_AddStringToObject(labels, "ctrlmesh.kusionstack.io/auto-sharding-root", root);
+    return config;
+}
+
+static void roots_beside_others(void **state)
+{
+    (void)state;
+    char withheld[ERR_MSG_MAX] = "";
+    struct fixture f;
+    shard_cache_init(&f);
+    add_config(&f, child_of("op-1-normal", "a", SELECTOR ", " LIMITS));
+    add_config(&f, config_of("op-3-normal", SELECTOR ", " LIMITS)); /* there are two */
+    add_config(&f, config_of("op-0-canary", SELECTOR ", " LIMITS)); /* and no canary */
+    check(&f, config_of("a", ROOT("")), NULL, NULL);
+    check(&f, config_of("a", ROOT(CANARY("inNamespaces: [x]"))), NULL,
+          "a shard would have the name of ShardingConfig \"op-0-canary\", which is not of this");
+    check(&f, config_of("b", ROOT("")), NULL,
+          "spec.root.prefix: a shard would have the name of ShardingConfig \"op-1-normal\"");
+    f.world.shards.withheld = withheld;
+    check(&f, config_of("b", ROOT("")), NULL,
+          "spec.root.prefix: a shard would have the name of a ShardingConfig that is not of this");
+    f.world.shards.withheld = NULL;
+    add_config(&f, config_of("other", "root: {prefix: op, targetStatefulSet: y}"));
+    check(&f, config_of("a", ROOT("")), NULL,
+          "spec.root.prefix: root \"other\" has the same: their shards would have the same names");
+    add_config(&f, config_of("another", "root: {prefix: z, targetStatefulSet: op}"));
+    check(&f, config_of("a", ROOT("")), NULL,
+          "spec.root.targetStatefulSet: root \"another\" has the same: a pod can be in one shard");
+    f.world.shards.withheld = withheld;
+    check(&f, config_of("a", ROOT("")), NULL,
+          "spec.root.targetStatefulSet: another root of the namespace has the same: a pod can");
+    shard_cache_deinit(&f);
+}
+
+/* What a root changes in several of its shards, one after the other, is not refused on the way. */
+static void shards_of_one_root(void **state)
+{
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    add_config(&f, child_of("op-1-normal", "a", SELECTOR ", " LIMITS));
+    add_pod(&f, parse("metadata: {name: op-1, namespace: demo, labels: {app: demo}}\n"));
+    check(&f, child_of("op-2-normal", "a", SELECTOR ", " LIMITS), NULL, NULL);
+    check(&f, child_of("op-2-normal", "b", SELECTOR ", " LIMITS), "spec.selector: Invalid", NULL);
+    check(&f, config_of("op-2-normal", SELECTOR ", " LIMITS), "spec.selector: Invalid", NULL);
+    add_config(&f, config_of("x", "selector: {matchLabels: {zone: z}}, " LIMITS));
+    check(&f, child_of("op-2-normal", "a", SELECTOR ", " LIMITS), NULL,
+          "a pod could have the labels for this and for ShardingConfig \"x\"");
     shard_cache_deinit(&f);
 }
 
@@ -572,6 +687,32 @@ static struct answer admit(const struct fixture *f, const char *operation, const
 #define OBJECT(meta, spec)                                                                         \
     "{apiVersion: ctrlmesh.kusionstack.io/v1alpha1, kind: ShardingConfig, metadata: {name: a" meta \
     "}, spec: {" spec "}}"
+
+static void shards_of_a_root_are_edited(void **state)
+{
+    (void)state;
+    static const char now[] =
+        OBJECT(", labels: {ctrlmesh.kusionstack.io/auto-sharding-root: r}", SELECTOR ", " LIMITS);
+    static const char before[] =
+        OBJECT(", labels: {ctrlmesh.kusionstack.io/auto-sharding-root: r}", SELECTOR);
+    static const char note[] =
+        "this shard is made of root \"r\", and the manager makes it so again";
+    struct fixture f;
+    shard_cache_init(&f);
+    struct answer a = admit(&f, "UPDATE", ", userInfo: {username: joe}", now, before);
+    assert_int_equal(a.rc, 0);
+    expect_text(a.notes, note);
+    a = admit(&f, "UPDATE", ", userInfo: {username: 'system:serviceaccount:x:manager'}", now,
+              before);
+    assert_null(strstr(a.notes, note));
+    a = admit(&f, "UPDATE", ", userInfo: {username: joe}", now, now);
+    assert_null(strstr(a.notes, note));
+    a = admit(&f, "CREATE", ", userInfo: {username: joe}", now, "null");
+    assert_null(strstr(a.notes, note));
+    a = admit(&f, "UPDATE", ", userInfo: {username: joe}", now, OBJECT("", SELECTOR));
+    assert_null(strstr(a.notes, note));
+    shard_cache_deinit(&f);
+}
 
 static void what_the_webhook_says(void **state)
 {
@@ -802,7 +943,7 @@ static void without_memory(void **state)
     shard_cache_init(&f);
     add_config(&f, config_of("b", OPERATOR("b", "l", IN("u, v"))));
     add_config(&f, config_of("a", OPERATOR("a", "l", IN("z"))));
-    add_config(&f, config_of("r", ROOT(", resourceSelector: [{" PODS "}]")));
+    add_config(&f, config_of("r", ROOT_OF(AUTO ", resourceSelector: [{" PODS "}]")));
     assert_true(sweep_allocations(validate_once, &f) > 50);
     shard_cache_deinit(&f);
 }
@@ -961,6 +1102,11 @@ int main(void)
         cmocka_unit_test(names_of_others_are_withheld),
         cmocka_unit_test(selectors_of_pods_are_bounded),
         cmocka_unit_test(roots),
+        cmocka_unit_test(names_of_shards),
+        cmocka_unit_test(roots_have_room_for_their_own),
+        cmocka_unit_test(roots_beside_others),
+        cmocka_unit_test(shards_of_one_root),
+        cmocka_unit_test(shards_of_a_root_are_edited),
         cmocka_unit_test(what_the_webhook_says),
         cmocka_unit_test(where_no_webhook_injects),
         cmocka_unit_test(labels_that_nothing_sets),
