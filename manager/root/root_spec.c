@@ -175,7 +175,7 @@ static int read_auto(const cJSON *root, struct root_auto *out, struct err *e)
 /* What requirements are added to: the rest of a limit is looked at where it is compiled. */
 static int check_selector(const cJSON *limit, const char *path, struct err *e)
 {
-    char inner[PATH_LEN];
+    char inner[PATH_LEN + 64];
     const cJSON *selector = NULL;
     const cJSON *ignored = NULL;
     (void)snprintf(inner, sizeof inner, "%s.selector", path);
@@ -186,7 +186,7 @@ static int check_selector(const cJSON *limit, const char *path, struct err *e)
 
 static int check_limit(const cJSON *limit, const char *path, struct err *e)
 {
-    char inner[PATH_LEN];
+    char inner[PATH_LEN + 32];
     const cJSON *wrapped = NULL;
     if (!cJSON_IsObject(limit)) {
         return err_set(e, -EINVAL, "%s: Invalid value: must be an object", path);
