@@ -2,6 +2,7 @@
 #include "compile/compile.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,16 @@ const char *compile_user_agent(const cJSON *config)
     const cJSON *controller = field_get(field_get(config, "spec"), "controller");
     const char *text = field_text(controller, COMPILE_USER_AGENT);
     return user_agent_check(slice_str(text)) == NULL ? text : NULL;
+}
+
+void compile_prefix(const cJSON *config, const struct compile_labels *l,
+                    char out[COMPILE_PREFIX_SIZE])
+{
+    const char *version = field_text(config, "apiVersion");
+    const char *slash = strrchr(version, '/');
+    int len = slash == NULL ? 0 : (int)(slash - version);
+    (void)snprintf(out, COMPILE_PREFIX_SIZE, "%.*s", l->prefix != NULL ? INT_MAX : len,
+                   l->prefix != NULL ? l->prefix : version);
 }
 
 static int read_api_version(struct compilation *c, const cJSON *config)

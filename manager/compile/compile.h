@@ -44,6 +44,11 @@ struct compile_options {
 /* Whether the document calls itself a ShardingConfig, of whatever version. */
 bool compile_is_config(const cJSON *document);
 
+/* What its control labels begin with: the prefix of `l`, or else its API group. */
+#define COMPILE_PREFIX_SIZE 512
+void compile_prefix(const cJSON *config, const struct compile_labels *l,
+                    char out[COMPILE_PREFIX_SIZE]);
+
 /* Whether it has no list of limits, not even `limits: []`, which says that the shard sees
  * everything. Then it is compiled to rules that show nothing. */
 bool compile_lacks_limits(const cJSON *config);

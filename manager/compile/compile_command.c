@@ -15,6 +15,7 @@
 #include "compile/shard_files.h"
 #include "compile/traffic_diff.h"
 #include "compile/traffic_files.h"
+#include "yaml/yaml.h"
 #include "json/json.h"
 
 #define TEXT_MAX ((size_t)8 * RULES_TEXT_MAX)
@@ -149,6 +150,42 @@ static void write_results(struct run *r)
     }
     for (size_t i = 0; i < r->input.results.count && e.code == 0; i++) {
         (void)write_traffic(r, i, &e);
+    }
+    flush(&e);
+    if (e.code != 0) {
+        shard_files_fail(&r->input, e.msg);
+    }
+}
+
+/* ---- shards of roots ---- */
+
+static int print_child(const cJSON *config, struct err *e)
+{
+    struct buf text = BUF_INIT(TEXT_MAX);
+    int rc = buf_append_str(&text, "---\n");
+    if (rc == 0) {
+        rc = yaml_emit(config, &text);
+    }
+    rc = rc == 0
+             ? print(&text, e)
+             : err_set(e, rc, "cannot write shard %.253s: %s", shards_name(config), err_text(rc));
+    buf_reset(&text);
+    return rc;
+}
+
+/* Those that were made, as they can be applied. */
+static void print_children(struct run *r)
+{
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < r->input.results.count && e.code == 0; i++) {
+        const cJSON *config = shard_files_config(&r->input, r->input.results.items[i]);
+        const cJSON *made;
+        cJSON_ArrayForEach(made, r->input.made)
+        {
+            if (made == config) {
+                (void)print_child(config, &e);
+            }
+        }
     }
     flush(&e);
     if (e.code != 0) {
@@ -316,6 +353,8 @@ int compile_command_run(const struct compile_command *command)
     }
     if (rc == 0 && command->diff != NULL) {
         different = compare(&r);
+    } else if (rc == 0 && command->children) {
+        print_children(&r);
     } else if (rc == 0) {
         write_results(&r);
     }

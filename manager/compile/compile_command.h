@@ -6,6 +6,7 @@
 #ifndef MANAGER_COMPILE_COMPILE_COMMAND_H
 #define MANAGER_COMPILE_COMPILE_COMMAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/log.h"
@@ -19,6 +20,7 @@ struct compile_command {
     const char *output; /* a folder, or "-" for standard output */
     struct shard_namespaces namespaces;
     const char *diff; /* rules to compare with instead of writing any (rules_set_read); or NULL */
+    bool children;    /* write the shards of roots as ShardingConfigs instead of rules */
     enum log_format log_format;
     struct compile_options options;
 };

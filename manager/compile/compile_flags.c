@@ -18,7 +18,9 @@ static const char description[] =
     "documents. It needs no cluster: use it to review a change or to develop locally.\n"
     "A FILE holds YAML or JSON, one document or several; `-` is standard input. What `kubectl get "
     "shardingconfigs -A -o yaml` prints is taken too. Objects of other kinds are skipped with a "
-    "note. Everything that is wrong is reported as FILE:LINE: FIELD: MESSAGE, and then nothing "
+    "note. Of a root, a ShardingConfig with spec.root, it compiles the shards that the manager "
+    "makes "
+    "of it. Everything that is wrong is reported as FILE:LINE: FIELD: MESSAGE, and then nothing "
     "is written.\n"
     "With --diff it writes nothing but what would change, as `diff -u` does.";
 
@@ -28,7 +30,8 @@ static const char examples[] =
     "    manager compile -f sharding.yaml --shard operator-demo/sharding-demo > rules.json\n"
     "    kubectl get shardingconfigs -A -o yaml | manager compile -f - -o rules/\n"
     "    kubectl get configmaps -A -o yaml | manager compile -f sharding.yaml --diff -\n"
-    "    kubectl get namespaces -o yaml | manager compile -f sharding.yaml --namespaces -\n";
+    "    kubectl get namespaces -o yaml | manager compile -f sharding.yaml --namespaces -\n"
+    "    manager compile -f root.yaml -f statefulset.yaml --children\n";
 
 struct compile_flags {
     struct flags_common common;
@@ -68,6 +71,12 @@ static const struct flag table[] = {
              "documents or the ConfigMaps that hold them, a folder of such files (as -o writes "
              "it), or - for "
              "standard input. The generation shown is the one that follows."},
+    {.name = "children",
+     FLAG_BOOL_AT(struct compile_flags, command.children),
+     .help =
+         "Print the shards of roots as the ShardingConfigs that the manager makes of them, in "
+         "place of rules. With a StatefulSet among the files the number of its replicas counts; "
+         "with shards that there are, buckets stay where they are as far as they can."},
     {.name = "generation",
      .value = "NUMBER",
      .min = 1,
@@ -118,6 +127,9 @@ static void check_flags(const struct compile_command *c)
     }
     if (c->diff != NULL && strcmp(c->output, "-") != 0) {
         flags_misuse(&command, "--diff and --output cannot be combined");
+    }
+    if (c->children && (c->diff != NULL || strcmp(c->output, "-") != 0)) {
+        flags_misuse(&command, "--children cannot be combined with --diff or --output");
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compile/config_files.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 #include "traffic/policy.h"
 #include "yaml/yaml.h"
 #include "json/field.h"
+
+#define STATEFUL_SET "StatefulSet"
 
 struct config_file {
     const char *name; /* as messages show it */
@@ -55,19 +58,39 @@ static void skip(struct reader *r, const cJSON *document)
     r->report(r->data, LOG_WARN, r->file->name, yaml_line_of(&r->file->lines, document), msg);
 }
 
-static void add_entry(struct reader *r, struct config_list *list, const cJSON *config)
+static int append(struct config_list *list, struct config_entry entry)
 {
     if (list->count == list->cap) {
         size_t cap = list->cap == 0 ? 16 : list->cap * 2;
         struct config_entry *grown = realloc(list->entries, cap * sizeof *grown);
         if (grown == NULL) {
-            report_file_error(r, 0, "out of memory");
-            return;
+            return -ENOMEM;
         }
         list->entries = grown;
         list->cap = cap;
     }
-    list->entries[list->count++] = (struct config_entry){.config = config, .file = r->file};
+    list->entries[list->count++] = entry;
+    return 0;
+}
+
+static void add_entry(struct reader *r, struct config_list *list, const cJSON *config)
+{
+    if (append(list, (struct config_entry){.config = config, .file = r->file}) != 0) {
+        report_file_error(r, 0, "out of memory");
+    }
+}
+
+int config_files_add(struct config_list *list, const cJSON *config,
+                     const struct config_entry *source)
+{
+    return append(list, (struct config_entry){
+                            .config = config, .file = source->file, .source = source->config});
+}
+
+static bool is_stateful_set(const cJSON *object)
+{
+    return strcmp(field_text(object, "kind"), STATEFUL_SET) == 0 &&
+           strncmp(field_text(object, "apiVersion"), "apps/", 5) == 0;
 }
 
 /* False if it is of another kind. */
@@ -86,6 +109,10 @@ static bool add_object(struct reader *r, const cJSON *object)
         add_entry(r, &r->files->namespaces, object);
         return true;
     }
+    if (is_stateful_set(object)) {
+        add_entry(r, &r->files->stateful_sets, object);
+        return true;
+    }
     return false;
 }
 
@@ -94,6 +121,7 @@ static const cJSON *list_items(const struct reader *r, const cJSON *document)
 {
     const cJSON *items = input_list_items(document, COMPILE_KIND);
     items = items != NULL ? items : input_list_items(document, "Namespace");
+    items = items != NULL ? items : input_list_items(document, STATEFUL_SET);
     for (int i = TRAFFIC_BREAKER; i <= TRAFFIC_FAULT_INJECTION && r->files->take_policies; i++) {
         if (items == NULL) {
             items = input_list_items(document, policy_kind_name((enum traffic_kind)i));
@@ -193,7 +221,7 @@ static const cJSON *step(const cJSON *at, const char **path)
 unsigned config_files_line(const struct config_entry *entry, const char *msg)
 {
     const struct yaml_lines *lines = &entry->file->lines;
-    const cJSON *at = entry->config;
+    const cJSON *at = entry->source != NULL ? entry->source : entry->config;
     unsigned line = yaml_line_of(lines, at);
     while (*msg != '\0' && *msg != ':' && (at = step(at, &msg)) != NULL) {
         unsigned found = yaml_line_of(lines, at);
@@ -213,6 +241,7 @@ void config_files_deinit(struct config_files *c)
     }
     free(c->configs.entries);
     free(c->policies.entries);
+    free(c->stateful_sets.entries);
     free(c->namespaces.entries);
     *c = (struct config_files)CONFIG_FILES_INIT;
 }

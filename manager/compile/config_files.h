@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_files.h - the ShardingConfigs that files hold, and where in them they stand; beside them
- * Namespaces, and traffic policies (traffic/policy.h), if these are asked for.
+ * Namespaces, StatefulSets, and traffic policies (traffic/policy.h), if these are asked for.
  */
 #ifndef MANAGER_COMPILE_CONFIG_FILES_H
 #define MANAGER_COMPILE_CONFIG_FILES_H
@@ -11,6 +11,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/err.h"
 #include "base/log.h"
 
 struct config_file;
@@ -18,6 +19,8 @@ struct config_file;
 struct config_entry {
     const cJSON *config; /* or policy */
     const struct config_file *file;
+    const cJSON *source; /* what stands in the file, if the config was made of that; NULL */
+    bool used;           /* of a StatefulSet: some root has it */
 };
 
 /* In the order of the files. */
@@ -32,6 +35,7 @@ struct config_files {
     struct config_list policies; /* CircuitBreakers and FaultInjections */
     bool take_policies;          /* or skip them like other kinds; set before reading */
     struct config_list namespaces;
+    struct config_list stateful_sets;
     struct config_file *files; /* a list */
 };
 
@@ -48,6 +52,10 @@ typedef void (*config_files_report_cb)(void *data, enum log_level level, const c
  * none of these is skipped with a note. `path` is kept. 0, or -1: reported. */
 int config_files_read(struct config_files *c, const char *path, config_files_report_cb report,
                       void *data);
+
+/* Adds one that was made of another; it is not taken. 0 or -ENOMEM. */
+MUST_CHECK int config_files_add(struct config_list *list, const cJSON *config,
+                                const struct config_entry *source);
 
 const char *config_files_name(const struct config_entry *entry);
 /* The line where the config begins; with a message that begins with the path of a field, that of

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "compile/namespace_selectors.h"
+#include "compile/shard_roots.h"
 #include "compile/validate.h"
 #include "object/warnings.h"
+#include "json/field.h"
 
 #define PROGRAM "manager" /* what messages about no file begin with */
 
@@ -51,7 +53,11 @@ void shard_files_fail(struct shard_files *r, const char *msg)
 void shard_files_fail_entry(struct shard_files *r, const struct config_entry *entry,
                             const char *msg)
 {
-    report(r, LOG_ERROR, config_files_name(entry), config_files_line(entry, msg), msg);
+    char text[ERR_MSG_MAX + 280];
+    bool made = entry->source != NULL;
+    (void)snprintf(text, sizeof text, "%s%s%.253s%s", msg, made ? " (shard " : "",
+                   made ? shards_name(entry->config) : "", made ? ")" : "");
+    report(r, LOG_ERROR, config_files_name(entry), config_files_line(entry, msg), text);
 }
 
 void shard_files_note_entry(struct shard_files *r, const struct config_entry *entry,
@@ -85,7 +91,21 @@ bool shard_files_wants(const struct shard_files *r, const struct rules *rules)
            strcmp(slash + 1, rules_shard_name(rules)) == 0;
 }
 
-/* What the webhook would say, beside all configs of the input. */
+const cJSON *shard_files_config(const struct shard_files *r, const struct rules *rules)
+{
+    for (size_t i = 0; i < r->files.configs.count; i++) {
+        const struct shards_item *item = &r->items[i];
+        const char *ns = item->ns[0] == '\0' ? r->options->namespace : item->ns;
+        if (strcmp(item->name, rules_shard_name(rules)) == 0 &&
+            strcmp(ns, rules_shard_namespace(rules)) == 0) {
+            return item->config;
+        }
+    }
+    return NULL;
+}
+
+/* What the webhook would say, beside all configs of the input. Of shards that are made of a root no
+ * warnings: they would be those of the root, again and again. */
 static void validate(struct shard_files *r, const struct config_entry *entry)
 {
     const struct validate_context context = {
@@ -93,7 +113,7 @@ static void validate(struct shard_files *r, const struct config_entry *entry)
     struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
     int rc = validate_config(entry->config, &r->with, &context, &warnings, &e);
-    for (size_t i = 0; i < warnings.count; i++) {
+    for (size_t i = 0; i < warnings.count && entry->source == NULL; i++) {
         shard_files_note_entry(r, entry, warnings.items[i]);
     }
     if (rc != 0) {
@@ -105,6 +125,11 @@ static void validate(struct shard_files *r, const struct config_entry *entry)
 static void compile_one(struct shard_files *r, const struct config_entry *entry)
 {
     struct err e = ERR_INIT;
+    if (field_get(field_get(entry->config, "spec"), "root") != NULL) {
+        r->roots = true;
+        validate(r, entry);
+        return;
+    }
     struct rules *rules = compile_config(entry->config, &r->with, &e);
     if (rules == NULL) {
         shard_files_fail_entry(r, entry, e.msg);
@@ -144,7 +169,7 @@ static void compile_all(struct shard_files *r)
 
 static void check_found(struct shard_files *r)
 {
-    if (r->failed || r->results.count > 0) {
+    if (r->failed || r->results.count > 0 || (r->roots && r->shard == NULL)) {
         return;
     }
     char msg[RULES_SET_NAME];
@@ -224,6 +249,7 @@ int shard_files_read(struct shard_files *r, const char *const *paths, size_t cou
     }
     read_namespaces(r);
     note_namespaces(r);
+    shard_roots_expand(r);
     compile_all(r);
     check_found(r);
     rules_set_sort(&r->results);
@@ -235,6 +261,7 @@ void shard_files_deinit(struct shard_files *r)
     rules_set_deinit(&r->results);
     config_files_deinit(&r->files);
     namespace_names_deinit(&r->names);
+    cJSON_Delete(r->made);
     free(r->items);
     r->items = NULL;
 }

@@ -36,8 +36,10 @@ struct shard_files {
     struct namespace_names names;
     struct compile_options with; /* options, with these */
     struct shards_item *items;   /* all of them */
+    cJSON *made; /* shards of roots (shard_roots.h), which stand among the configs too */
     struct rules_set results;
     size_t skipped; /* configs of other shards */
+    bool roots;     /* there is a root, which may have no shards */
     bool failed;    /* an error was told */
 };
 
@@ -47,12 +49,15 @@ struct shard_files {
         .results = RULES_SET_INIT                                                                  \
     }
 
-/* Fills `results`, sorted by shard; "-" is standard input. 0, or -1: it failed, which was told. No
- * shard at all is an error, too. Once. */
+/* Fills `results`, sorted by shard; "-" is standard input. Of roots it has the shards that are made
+ * of them. 0, or -1: it failed, which was told. No shard at all is an error, too. Once. */
 MUST_CHECK int shard_files_read(struct shard_files *r, const char *const *paths, size_t count);
 
 /* Whether it is the shard that is asked for. */
 bool shard_files_wants(const struct shard_files *r, const struct rules *rules);
+
+/* What the rules were compiled of. */
+const cJSON *shard_files_config(const struct shard_files *r, const struct rules *rules);
 
 /* Tells of an error, or of less, that is about no file. */
 void shard_files_fail(struct shard_files *r, const char *msg);

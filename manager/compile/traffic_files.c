@@ -76,19 +76,6 @@ static void read_policy(struct traffic_files *t, const struct config_entry *entr
 
 /* ---- documents ---- */
 
-static const cJSON *config_of(const struct shard_files *r, const struct rules *rules)
-{
-    for (size_t i = 0; i < r->files.configs.count; i++) {
-        const struct shards_item *item = &r->items[i];
-        const char *ns = item->ns[0] == '\0' ? r->options->namespace : item->ns;
-        if (strcmp(item->name, rules_shard_name(rules)) == 0 &&
-            strcmp(ns, rules_shard_namespace(rules)) == 0) {
-            return item->config;
-        }
-    }
-    return NULL;
-}
-
 /* What is left of a ConfigMap beside the rules. */
 static int find_room(const struct rules *rules, size_t *room)
 {
@@ -141,7 +128,7 @@ static void concerned_deinit(struct concerned *c)
 static int choose(struct traffic_files *t, const struct rules *rules, struct concerned *c)
 {
     struct err e = ERR_INIT;
-    struct selector *pods = shards_pod_selector(config_of(t->shards, rules), &e);
+    struct selector *pods = shards_pod_selector(shard_files_config(t->shards, rules), &e);
     if (pods == NULL) {
         return e.code;
     }

@@ -15,6 +15,7 @@
 #include "kube/name.h"
 #include "object/json_patch.h"
 #include "object/names.h"
+#include "root/child.h"
 #include "json/field.h"
 
 enum {
@@ -79,11 +80,19 @@ static const char *namespace_or_default(const struct validation *v, const char *
     return ns[0] == '\0' ? v->options->namespace : ns;
 }
 
+/* The root that it was made of; "": none. */
+static const char *root_of(const cJSON *config, const struct compile_options *o)
+{
+    char prefix[COMPILE_PREFIX_SIZE];
+    compile_prefix(config, &o->labels, prefix);
+    return child_root(config, prefix);
+}
+
 /* Made of the same root, which tells them apart. While it changes several of them, one after the
  * other, they may have pods in common for a moment. */
 static bool is_sibling(const struct validation *v, const struct shards_item *other)
 {
-    return v->root[0] != '\0' && strcmp(validate_root_of(other->config, v->options), v->root) == 0;
+    return v->root[0] != '\0' && strcmp(root_of(other->config, v->options), v->root) == 0;
 }
 
 /* Other shards of the same namespace. */
@@ -801,7 +810,7 @@ static int validate(const cJSON *config, const struct compile_options *o, const 
     struct err ignored = ERR_INIT;
     size_t steps = STEPS_MAX;
     struct validation v = {.config = config,
-                           .root = validate_root_of(config, o),
+                           .root = root_of(config, o),
                            .spec = field_get(config, "spec"),
                            .limits = field_get(field_get(config, "spec"), "limits"),
                            .limits_path = "spec.limits",
@@ -884,7 +893,7 @@ static void note_root_of(const struct admission_request *r, const struct compile
                          struct warnings *warnings)
 {
     static const char account[] = "system:serviceaccount:";
-    const char *root = validate_root_of(r->old_object, o);
+    const char *root = root_of(r->old_object, o);
     if (root[0] != '\0' && strncmp(r->user, account, sizeof account - 1) != 0) {
         warnings_add(warnings,
                      "metadata.labels: this shard is made of root \"%.63s\", and the manager "

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/labelled.h"
 #include "root/child.h"
 #include "json/field.h"
 
@@ -17,32 +16,18 @@
 struct making {
     const struct compile_options *options;
     struct root_spec spec;
-    char prefix[LABELLED_KEY_MAX];
+    char prefix[COMPILE_PREFIX_SIZE];
     struct compile_labels labels;
     struct child_options child;
     struct err *e;
 };
-
-/* The API group is what labels begin with where nothing else is said. */
-static void find_prefix(const cJSON *config, const struct compile_options *o,
-                        char out[LABELLED_KEY_MAX])
-{
-    const char *version = field_text(config, "apiVersion");
-    const char *slash = strrchr(version, '/');
-    int len = slash == NULL ? 0 : (int)(slash - version);
-    if (o->labels.prefix != NULL) {
-        (void)snprintf(out, LABELLED_KEY_MAX, "%s", o->labels.prefix);
-    } else {
-        (void)snprintf(out, LABELLED_KEY_MAX, "%.*s", len, version);
-    }
-}
 
 static int making_init(struct making *m, const cJSON *config, const struct compile_options *o,
                        struct err *e)
 {
     const char *ns = shards_namespace(config);
     *m = (struct making){.options = o, .labels = o->labels, .e = e};
-    find_prefix(config, o, m->prefix);
+    compile_prefix(config, &o->labels, m->prefix);
     m->labels.prefix = m->prefix;
     m->child = (struct child_options){.root = config,
                                       .spec = &m->spec,
@@ -229,7 +214,7 @@ static void note_other(const struct making *m, const struct shards_list *others,
     if (other->root) {
         note_root(m, others, other, noted, warnings);
     } else if (!noted->taken && first && number <= (int)last_shard(&m->spec).number &&
-               strcmp(validate_root_of(other->config, m->options), self) != 0) {
+               strcmp(child_root(other->config, m->prefix), self) != 0) {
         note_taken(others, other->name, warnings);
         noted->taken = true;
     }
@@ -252,13 +237,4 @@ void validate_root_note(const cJSON *config, const struct compile_options *o, co
             note_other(&m, others, other, &noted, warnings);
         }
     }
-}
-
-const char *validate_root_of(const cJSON *config, const struct compile_options *o)
-{
-    char prefix[LABELLED_KEY_MAX];
-    char key[2 * LABELLED_KEY_MAX];
-    find_prefix(config, o, prefix);
-    (void)snprintf(key, sizeof key, "%s/" ROOT_LABEL, prefix);
-    return field_text(field_get(field_get(config, "metadata"), "labels"), key);
 }

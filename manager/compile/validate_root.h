@@ -33,7 +33,4 @@ MUST_CHECK int validate_root(const cJSON *config, const struct compile_options *
 void validate_root_note(const cJSON *config, const struct compile_options *o, const char *ns,
                         const struct shards_list *others, struct warnings *warnings);
 
-/* The root that a shard was made of, as its label says; "": it is made by somebody else. */
-const char *validate_root_of(const cJSON *config, const struct compile_options *o);
-
 #endif

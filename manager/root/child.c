@@ -50,6 +50,13 @@ static void make_key(const char *prefix, const char *name, char out[LABELLED_KEY
     (void)snprintf(out, LABELLED_KEY_MAX, "%s%s%s", whole ? "" : prefix, whole ? "" : "/", name);
 }
 
+const char *child_root(const cJSON *config, const char *prefix)
+{
+    char key[LABELLED_KEY_MAX];
+    make_key(prefix, ROOT_LABEL, key);
+    return field_text(field_get(field_get(config, "metadata"), "labels"), key);
+}
+
 bool child_needs_namespaces(const struct root_spec *spec)
 {
     return spec->canary.namespaces != NULL && spec->canary.buckets != 0;

@@ -61,6 +61,9 @@ MUST_CHECK int child_name(const struct root_spec *spec, unsigned number, char ou
 /* The number of the child of that name. -ENOENT: it is not one that this root would have. */
 MUST_CHECK int child_number(const struct root_spec *spec, const char *name);
 
+/* Name of the root that it was made of, as its label says; "": it was made by somebody else. */
+const char *child_root(const cJSON *config, const char *prefix);
+
 /* Whether both lists of the canary are set, so that namespaces must be known. */
 bool child_needs_namespaces(const struct root_spec *spec);
 /* Whether spec.selector asks for names of pods, which is left out. */

@@ -165,6 +165,16 @@ REFUSED = (
         },
         "shardingSize",
     ),
+    (
+        {
+            "root": {
+                "prefix": "a",
+                "targetStatefulSet": "a",
+                "auto": {"shardingSize": "3", "everyShardReplicas": 1},
+            }
+        },
+        "shardingSize",
+    ),
 )
 
 
@@ -379,6 +389,8 @@ class RefuseTest(CrdTestCase):
         misspelt = {"matchLabels": {"app": "demo"}, "matchExpression": [{"key": "a"}]}
         pods = {**PODS, "verbs": ["get"]}
         one = expression(key="a", operator="Exists", value="b")
+        size = {"shardingSize": 2, "everyShardReplicas": 2}
+        root = {"prefix": "a", "targetStatefulSet": "b", "auto": size, "resourceSelector": [LIMIT]}
         for i, spec in enumerate(
             (
                 {"limit": [LIMIT]},
@@ -391,6 +403,10 @@ class RefuseTest(CrdTestCase):
                 {"limits": [limit(relateResources=[pods], selectors={})]},
                 {"limits": [{"objectSelector": limit(selector=misspelt, selectors={})}]},
                 {"limits": [{"objectSelector": limit(relateResources=[pods], selector=one)}]},
+                {"limits": [], "root": {**root, "misspelt": 1}},
+                {"limits": [], "root": {**root, "canary": {"replica": 1}}},
+                {"limits": [], "root": {**root, "auto": {**size, "takeOver": {}}}},
+                {"limits": [], "root": {**root, "resourceSelector": [limit(selectors={})]}},
             )
         ):
             thing = json.dumps(config(f"misspelt-{i}", **spec))
@@ -409,12 +425,10 @@ class RefuseTest(CrdTestCase):
         """As ever: it says nothing to the manager."""
         thing = config("dropped")
         thing["specs"] = {}
-        thing["spec"]["root"] = {"prefix": "a", "targetStatefulSet": "b", "misspelt": 1}
         args = ["create", "--validate=false", "-f", "-"]
         self.here(*args, stdin=json.dumps(thing))
         stored = self.cluster.json(self.path_of("dropped"))
         self.assertNotIn("specs", stored)
-        self.assertEqual({"prefix": "a", "targetStatefulSet": "b"}, stored["spec"]["root"])
 
     def test_bad_status(self):
         self.here("create", "-f", "-", stdin=json.dumps(config("bad-status")))

@@ -906,12 +906,12 @@ TABLE = (
     ("webhook", "~", "", TAKEN),
     ("webhook", "{}", "", TAKEN),
     ("root", "~", "", TAKEN),
-    ("root", "{}", "7: spec.root: Forbidden: a root has no rules of its own: its shards have", SCHEMA),
+    ("root", "{}", "12: spec.limits: Forbidden: may not be set together with spec.root", SCHEMA),
     (
         "root",
         "{prefix: a, targetStatefulSet: b}",
-        "7: spec.root: Forbidden: a root has no rules of its own: its shards have, which are Shar",
+        "12: spec.limits: Forbidden: may not be set together with spec.root, which has resource",
         WEBHOOK,
     ),
-    ("root", "x", "7: spec.root: Forbidden: a root has no rules of its own: its shards hav", SCHEMA),
+    ("root", "x", "7: spec.root: Invalid value: must be an object", SCHEMA),
 )

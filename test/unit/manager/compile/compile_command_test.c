@@ -498,11 +498,234 @@ static void comparing_policies(void **state)
     expect_words(f, "note: FaultInjection demo/slow is not in the input and not compared");
 }
 
+/* ---- roots ---- */
+
+/* Standard output goes to that file. */
+static int run_to_file(struct fixture *f, const char *text, const char *file)
+{
+    char path[256];
+    temp_dir_write(&f->dir, file, "", 0644);
+    int saved = dup(STDOUT_FILENO);
+    int fd = open(temp_dir_path(&f->dir, file, path), O_WRONLY | O_TRUNC);
+    assert_true(saved >= 0 && fd >= 0);
+    (void)fflush(stdout);
+    assert_true(dup2(fd, STDOUT_FILENO) >= 0);
+    int code = run(f, text);
+    (void)fflush(stdout);
+    assert_true(dup2(saved, STDOUT_FILENO) >= 0);
+    (void)close(saved);
+    (void)close(fd);
+    return code;
+}
+
+#define ROOT(size, more)                                                                           \
+    "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"                                               \
+    "kind: ShardingConfig\n"                                                                       \
+    "metadata: {name: r, namespace: demo}\n"                                                       \
+    "spec:\n"                                                                                      \
+    "  root:\n"                                                                                    \
+    "    prefix: op\n"                                                                             \
+    "    targetStatefulSet: sts\n"                                                                 \
+    "    auto: {shardingSize: " size ", everyShardReplicas: 2}\n"                                  \
+    "    resourceSelector: [{relateResources: [{apiGroups: [''], resources: [pods]}]}]\n" more
+#define STATEFUL_SET(name, replicas)                                                               \
+    "---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: " name ", namespace: demo}\n"   \
+    "spec: {replicas: " replicas "}\n"
+#define CHILD(number, buckets, more)                                                               \
+    "---\napiVersion: ctrlmesh.kusionstack.io/v1alpha1\nkind: ShardingConfig\n"                    \
+    "metadata:\n  name: op-" number "-normal\n  namespace: demo\n"                                 \
+    "  labels: {ctrlmesh.kusionstack.io/auto-sharding-root: r}\n"                                  \
+    "  annotations: {ctrlmesh.kusionstack.io/auto-sharding-buckets: '" buckets "'" more "}\n"      \
+    "spec: {selector: {matchLabels: {old: one}}, limits: []}\n"
+
+/* The selector of the rules of that shard has this text. */
+static void expect_shard(struct fixture *f, const char *shard, const char *want)
+{
+    char file[128];
+    char path[256];
+    struct buf text = BUF_INIT(65536);
+    struct err e = ERR_INIT;
+    (void)snprintf(file, sizeof file, "out/demo.%s.json", shard);
+    assert_int_equal(file_read(temp_dir_path(&f->dir, file, path), &text, &e), 0);
+    if (strstr(buf_cstr(&text), want) == NULL) {
+        fail_msg("wanted \"%s\" in:\n%s", want, buf_cstr(&text));
+    }
+    buf_reset(&text);
+}
+
+static void the_shards_of_a_root(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, ROOT("2", "")), EXIT_DONE);
+    assert_string_equal(buf_cstr(&f->errors), "");
+    expect_shard(f, "op-1-normal", "hash in (0,1,10,11,12,13,14,15,2,3,4,5,6,7,8,9)");
+    expect_shard(f, "op-2-normal", "hash in (16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31)");
+    assert_false(written(f, "out/demo.r.json"));
+    f->command.shard = "op-2-normal";
+    assert_int_equal(run(f, ROOT("2", "")), EXIT_DONE);
+    f->command.shard = "r";
+    assert_int_equal(run(f, ROOT("2", "")), EXIT_FAILED);
+    expect_words(f, "there is no ShardingConfig of shard r in the input; of others: 2");
+}
+
+static void size_by_the_stateful_set(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, ROOT("auto", STATEFUL_SET("sts", "7") STATEFUL_SET("x", "7"))),
+                     EXIT_DONE);
+    assert_true(written(f, "out/demo.op-3-normal.json"));
+    assert_false(written(f, "out/demo.op-4-normal.json"));
+    expect_words(f, "in.yaml:16: note: skipped: kind StatefulSet, not a ShardingConfig");
+    assert_int_equal(run(f, ROOT("auto", "")), EXIT_DONE);
+    expect_words(f, "in.yaml:7: note: spec.root.targetStatefulSet: StatefulSet sts is not in the "
+                    "input: the number of shards is what there is: 1");
+    assert_int_equal(run(f, ROOT("4", STATEFUL_SET("sts", "7"))), EXIT_DONE);
+    expect_words(f, "note: spec.root: the shards need 8 pods, and StatefulSet sts has 7");
+    assert_int_equal(run(f, ROOT("1", STATEFUL_SET("sts", "null"))), EXIT_DONE);
+    expect_words(f, "need 2 pods, and StatefulSet sts has 1");
+}
+
+static void shards_that_there_are_keep_what_they_have(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, ROOT("2", CHILD("2", "0-14", "") CHILD("1", "15-31", ""))), EXIT_DONE);
+    assert_string_equal(buf_cstr(&f->errors), "");
+    expect_shard(f, "op-2-normal", "hash in (0,1,10,11,12,13,14,2,3,31,4,5,6,7,8,9)");
+    assert_int_equal(run(f, ROOT("1", CHILD("1", "0-14", "") CHILD("2", "15-31", ""))), EXIT_DONE);
+    expect_words(f,
+                 "note: spec.root: shard op-2-normal is not to be any more: it goes when it has");
+    expect_shard(f, "op-1-normal",
+                 "hash in (0,1,10,11,12,13,14,15,16,17,18,19,2,20,21,22,23,24,25");
+    /* As long as nobody knows better, others have its share. */
+    assert_int_equal(run(f, ROOT("2", CHILD("1", "0-31", "") CHILD(
+                                          "2", "",
+                                          ", ctrlmesh.kusionstack.io/auto-sharding-taken-over: "
+                                          "'true'")) "---\n"),
+                     EXIT_DONE);
+    expect_shard(f, "op-2-normal", "\"selector\": \"k,!k\"");
+}
+
+/* What is printed can be read again, and comes to the same. */
+static void shards_as_they_are_applied(void **state)
+{
+    struct fixture *f = *state;
+    struct buf text = BUF_INIT(65536);
+    struct err e = ERR_INIT;
+    char path[256];
+    f->command.children = true;
+    f->command.output = "-";
+    assert_int_equal(run_to_file(f, ROOT("2", "---\n" SHARD("x", LIMITS)), "children"), EXIT_DONE);
+    assert_int_equal(file_read(temp_dir_path(&f->dir, "children", path), &text, &e), 0);
+    static const char begin[] = "---\napiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                                "kind: ShardingConfig\nmetadata:\n  name: op-1-normal\n"
+                                "  namespace: demo\n";
+    assert_memory_equal(buf_data(&text), begin, sizeof begin - 1);
+    assert_null(strstr(buf_cstr(&text), "name: x"));
+    assert_int_equal(run_to_file(f, buf_cstr(&text), "again"), EXIT_DONE);
+    buf_clear(&text);
+    assert_int_equal(file_read(temp_dir_path(&f->dir, "again", path), &text, &e), 0);
+    assert_int_equal(text.len, 0); /* they are shards like others now, of no root */
+    buf_reset(&text);
+}
+
+static void names_that_others_have(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, ROOT("2", "---\n" SHARD("op-2-normal", "  limits: []\n"))), EXIT_DONE);
+    expect_words(f, "note: spec.root.prefix: a shard would have the name of ShardingConfig "
+                    "\"op-2-normal\", which is not of this root");
+    expect_shard(f, "op-2-normal", "\"limits\": []");
+    expect_shard(f, "op-1-normal", "hash in");
+}
+
+static void a_disabled_root(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, ROOT("2", "    disable: true\n")), EXIT_DONE);
+    expect_words(f, "note: spec.root.disable: its shards stay as they are: none is made");
+    assert_int_equal(run(f, ROOT("2", "    disable: true\n" CHILD("1", "0-31", ""))), EXIT_DONE);
+    expect_shard(f, "op-1-normal", "\"limits\": []");
+}
+
+static void what_is_wrong_with_a_root_is_told_once(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, ROOT("33", "")), EXIT_FAILED);
+    assert_string_equal(buf_cstr(&f->errors) +
+                            (strstr(buf_cstr(&f->errors), "in.yaml") - buf_cstr(&f->errors)),
+                        "in.yaml:8: spec.root.auto.shardingSize: Invalid value: must be a whole "
+                        "number from 1 to 32\n");
+    /* What is wrong with a shard is told at the root. */
+    assert_int_equal(
+        run(f, ROOT("2", "---\n"
+                         "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                         "kind: ShardingConfig\n"
+                         "metadata: {name: x, namespace: demo}\n"
+                         "spec: {selector: {matchLabels: "
+                         "{statefulset.kubernetes.io/pod-name: sts-3}}, limits: []}\n")),
+        EXIT_FAILED);
+    expect_words(f, "ShardingConfig \"x\"");
+    expect_words(f, "(shard op-2-normal)");
+}
+
+static void a_canary_with_both_lists(void **state)
+{
+    struct fixture *f = *state;
+    static const char root[] =
+        ROOT("1", "    canary: {replicas: 1, inNamespaces: [x], inShardHash: ['3']}\n");
+    assert_int_equal(run(f, root), EXIT_DONE);
+    expect_words(f, "in.yaml:10: note: spec.root.canary: the namespaces are not known, so");
+    expect_shard(f, "op-0-canary", "namespace in (x)");
+    char path[256];
+    temp_dir_write(&f->dir, "names", "a\nc\nx\n", 0644); /* c has hash 3 */
+    f->command.namespaces.path = temp_dir_path(&f->dir, "names", path);
+    assert_int_equal(run(f, root), EXIT_DONE);
+    expect_shard(f, "op-0-canary", "namespace in (c,x)");
+    expect_shard(f, "op-1-normal", "namespace notin (c,x)");
+}
+
+/* The demo of the project that roots come from says two things about its pods. */
+static void a_root_that_contradicts_itself(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(
+        run(f, "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+               "kind: ShardingConfig\n"
+               "metadata: {name: all, namespace: demo}\n"
+               "spec:\n"
+               "  controller: {leaderElectionName: lock}\n"
+               "  selector:\n"
+               "    matchExpressions:\n"
+               "    - {key: statefulset.kubernetes.io/pod-name, operator: In, values: [demo-0]}\n"
+               "  root:\n"
+               "    prefix: demo\n"
+               "    targetStatefulSet: demo\n"
+               "    auto: {everyShardReplicas: 2, shardingSize: 2}\n"
+               "    canary: {replicas: 1, inNamespaces: [try]}\n"
+               "    resourceSelector:\n"
+               "    - relateResources: [{apiGroups: ['*'], resources: [pods, services]}]\n"),
+        EXIT_DONE);
+    expect_words(f, "in.yaml:7: note: spec.selector: what it says of names of pods");
+    expect_shard(f, "demo-0-canary", "/namespace in (try)");
+    expect_shard(f, "demo-1-normal",
+                 "/namespace notin (try),ctrlmesh.kusionstack.io/sharding-hash");
+    expect_shard(f, "demo-2-normal", "hash in (16,17,");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_shard_has_a_file, setup, teardown),
         cmocka_unit_test_setup_teardown(one_shard_can_be_chosen, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_shards_of_a_root, setup, teardown),
+        cmocka_unit_test_setup_teardown(size_by_the_stateful_set, setup, teardown),
+        cmocka_unit_test_setup_teardown(shards_that_there_are_keep_what_they_have, setup, teardown),
+        cmocka_unit_test_setup_teardown(names_that_others_have, setup, teardown),
+        cmocka_unit_test_setup_teardown(shards_as_they_are_applied, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_disabled_root, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_wrong_with_a_root_is_told_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_canary_with_both_lists, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_root_that_contradicts_itself, setup, teardown),
         cmocka_unit_test_setup_teardown(other_kinds_are_skipped_aloud, setup, teardown),
         cmocka_unit_test_setup_teardown(labels_of_namespaces, setup, teardown),
         cmocka_unit_test_setup_teardown(namespaces_beside_shards, setup, teardown),
