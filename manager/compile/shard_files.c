@@ -248,8 +248,8 @@ int shard_files_read(struct shard_files *r, const char *const *paths, size_t cou
         (void)config_files_read(&r->files, paths[i], report, r);
     }
     read_namespaces(r);
-    note_namespaces(r);
     shard_roots_expand(r);
+    note_namespaces(r);
     compile_all(r);
     check_found(r);
     rules_set_sort(&r->results);

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/heap_size.h"
+#include "kube/name.h"
 #include "json/digest.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -100,6 +101,18 @@ static void keep_metadata(struct edit *ed, cJSON *rest, const cJSON *object, con
     keep_owner(ed, meta, old);
 }
 
+/* What must not be that of another root too. */
+static void keep_root(struct edit *ed, cJSON *kept, const cJSON *root)
+{
+    static const char *const keys[] = {"prefix", "targetStatefulSet"};
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        const char *text = field_text(root, keys[i]);
+        if (text[0] != '\0' && strlen(text) <= NAME_SUBDOMAIN_MAX) {
+            edit_string(ed, kept, keys[i], text);
+        }
+    }
+}
+
 static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
 {
     const cJSON *old = field_get(object, "spec");
@@ -107,8 +120,9 @@ static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
     const char *agent = compile_user_agent(object);
     cJSON *spec = edit_object(ed, rest, "spec");
     keep(ed, spec, old, "selector");
-    if (field_get(old, "root") != NULL) {
-        (void)edit_object(ed, spec, "root");
+    const cJSON *root = field_get(old, "root");
+    if (root != NULL) {
+        keep_root(ed, edit_object(ed, spec, "root"), root);
     }
     if (lock[0] != '\0' && strlen(lock) <= LOCK_MAX) {
         edit_string(ed, edit_object(ed, spec, "controller"), "leaderElectionName", lock);

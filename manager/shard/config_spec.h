@@ -4,7 +4,7 @@
  * kept as text, for as a tree it takes ten times as much, and only until it is compiled; that of a
  * root, which is never compiled, for as long as it is there. What is asked for again and again
  * stays as a tree: which pods it selects, the lock, what the operator is called at the API server,
- * and whether it is a root.
+ * and of a root its prefix and its StatefulSet.
  */
 #ifndef MANAGER_SHARD_CONFIG_SPEC_H
 #define MANAGER_SHARD_CONFIG_SPEC_H

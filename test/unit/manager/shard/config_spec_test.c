@@ -90,7 +90,8 @@ static void nothing_else_stays(void **state)
         "\"labels\":{\"l\":\"m\",\"p.io/r\":\"s\"},\"ownerReferences\":[{\"uid\":\"v\"},"
         "{\"uid\":\"w\",\"controller\":true}],\"annotations\":{\"p.io/x\":\"1\",\"p.iox/"
         "y\":\"2\",\"z\":\"3\"},"
-        "\"managedFields\":[{}],\"finalizers\":[\"f\"]},\"spec\":{\"root\":{\"junk\":[1]},"
+        "\"managedFields\":[{}],\"finalizers\":[\"f\"]},\"spec\":{\"root\":{\"junk\":[1],"
+        "\"prefix\":\"p\"},"
         "\"controller\":{\"leaderElectionName\":\"op\",\"junk\":1,\"userAgentOrPrefix\":\"s/"
         "\"},\"junk\":[1],\"limits\":[]},"
         "\"status\":{\"generation\":1}}";
@@ -101,7 +102,7 @@ static void nothing_else_stays(void **state)
                            "\"7\",\"generation\":3,\"finalizers\":[\"f\"],\"annotations\":{"
                            "\"p.io/x\":\"1\"},\"labels\":{\"p.io/r\":\"s\"},"
                            "\"ownerReferences\":[{\"uid\":\"w\",\"controller\":true}]},\"spec\":{"
-                           "\"root\":{},\"controller\":{"
+                           "\"root\":{\"prefix\":\"p\"},\"controller\":{"
                            "\"leaderElectionName\":\"op\",\"userAgentOrPrefix\":\"s/"
                            "\"}},\"status\":{\"generation\":1}}");
     cJSON_Delete(rest);
