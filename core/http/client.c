@@ -169,6 +169,10 @@ static void detach(struct client_request *r)
 /* Hands the request to the protocol. */
 static int start(struct client_conn *c, struct client_request *r)
 {
+    const struct http_client_options *o = &c->client->o;
+    if (r->guarded && o->may_send != NULL && !o->may_send(o->data)) {
+        return UV_ECANCELED;
+    }
     r->x.ops = c->protocol->operations;
     r->sent = true;
     int rc = c->protocol->carry(c->session, r);
@@ -191,12 +195,13 @@ static int carry(struct client_conn *c, struct client_request *r)
     if (c->carried == c->protocol->requests_max) {
         move_to(&client->conns, &c->link);
     }
-    if (start(c, r) == 0) {
+    int rc = start(c, r);
+    if (rc == 0) {
         return 0;
     }
     detach(r);
     retire(c);
-    return UV_ENOMEM;
+    return rc == UV_ECANCELED ? rc : UV_ENOMEM;
 }
 
 /* Whether the connection may wait for the next request, with no other on it. */
@@ -330,9 +335,11 @@ static void on_open(void *data)
     set_state(c, CLIENT_BUSY);
     net_task_queue(client->loop, &client->serve);
     c->session = c->protocol->open(c);
-    if (c->session == NULL || start(c, r) != 0) {
+    int rc = c->session == NULL ? UV_ENOMEM : start(c, r);
+    if (rc != 0) {
         struct err e = ERR_INIT;
-        err_set(&e, UV_ENOMEM, "cannot send the request head");
+        rc = rc == UV_ECANCELED ? rc : UV_ENOMEM;
+        err_set(&e, rc, "cannot send the request head: %s", err_text(rc));
         client_conn_lost(c, &e);
         return;
     }
@@ -603,6 +610,7 @@ static struct client_request *request_new(struct http_client *client, const stru
     r->is_head = slice_eq(head->method, SLICE("HEAD"));
     r->upgrade = head->upgrade;
     r->background = head->background;
+    r->guarded = head->guarded;
     bool safe = r->is_head || slice_eq(head->method, SLICE("GET")) ||
                 slice_eq(head->method, SLICE("OPTIONS"));
     r->bodyless = head->framing == HTTP_BODY_NONE ||

@@ -44,6 +44,11 @@ struct http_client_options {
     uint64_t write_timeout_ms;   /* the peer takes nothing for so long */
     unsigned user_timeout_ms;    /* a peer that does not answer at TCP level is given up then */
     unsigned max_idle;           /* unused connections kept */
+    /* Whether a request whose head is `guarded` may be sent at this very moment: asked right before
+     * it is, which may be long after http_client_request. If not, it ends with UV_ECANCELED. Calls
+     * nothing of the client. NULL: it may. */
+    bool (*may_send)(void *data);
+    void *data;
 };
 
 struct http_client_stats {

@@ -37,6 +37,7 @@ struct client_request {
     bool repeatable;
     bool upgrade;
     bool background;
+    bool guarded;
     bool sent;   /* or begun to be */
     bool paused; /* by its user, before a connection carries it */
 };

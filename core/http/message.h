@@ -46,6 +46,8 @@ struct http_head {
     bool upgrade;         /* request: `Connection: upgrade` and `Upgrade`; response: status 101 */
     bool expect_continue; /* request: `Expect: 100-continue` */
     bool background;      /* request: others may be sent before it (http/client.h) */
+    bool guarded;         /* request: whether it may be sent is asked again right before it is
+                             (http_client_options.may_send) */
     bool unhurried;       /* response: its reader may take its time, without write timeout */
     struct byte_budget *budget; /* request to be sent: what is kept of it, and what has come of the
                                    answer's head, counts there; outlives it; NULL: nowhere */

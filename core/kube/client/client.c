@@ -87,7 +87,8 @@ static void on_credentials(void *data, enum credentials_event event)
     }
 }
 
-static int open_http(struct kube_client *c, struct net_loop *l, unsigned max_idle, struct err *e)
+static int open_http(struct kube_client *c, struct net_loop *l,
+                     const struct kube_client_options *given, struct err *e)
 {
     struct tls_config *tls;
     if (make_tls(c, &tls, e) != 0) {
@@ -107,8 +108,10 @@ static int open_http(struct kube_client *c, struct net_loop *l, unsigned max_idl
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = USER_TIMEOUT_MS,
-        .user_timeout_ms = USER_TIMEOUT_MS,
-        .max_idle = max_idle,
+        .user_timeout_ms = given->user_timeout_ms != 0 ? given->user_timeout_ms : USER_TIMEOUT_MS,
+        .max_idle = given->max_idle,
+        .may_send = given->may_send,
+        .data = given->may_data,
     };
     if (o.proxy != NULL) {
         char name[KUBE_PROXY_NAME_SIZE];
@@ -152,7 +155,7 @@ struct kube_client *kube_client_new(struct net_loop *l, const struct kube_client
         free(c);
         return NULL;
     }
-    if (open_http(c, l, o->max_idle, e) != 0) {
+    if (open_http(c, l, o, e) != 0) {
         kube_client_close(c, NULL, NULL);
         return NULL;
     }

@@ -17,6 +17,11 @@ struct kube_client;
 struct kube_client_options {
     const struct kube_access *access; /* must outlive the client */
     unsigned max_idle;                /* unused connections kept */
+    unsigned user_timeout_ms; /* what the server has not acknowledged for so long is given up, by
+                                 the kernel too; 0: 30,000 */
+    /* As http_client_options. */
+    bool (*may_send)(void *data);
+    void *may_data;
     /* Credentials became usable or ceased to be; may be NULL. Never called from
      * kube_client_new. */
     void (*on_change)(void *data);

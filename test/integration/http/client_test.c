@@ -346,11 +346,62 @@ static void test_a_gate_judges_where_it_connects(void **state)
     net_dial_gate_deinit(&gate);
 }
 
+static bool may_send(void *data)
+{
+    return *(const bool *)data;
+}
+
+/* Long after it was asked for: nothing is sent, on a new connection as on one that is kept. */
+static void test_a_guarded_request_is_not_sent_once_it_may_not(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct err e = ERR_INIT;
+    bool open = true;
+    const struct http_header host = {SLICE("Host"), SLICE("test")};
+    const struct http_head head = {.method = SLICE("GET"),
+                                   .target = SLICE("/path"),
+                                   .headers = &host,
+                                   .header_count = 1,
+                                   .guarded = true};
+    const struct http_client_options o = {
+        .host = "127.0.0.1",
+        .port = (unsigned)atoi(strrchr(http_server_address(w->server), ':') + 1),
+        .connect_timeout_ms = LONG_MS,
+        .idle_timeout_ms = LONG_MS,
+        .max_idle = 4,
+        .may_send = may_send,
+        .data = &open};
+    http_client_free(w->client);
+    w->client = http_client_new(w->loop, &o, NULL);
+    assert_non_null(w->client);
+    w->guarded = true;
+    ask_get(w, &a); /* a connection is opened for it */
+    open = false;
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, UV_ECANCELED);
+    assert_false(a.sent);
+    buf_reset(&a.body);
+    w->guarded = false;
+    ask_all(w, &a); /* others go on */
+    assert_false(a.failed);
+    buf_reset(&a.body);
+    assert_null(http_client_request(w->client, &head, NULL, NULL, &e));
+    assert_int_equal(e.code, UV_ECANCELED);
+    open = true;
+    w->guarded = true;
+    ask_all(w, &a);
+    assert_false(a.failed);
+    buf_reset(&a.body);
+    assert_int_equal(w->requests, 2);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_a_get_is_repeated_on_a_new_connection),
+        TEST(test_a_guarded_request_is_not_sent_once_it_may_not),
         TEST(test_what_would_be_repeated_is_not_sent),
         TEST(test_a_post_is_not_repeated),
         TEST(test_a_get_that_was_answered_in_part_is_not_repeated),

@@ -212,6 +212,7 @@ void ask_begin(struct world *w, struct ask *a, const char *method, enum http_fra
         .content_length = length,
         .upgrade = upgrade,
         .background = w->background,
+        .guarded = w->guarded,
     };
     memset(a, 0, sizeof *a);
     a->keep_body = true;

@@ -46,7 +46,8 @@ struct world {
     bool drain_on_close;
     char last_target[256];
     bool background; /* what is asked next */
-    bool unhurried;  /* what is answered next */
+    bool guarded;
+    bool unhurried; /* what is answered next */
 };
 
 /* One request of the client under test. */
