@@ -48,6 +48,10 @@ static int write_metrics(void *data, struct buf *out)
         .ready = proxy_ready(o->proxy, why, sizeof why),
         .reachable = kube_client_unreachable(o->upstream) == NULL,
     };
+    if (proxy_lease(o->proxy) != NULL) {
+        s.lease_remaining_ms = rules_lease_remaining_ms(proxy_lease(o->proxy));
+        s.lease_expirations = rules_lease_expirations(proxy_lease(o->proxy));
+    }
     if (o->egress != NULL) {
         egress_add_memory(o->egress, &s.memory);
     }
@@ -138,6 +142,13 @@ static void add_source(const struct admin_options *o, cJSON *root)
     }
 }
 
+static void add_rules_lease(const struct admin_options *o, cJSON *root)
+{
+    struct control_rules_lease lease;
+    proxy_status_lease(o->proxy, &lease);
+    control_rules_lease_add(root, &lease, true);
+}
+
 /* Whether the Lease is written by which the manager knows the same. */
 static void add_lease(const struct admin_options *o, cJSON *root)
 {
@@ -177,6 +188,7 @@ static void add_status(void *data, cJSON *root)
     proxy_status_load(o->proxy, root);
     add_source(o, root);
     add_lease(o, root);
+    add_rules_lease(o, root);
     cJSON_AddNumberToObject(root, "requestsInFlight", proxy_stats(o->proxy)->busy);
     cJSON_AddNumberToObject(root, "openWatches", (double)o->metrics->open_watches);
     (void)proxy_describe_watches(o->proxy, cJSON_AddArrayToObject(root, "watches"));

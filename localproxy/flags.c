@@ -5,6 +5,7 @@
 #include <stddef.h>
 
 #include "base/log.h"
+#include "control/status.h"
 #include "guard/host.h"
 #include "guard/origin.h"
 #include "kube/access/proxy.h"
@@ -244,6 +245,16 @@ const struct flag localproxy_flags_table[] = {
              "the pod's namespace, and needs get, create and update on leases there, as a leader "
              "election does; $POD_NAME, $POD_UID and $POD_NAMESPACE are to be set from the pod's "
              "fields. Where it cannot be written the manager asks."},
+    {.name = "rules-lease",
+     .value = "SECONDS",
+     .max = CONTROL_RULES_LEASE_MAX_S,
+     FLAG_UINT_AT(struct localproxy_flags, rules_lease_s),
+     .needs = "status-lease",
+     .help =
+         "Enforce the rules only for so long (10 to 3600) after the Lease of --status-lease was "
+         "renewed last: then nothing is shown and nothing is written until it can be renewed, "
+         "so that a pod that nobody reaches certainly works on nothing, and a manager can give "
+         "its share to others. 0: the rules are valid for as long as they are in force."},
     {.name = "ready-file",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, ready_file),
@@ -411,6 +422,10 @@ static int check(const struct localproxy_flags *c, struct err *e)
         return err_set(e, -EINVAL,
                        "--rules and --control are missing; without rules nothing would ever be "
                        "shown (--no-rules=passthrough shows everything, for development)");
+    }
+    if (c->rules_lease_s != 0 && c->rules_lease_s < CONTROL_RULES_LEASE_MIN_S) {
+        return err_set(e, -EINVAL, "--rules-lease must be 0, or from %d to %d",
+                       CONTROL_RULES_LEASE_MIN_S, CONTROL_RULES_LEASE_MAX_S);
     }
     if (c->pod_namespace != NULL && c->pod_namespace[0] != '\0' &&
         name_check_label(slice_str(c->pod_namespace)) != NULL) {

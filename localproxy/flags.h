@@ -50,6 +50,7 @@ struct localproxy_flags {
     bool watch_bypass;
     bool status_lease;
     bool count_load;
+    uint64_t rules_lease_s; /* 0: the rules are valid while they are in force */
     const char *ready_file;
     uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;

@@ -58,6 +58,7 @@ struct forward {
     struct request_limits limits;
     struct passage passage;
     bool concerned; /* the rules concern it */
+    bool resource;  /* it goes on only while they are valid */
     bool safe;      /* to be asked a second time */
     bool lost;      /* a write to what the shard has lost meanwhile */
     bool inflated;  /* `list`, to be counted */
@@ -107,6 +108,14 @@ int forward_context_init(struct forward_context *ctx, struct net_loop *l,
     ctx->points = points;
     int rc = unanswered_writes_init(&ctx->unanswered, l, clock, tell_settled, ctx);
     return rc != 0 ? rc : migration_context_init(&ctx->migrations, l, upstream, metrics);
+}
+
+/* Whether the rules are not valid any more: then `f` may be gone, and nothing is to be done for it.
+ * Asked wherever the loop comes from outside: the process may have been stopped, or the machine
+ * have slept, for however long. */
+static bool ran_out(const struct forward *f)
+{
+    return f->resource && !rules_lease_valid(f->ctx->lease);
 }
 
 /* ---- the end of a forward ---- */
@@ -213,6 +222,9 @@ void forward_context_deinit(struct forward_context *ctx)
 static void down_on_body(struct http_exchange *x, struct slice data)
 {
     struct forward *f = x->data;
+    if (ran_out(f)) {
+        return;
+    }
     if (f->up == NULL) {
         return; /* answered already: the rest of the request is dropped */
     }
@@ -258,6 +270,9 @@ static void pass_request_end(struct forward *f)
 static void down_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
+    if (ran_out(f)) {
+        return;
+    }
     set_request(f, REQUEST_WHOLE);
     if (f->up != NULL && (f->tunnel || !http_exchange_blocked(f->up))) {
         pass_request_end(f);
@@ -475,6 +490,9 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct forward *f = x->data;
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
+    if (ran_out(f)) {
+        return;
+    }
     if (kube_client_failing_ms(f->ctx->upstream) == 0) {
         f->ctx->outage_told = false;
     }
@@ -532,6 +550,9 @@ static void pass_events(struct forward *f, struct slice data)
 static void up_on_body(struct http_exchange *x, struct slice data)
 {
     struct forward *f = x->data;
+    if (ran_out(f)) {
+        return;
+    }
     f->ctx->metrics->response_bytes += data.len;
     if (f->watch != NULL) {
         pass_events(f, data);
@@ -582,6 +603,9 @@ static bool end_response(struct forward *f)
 static void up_on_end(struct http_exchange *x)
 {
     struct forward *f = x->data;
+    if (ran_out(f)) {
+        return;
+    }
     set_response(f, RESPONSE_ENDED);
     passage_end(&f->passage);
     if (f->watch != NULL && watch_state(f->watch) == WATCH_LAST) {
@@ -602,6 +626,9 @@ static void up_on_end(struct http_exchange *x)
 static void up_on_drain(struct http_exchange *x)
 {
     struct forward *f = x->data;
+    if (ran_out(f)) {
+        return;
+    }
     if (f->request == REQUEST_WHOLE) {
         pass_request_end(f);
     } else if (f->down != NULL) {
@@ -675,6 +702,9 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
     struct forward *f = x->data;
     f->up = NULL;
     note_unanswered(f, x);
+    if (ran_out(f)) {
+        return;
+    }
     if (is_reopening(f)) {
         migration_unanswered(&f->migration);
         return;
@@ -818,6 +848,7 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
     }
     f->ctx = ctx;
     f->verb = r->verb;
+    f->resource = r->resource;
     f->safe = is_safe(r->head) && !headers_may_upgrade(r->head, r->verb);
     f->down = down;
     f->begun_ns = net_clock_ns();
@@ -896,6 +927,7 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
     h.headers = headers.list;
     h.header_count = headers.count;
     h.background = f->verb == VERB_WATCH;
+    h.guarded = f->resource;
     h.budget = is_reopening(f) ? &f->ctx->migrations.memory : f->ctx->sent;
     if (body != NULL) {
         h.framing = HTTP_BODY_LENGTH;
@@ -1037,6 +1069,39 @@ void forward_judge_unanswered(struct forward_context *ctx, const struct rules *n
 {
     struct judgement j = {ctx, now};
     unanswered_writes_judge(&ctx->unanswered, is_refused_now, &j);
+}
+
+static void expire_unanswered(struct forward *f, const char *why)
+{
+    bool doubtful = f->up != NULL && http_client_sent(f->up) && !f->safe;
+    abort_up(f);
+    net_deadline_clear(&f->overdue);
+    set_response(f, RESPONSE_ENDED);
+    passage_end(&f->passage);
+    http_exchange_resume(f->down);
+    if (!refusal_send(f->ctx->metrics, f->down, f->verb, doubtful ? 504 : 503,
+                      doubtful ? 0 : RETRY_AFTER_S, why)) {
+        f->down = NULL;
+    }
+}
+
+void forward_expire(struct forward *f, const char *why)
+{
+    if (!f->resource) {
+        return;
+    }
+    if (f->down != NULL && f->watch != NULL && (f->response != RESPONSE_ENDED || is_silent(f))) {
+        migration_end_now(&f->migration); /* it may be gone */
+        return;
+    }
+    if (f->down != NULL && f->response == RESPONSE_AWAITED) {
+        expire_unanswered(f, why);
+    } else if (f->response == RESPONSE_PASSING || f->tunnel) {
+        forward_abort(f);
+        return;
+    }
+    abort_up(f);
+    free_if_over(f);
 }
 
 void forward_drain(struct forward *f)

@@ -27,6 +27,7 @@
 #include "metrics.h"
 #include "paused_request.h"
 #include "request_limits.h"
+#include "rules/rules_lease.h"
 #include "watch/migration.h"
 
 struct forward;
@@ -39,9 +40,10 @@ struct forward_context {
     struct delivered_versions *points;
     struct migration_context migrations;
     struct byte_budget
-        *budget;              /* for collected bodies; the caller's to set, before forward_start */
-    struct byte_budget *sent; /* likewise, for heads to be sent, and of answers */
-    struct slice user_agent;  /* kube/user_agent.h; empty: clients have their own */
+        *budget;               /* for collected bodies; the caller's to set, before forward_start */
+    struct byte_budget *sent;  /* likewise, for heads to be sent, and of answers */
+    struct rules_lease *lease; /* likewise; NULL: there is none */
+    struct slice user_agent;   /* kube/user_agent.h; empty: clients have their own */
     struct list running;
     struct list waiting;  /* watches that the API server could not be asked for just now */
     struct load *load;    /* what is done for clients is counted there; NULL: it is not counted */
@@ -71,6 +73,7 @@ struct forward_request {
     const struct http_head *head; /* the operator's */
     struct slice target;          /* what is asked upstream */
     enum request_verb verb;
+    bool resource; /* it goes on only while the rules are valid (rules/rules_lease.h) */
     struct request_limits limits;
     const struct request_attributes
         *attributes;          /* what a change of the rules concerns; NULL: nothing. Copied */
@@ -111,6 +114,12 @@ void forward_change_rules(struct forward *f, struct rules *old, struct rules *no
  * more. What its client has not sent completely after a short time is broken off, and so never
  * executed. */
 void forward_await_lost_write(struct forward *f, const struct rules *now);
+
+/* Of a request for resources: nothing may be shown or written any more, and `why` tells the client.
+ * What was not answered is answered so, a watch ends with 410 Expired, what is being passed on and
+ * tunnels are broken off. Of what the API server has not received yet it receives nothing. It may
+ * be gone after that. */
+void forward_expire(struct forward *f, const char *why);
 
 /* Ends a watch between two events, now or as soon as it can with context.draining. Does nothing to
  * others. It may be gone after that. */

@@ -20,15 +20,21 @@ static void await_lost_writes(struct forward_context *ctx, const struct rules *n
     }
 }
 
-static void change_each(struct forward_context *ctx, struct rules *old, struct rules *now)
+/* All that run, so that each is come to once, whatever joins or leaves meanwhile. */
+static void take_running(struct forward_context *ctx, struct list *all)
 {
-    struct list all;
-    list_init(&all); /* what is asked again joins ctx->running anew */
+    list_init(all);
     while (!list_empty(&ctx->running)) {
         struct list *node = ctx->running.next;
         list_remove(node);
-        list_append(&all, node);
+        list_append(all, node);
     }
+}
+
+static void change_each(struct forward_context *ctx, struct rules *old, struct rules *now)
+{
+    struct list all;
+    take_running(ctx, &all); /* what is asked again joins ctx->running anew */
     while (!list_empty(&all)) {
         struct list *node = all.next;
         list_remove(node);
@@ -48,6 +54,19 @@ void in_flight_change_rules(struct forward_context *ctx, struct rules *old, stru
     change_each(ctx, old, now);
     if (forward_lost_writes(ctx) == 0) {
         ctx->on_settled(ctx->data);
+    }
+}
+
+void in_flight_expire(struct forward_context *ctx, const char *why)
+{
+    struct list all;
+    migration_context_change(&ctx->migrations, 0, why);
+    take_running(ctx, &all);
+    while (!list_empty(&all)) {
+        struct list *node = all.next;
+        list_remove(node);
+        list_append(&ctx->running, node);
+        forward_expire(forward_of(node), why);
     }
 }
 

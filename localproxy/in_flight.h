@@ -16,6 +16,9 @@
 void in_flight_change_rules(struct forward_context *ctx, struct rules *old, struct rules *now,
                             const char *why);
 
+/* The rules are not valid any more: what is for resources ends as forward_expire says. */
+void in_flight_expire(struct forward_context *ctx, const char *why);
+
 /* Ends all watches cleanly, each between two events. Other requests go on. */
 void in_flight_drain(struct forward_context *ctx);
 

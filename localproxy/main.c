@@ -55,7 +55,8 @@ struct app {
     struct bypass_watch *bypass; /* NULL: that is not watched */
     struct kube_access home;     /* of the cluster in which the pod is, if that is another access */
     struct kube_client *home_client;
-    struct status_lease *lease; /* NULL: none is written */
+    struct rules_lease *rules_lease; /* NULL: rules are valid while they are in force */
+    struct status_lease *lease;      /* NULL: none is written */
     struct admin *admin;
     struct net_timer *linger; /* until clients are counted again */
     struct net_timer *grace;
@@ -202,6 +203,7 @@ static int open_proxy(struct app *a, struct err *e)
         .metrics = &a->metrics,
         .secrets = a->secrets,
         .policies = a->policies,
+        .lease = a->rules_lease,
         .on_drained = on_proxy_drained,
         .data = a,
     };
@@ -291,25 +293,39 @@ static void on_traffic_changed(void *data)
     status_lease_look(a->lease, TRAFFIC_MS);
 }
 
+static int open_home(struct app *a, const struct kube_access *access, struct kube_client **out,
+                     struct err *e)
+{
+    const struct kube_client_options o = {.access = access, .max_idle = 1};
+    a->home_client = kube_client_new(a->program.loop, &o, e);
+    *out = a->home_client;
+    return *out == NULL ? e->code : 0;
+}
+
 /* The manager is in the cluster in which the pod is, wherever a kubeconfig leads. *out stays NULL
- * in a pod without a service account. */
+ * in a pod without a service account. A Lease on which the rules depend has a client of its own: it
+ * is written while they are not valid, and waits for no request of the operator. */
 static int find_home(struct app *a, struct kube_client **out, struct err *e)
 {
     struct err why = ERR_INIT;
     bool in_cluster = a->access.context[0] == '\0';
-    *out = in_cluster || getenv("KUBERNETES_SERVICE_HOST") == NULL ? a->upstream : NULL;
-    if (*out != NULL) {
-        return 0;
+    bool same = in_cluster || getenv("KUBERNETES_SERVICE_HOST") == NULL;
+    *out = same ? a->upstream : NULL;
+    if (same) {
+        return a->rules_lease == NULL ? 0 : open_home(a, &a->access, out, e);
     }
-    if (kube_access_in_cluster(NULL, &a->home, &why) != 0) {
-        log_warn("--status-lease: there is no service account by which to write it",
-                 log_str("error", why.msg));
-        return 0;
+    if (kube_access_in_cluster(NULL, &a->home, &why) == 0) {
+        return open_home(a, &a->home, out, e);
     }
-    const struct kube_client_options o = {.access = &a->home, .max_idle = 1};
-    a->home_client = kube_client_new(a->program.loop, &o, e);
-    *out = a->home_client;
-    return *out == NULL ? e->code : 0;
+    if (a->rules_lease != NULL) {
+        return err_set(e, why.code,
+                       "--rules-lease: there is no service account by which to write "
+                       "the Lease: %s",
+                       why.msg);
+    }
+    log_warn("--status-lease: there is no service account by which to write it",
+             log_str("error", why.msg));
+    return 0;
 }
 
 static const char *variable(const char *name)
@@ -327,6 +343,7 @@ static int open_lease(struct app *a, struct err *e)
         .bypass = a->bypass,
         .policies = a->policies,
         .egress = a->egress,
+        .lease = a->rules_lease,
         .namespace = a->pod_namespace,
         .pod = variable("POD_NAME"),
         .uid = variable("POD_UID"),
@@ -440,6 +457,33 @@ static void on_credentials(void *data)
     }
 }
 
+static int open_rules_lease(struct app *a, struct err *e)
+{
+    if (a->flags.rules_lease_s == 0) {
+        return 0;
+    }
+    a->rules_lease = rules_lease_new(a->program.loop, a->flags.rules_lease_s, NULL, e);
+    return a->rules_lease == NULL ? e->code : 0;
+}
+
+/* Right before a request goes to the API server: that may be long after it was let through, if the
+ * process was stopped while a connection was opened. Whose rules are not valid is told elsewhere.
+ */
+static bool may_send(void *data)
+{
+    const struct app *a = data;
+    return rules_lease_remaining_ms(a->rules_lease) > 0;
+}
+
+/* What the kernel could not deliver before the rules cease to be valid it must not deliver long
+ * after that: a manager waits for a quarter of the lease longer (manager/shard/takeover.h). */
+static unsigned user_timeout_ms(const struct app *a)
+{
+    enum { USUAL_MS = 30000, PART_MS = 1000 / 4 };
+    uint64_t ms = a->flags.rules_lease_s * PART_MS;
+    return ms == 0 ? 0 : ms < USUAL_MS ? (unsigned)ms : USUAL_MS;
+}
+
 static int open_upstream(struct app *a, struct err *e)
 {
     if (kube_flags_open(&a->flags.kube, &a->access, e) != 0 || refuse_itself(a, e) != 0) {
@@ -448,6 +492,9 @@ static int open_upstream(struct app *a, struct err *e)
     const struct kube_client_options o = {
         .access = &a->access,
         .max_idle = 256,
+        .user_timeout_ms = user_timeout_ms(a),
+        .may_send = a->rules_lease != NULL ? may_send : NULL,
+        .may_data = a,
         .on_change = on_credentials,
         .data = a,
     };
@@ -475,9 +522,9 @@ static int open_documents(struct app *a, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        check_ready_file, open_timers,   open_upstream, find_token,  find_tls,
-        open_secrets,     open_policies, open_proxy,    open_egress, open_reload,
-        open_documents,   open_bypass,   open_lease,    open_admin,
+        check_ready_file, open_timers,    open_rules_lease, open_upstream, find_token,
+        find_tls,         open_secrets,   open_policies,    open_proxy,    open_egress,
+        open_reload,      open_documents, open_bypass,      open_lease,    open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -519,6 +566,7 @@ static void close_all(void *data)
     if (a->upstream != NULL) {
         kube_client_close(a->upstream, NULL, NULL);
     }
+    rules_lease_free(a->rules_lease);
     net_timer_free(a->linger);
     net_timer_free(a->grace);
 }

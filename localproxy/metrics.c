@@ -174,6 +174,10 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
          "Times that the Lease with the status was written (--status-lease).", m->lease_written},
         {"cmesh_proxy_status_lease_failures_total", "counter",
          "Attempts to write the Lease with the status that failed.", m->lease_failed},
+        {"cmesh_proxy_rules_lease_expired_total", "counter",
+         "Times that the rules ceased to be valid because the Lease was not renewed in time "
+         "(--rules-lease).",
+         s->lease_expirations},
         {"cmesh_proxy_client_connections_total", "counter",
          "Connections accepted from the operator.", s->server->accepted},
         {"cmesh_proxy_client_tls_failures_total", "counter",
@@ -230,6 +234,10 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
         out, "cmesh_proxy_reload_duration_seconds", "gauge",
         "Event loop time in seconds that applying the last change of the rules took.",
         (double)m->reload_us / 1e6);
+    prometheus_seconds(out, "cmesh_proxy_rules_lease_remaining_seconds", "gauge",
+                       "How much longer the rules are valid unless the Lease is renewed "
+                       "(--rules-lease); 0 after that, and without such a lease.",
+                       (double)s->lease_remaining_ms / 1e3);
     write_durations(m, out);
     write_rules(s->rules, out);
     return buf_error(out);

@@ -83,6 +83,8 @@ struct metrics_sources {
     const struct http_client_stats *client;
     const struct rules *rules; /* NULL: none in force */
     struct metrics_memory memory;
+    uint64_t lease_remaining_ms; /* of the lease on the rules; 0 also without one */
+    uint64_t lease_expirations;
     bool ready;
     bool reachable; /* the API server, when a connection was last tried */
 };

@@ -39,6 +39,22 @@ static void on_settled(void *data)
     }
 }
 
+void proxy_explain_expired(const struct proxy *p, char out[PROXY_EXPIRED_SIZE])
+{
+    const char *why = rules_lease_why(p->o.lease);
+    (void)snprintf(out, PROXY_EXPIRED_SIZE,
+                   "the rules are not valid: the Lease of this pod was not renewed in time%s%s",
+                   why[0] != '\0' ? ": " : "", why);
+}
+
+static void on_expired(void *data)
+{
+    struct proxy *p = data;
+    char why[PROXY_EXPIRED_SIZE];
+    proxy_explain_expired(p, why);
+    in_flight_expire(&p->forward, why);
+}
+
 /* ---- the listener ---- */
 
 static void on_refuse(void *data, unsigned status, const char *why, struct buf *body)
@@ -166,6 +182,7 @@ static int open_forward(struct proxy *p, struct delivered_versions *points, stru
     p->forward.budget = &p->budget;
     p->forward.sent = &p->sent;
     p->forward.user_agent = slice_str(p->o.flags->user_agent);
+    p->forward.lease = p->o.lease;
     p->forward.again = request_again;
     p->forward.fences = request_fences;
     p->forward.on_settled = on_settled;
@@ -228,6 +245,9 @@ struct proxy *proxy_new(struct net_loop *l, const struct proxy_options *o, struc
     start_versions_init(&p->starts, l, o->upstream, points);
     if (open_forward(p, points, e) != 0 || open_server(p, e) != 0) {
         goto no_server;
+    }
+    if (o->lease != NULL) {
+        rules_lease_listen(o->lease, RULES_LEASE_PROXY, on_expired, p);
     }
     return p;
 
@@ -321,6 +341,11 @@ uint64_t proxy_start_version(const struct proxy *p)
     return p->starts.version;
 }
 
+const struct rules_lease *proxy_lease(const struct proxy *p)
+{
+    return p->o.lease;
+}
+
 const struct proxy_clients *proxy_clients(const struct proxy *p)
 {
     return &p->clients;
@@ -383,6 +408,12 @@ bool proxy_ready(const struct proxy *p, char *why, size_t size)
         (void)snprintf(why, size, "no valid rules: %s", p->why_none);
         return false;
     }
+    if (!rules_lease_valid(p->o.lease)) {
+        char text[PROXY_EXPIRED_SIZE];
+        proxy_explain_expired(p, text);
+        (void)snprintf(why, size, "%s", text);
+        return false;
+    }
     if (!kube_client_ready(p->o.upstream)) {
         const char *error = kube_client_error(p->o.upstream);
         (void)snprintf(why, size, "no credentials: %s",
@@ -406,6 +437,9 @@ void proxy_free(struct proxy *p)
         return;
     }
     p->on_settled = NULL;
+    if (p->o.lease != NULL) {
+        rules_lease_listen(p->o.lease, RULES_LEASE_PROXY, NULL, NULL);
+    }
     listener_secrets_on_tls(p->o.secrets, NULL, NULL);
     kube_client_set_backlog(p->o.upstream, NULL);
     http_server_free(p->server);

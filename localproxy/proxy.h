@@ -19,6 +19,7 @@
 #include "metrics.h"
 #include "net/clock.h"
 #include "rules/rules.h"
+#include "rules/rules_lease.h"
 #include "traffic/delays.h"
 #include "traffic/policies.h"
 
@@ -32,8 +33,10 @@ struct proxy_options {
     struct listener_secrets *secrets; /* must outlive the proxy */
     struct policies *policies;        /* NULL: none; must outlive the proxy */
     const struct net_clock *clock;    /* NULL: the system's; must outlive the proxy */
-    const char *pod_namespace;        /* NULL: take the shard's; must outlive the proxy */
-    void (*on_drained)(void *data);   /* after proxy_drain */
+    struct rules_lease *lease; /* NULL: rules are valid while they are in force; must outlive the
+                                  proxy, which listens to it */
+    const char *pod_namespace; /* NULL: take the shard's; must outlive the proxy */
+    void (*on_drained)(void *data); /* after proxy_drain */
     void *data;
 };
 
@@ -69,6 +72,9 @@ unsigned proxy_lost_writes(const struct proxy *p);
 bool proxy_settled(const struct proxy *p);
 bool proxy_draining(const struct proxy *p);
 
+/* The lease on the rules; NULL: there is none. */
+const struct rules_lease *proxy_lease(const struct proxy *p);
+
 /* Requests of clients since the start, also those that were refused. */
 struct proxy_clients {
     uint64_t requests;
@@ -94,7 +100,8 @@ const struct delays *proxy_delays(const struct proxy *p);
 /* Appends what is known of each open watch to the JSON array; returns how many there are. */
 unsigned proxy_describe_watches(const struct proxy *p, cJSON *array);
 
-/* Rules are in force (or not needed) and there are credentials; if not, `why` says it. */
+/* Rules are in force and valid (or not needed), and there are credentials; if not, `why` says it.
+ */
 bool proxy_ready(const struct proxy *p, char *why, size_t size);
 
 /* Stops accepting, ends watches between events, lets requests in flight finish. */

@@ -53,6 +53,10 @@ bool request_fences(void *data, const struct request_info *ri);
 void request_delay_over(void *data, struct http_exchange *x, const struct http_head *head,
                         bool ended, void *body, struct fault_drawn *drawn);
 
+/* Why nothing is shown while the lease on the rules has expired. */
+#define PROXY_EXPIRED_SIZE (ERR_MSG_MAX + 128)
+void proxy_explain_expired(const struct proxy *p, char out[PROXY_EXPIRED_SIZE]);
+
 /* Not each of many. */
 void proxy_log_refusal(struct proxy *p, const char *what, unsigned code, const char *reason);
 

@@ -8,6 +8,18 @@ void proxy_status_rules(const struct proxy *p, struct control_proxy_status *out)
     control_state_set(&out->rules, r, proxy_rules_since(p), NULL);
 }
 
+void proxy_status_lease(const struct proxy *p, struct control_rules_lease *out)
+{
+    const struct rules_lease *lease = proxy_lease(p);
+    *out = (struct control_rules_lease){.seconds = 0};
+    if (lease != NULL) {
+        uint64_t left = rules_lease_remaining_ms(lease);
+        out->seconds = rules_lease_seconds(lease);
+        out->expired = left == 0;
+        out->remaining_s = left / 1000;
+    }
+}
+
 void proxy_status_use(const struct proxy *p, struct bypass_watch *bypass,
                       struct control_proxy_use *out)
 {

@@ -12,6 +12,8 @@
 
 /* The rules in force, and whether earlier ones still matter. */
 void proxy_status_rules(const struct proxy *p, struct control_proxy_status *out);
+/* For how long they are valid; no seconds: as long as they are in force. */
+void proxy_status_lease(const struct proxy *p, struct control_rules_lease *out);
 /* Whether the operator comes this way, and another one. `bypass` NULL: that is not watched; the
  * question begins a look (bypass_watch.h). */
 void proxy_status_use(const struct proxy *p, struct bypass_watch *bypass,

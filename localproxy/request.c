@@ -451,6 +451,18 @@ static bool have_rules(const struct request *r)
     return false;
 }
 
+/* What has begun ends by itself (in_flight.h). */
+static bool are_rules_valid(const struct request *r)
+{
+    char message[PROXY_EXPIRED_SIZE];
+    if (rules_lease_valid(r->proxy->o.lease)) {
+        return true;
+    }
+    proxy_explain_expired(r->proxy, message);
+    refuse(r, 503, PROXY_RETRY_AFTER_S, message);
+    return false;
+}
+
 /* Does to a resource request what the rules say. False: it was answered, or waits. */
 static bool apply_rules(struct request *r)
 {
@@ -497,8 +509,8 @@ static bool apply_gateway(const struct request *r)
 /* To a resource request. False: it was answered, or waits. */
 static bool apply_all(struct request *r, struct buf *body)
 {
-    return have_rules(r) && apply_lock(r, body) && count_load(r) && apply_faults(r) &&
-           apply_rules(r) && apply_breakers(r);
+    return have_rules(r) && are_rules_valid(r) && apply_lock(r, body) && count_load(r) &&
+           apply_faults(r) && apply_rules(r) && apply_breakers(r);
 }
 
 static void forward_upstream(struct request *r, const struct buf *body)
@@ -511,6 +523,7 @@ static void forward_upstream(struct request *r, const struct buf *body)
         .head = r->head,
         .target = r->target,
         .verb = r->ri->verb,
+        .resource = r->ri->is_resource,
         .limits = request_limits_of(r->ri),
         .attributes = concerned ? &r->attributes : NULL,
         .body = body->len > 0 ? &changed : r->body,

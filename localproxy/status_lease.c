@@ -16,6 +16,7 @@
 #include "status_lease.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@ enum {
     ASKED_MS = 45000,    /* a manager that asks does so three times meanwhile */
     PAUSE_MIN_MS = 1000, /* after a failure, doubled with each further one */
     PAUSE_MAX_MS = 10000,
+    LEASE_PAUSE_MAX_MS = 10000, /* while the rules depend on it */
+    LEASE_PARTS = 3,            /* of the lease on the rules: it is renewed after one */
     LASTING_MAX_MS =
         300000, /* where only a person can change that, as who may not. Doubled likewise,
                    for an API server that has just started may refuse anybody */
@@ -73,6 +76,10 @@ struct status_lease {
     char *told;         /* what the Lease tells; NULL: not known */
     uint64_t sent_rest; /* of both: as describe has it */
     uint64_t told_rest;
+    uint64_t sent_at;
+    bool sent_renews;    /* its success makes the rules valid */
+    bool known;          /* a Lease of this pod was there, ever */
+    uint64_t required;   /* as control_lease_required has it, of the version that is known */
     uint64_t renew_at;   /* it is to be written again then, changed or not */
     uint64_t allowed_at; /* after a failure: not before */
     struct token_bucket writes;
@@ -89,6 +96,69 @@ static uint64_t now_of(const struct status_lease *s)
 static void set_phase(struct status_lease *s, enum phase phase)
 {
     s->phase = state_change(&phases, s->phase, phase, slice_str(s->name));
+}
+
+/* ---- the lease on the rules ---- */
+
+/* Between two renewals. */
+static uint64_t renewal_ms(const struct status_lease *s)
+{
+    return s->o.lease == NULL ? CONTROL_LEASE_RENEW_MS
+                              : rules_lease_seconds(s->o.lease) * MS / LEASE_PARTS;
+}
+
+static uint64_t generation_of(const struct status_lease *s)
+{
+    const struct rules *rules = proxy_rules(s->o.proxy);
+    return rules == NULL ? 0 : rules_generation(rules);
+}
+
+/* Whether the rules in force are those that are required, or later ones. */
+static bool may_renew(const struct status_lease *s)
+{
+    return s->required == 0 || generation_of(s) >= s->required;
+}
+
+/* Says why the rules are not valid although the Lease could be written. */
+static void explain_requirement(const struct status_lease *s)
+{
+    char why[ERR_MSG_MAX];
+    if (s->required == UINT64_MAX) {
+        (void)snprintf(why, sizeof why,
+                       "it was deleted meanwhile, and no manager has said yet by the annotation "
+                       "%s which generation of the rules is required",
+                       CONTROL_LEASE_REQUIRED);
+    } else {
+        (void)snprintf(why, sizeof why,
+                       "others were given what this pod could see: generation %" PRIu64
+                       " of its rules is required, and generation %" PRIu64 " is in force",
+                       s->required, generation_of(s));
+    }
+    rules_lease_explain(s->o.lease, why);
+}
+
+/* It was written with what is known now. */
+static void renew_rules(struct status_lease *s)
+{
+    if (s->o.lease == NULL) {
+        return;
+    }
+    if (s->sent_renews) {
+        s->required = 0;
+        rules_lease_renewed(s->o.lease, s->sent_at);
+    } else {
+        explain_requirement(s);
+    }
+}
+
+/* The Lease is not there. If it was before, nobody knows what somebody may have required: only
+ * while the rules are valid nobody can have given them up for lost. */
+static void note_missing(struct status_lease *s)
+{
+    s->required = 0;
+    if (s->o.lease != NULL && s->known && !rules_lease_valid(s->o.lease)) {
+        s->required = UINT64_MAX;
+    }
 }
 
 /* ---- what it tells ---- */
@@ -157,8 +227,30 @@ static cJSON *describe(const struct status_lease *s, uint64_t *rest)
         control_proxy_source_add(root, source.trouble);
     }
     egress_describe(s->o.egress, false, root);
+    if (s->o.lease != NULL) { /* as it is once this is written */
+        const struct control_rules_lease lease = {
+            .seconds = rules_lease_seconds(s->o.lease),
+            .expired = !may_renew(s),
+        };
+        control_rules_lease_add(root, &lease, false);
+    }
     *rest = add_traffic(s, root);
     return root;
+}
+
+static void add_requirement(struct edit *ed, cJSON *annotations, uint64_t required)
+{
+    char text[32] = CONTROL_LEASE_REQUIRED_UNKNOWN;
+    if (required != UINT64_MAX) {
+        (void)snprintf(text, sizeof text, "%" PRIu64, required);
+    }
+    edit_string(ed, annotations, CONTROL_LEASE_REQUIRED, text);
+}
+
+static int64_t duration_of(const struct status_lease *s)
+{
+    return s->o.lease == NULL ? 2 * CONTROL_LEASE_RENEW_MS / MS
+                              : (int64_t)rules_lease_seconds(s->o.lease);
 }
 
 static void add_metadata(const struct status_lease *s, struct edit *ed, cJSON *lease,
@@ -168,7 +260,11 @@ static void add_metadata(const struct status_lease *s, struct edit *ed, cJSON *l
     cJSON *labels = edit_object(ed, meta, "labels");
     edit_string(ed, labels, CONTROL_LEASE_PART, "cmesh");
     edit_string(ed, labels, CONTROL_LEASE_COMPONENT, CONTROL_STATUS_LOCALPROXY);
-    edit_string(ed, edit_object(ed, meta, "annotations"), CONTROL_LEASE_ANNOTATION, text);
+    cJSON *annotations = edit_object(ed, meta, "annotations");
+    edit_string(ed, annotations, CONTROL_LEASE_ANNOTATION, text);
+    if (!may_renew(s)) {
+        add_requirement(ed, annotations, s->required);
+    }
     cJSON *owner = edit_append_object(ed, edit_array(ed, meta, "ownerReferences"));
     edit_string(ed, owner, "apiVersion", "v1");
     edit_string(ed, owner, "kind", "Pod");
@@ -182,8 +278,7 @@ static cJSON *make_lease(const struct status_lease *s, const char *text)
     struct edit ed = {.rc = 0};
     cJSON *named = lease_object_new(s->o.namespace, s->name);
     cJSON *lease = named == NULL ? NULL
-                                 : lease_object_claim(named, LEASE_CREATE, s->o.pod,
-                                                      2 * CONTROL_LEASE_RENEW_MS / MS,
+                                 : lease_object_claim(named, LEASE_CREATE, s->o.pod, duration_of(s),
                                                       net_clock_wall(s->o.clock));
     cJSON_Delete(named);
     if (lease == NULL) {
@@ -245,7 +340,12 @@ static int send_request(struct status_lease *s, struct err *e)
         .body = lease,
         .field_manager = reading ? NULL : "cmesh-localproxy",
         .metadata_only = true,
+        .timeout_ms = s->o.lease == NULL || renewal_ms(s) > OBJECT_REQUEST_TIMEOUT_MS
+                          ? OBJECT_REQUEST_TIMEOUT_MS
+                          : renewal_ms(s),
     };
+    s->sent_at = now_of(s);
+    s->sent_renews = may_renew(s);
     if (lease == NULL && !reading) {
         return err_memory(e);
     }
@@ -261,9 +361,19 @@ static void set_timer(struct status_lease *s, uint64_t at)
     net_clock_set_timer(s->o.clock, s->timer, at > now ? at - now : 0);
 }
 
-static void set_pause(struct status_lease *s, bool lasting)
+static uint64_t pause_max(const struct status_lease *s, bool lasting)
 {
     uint64_t max = lasting ? LASTING_MAX_MS : PAUSE_MAX_MS;
+    if (s->o.lease != NULL) {
+        uint64_t often = renewal_ms(s) < LEASE_PAUSE_MAX_MS ? renewal_ms(s) : LEASE_PAUSE_MAX_MS;
+        max = often < max ? often : max;
+    }
+    return max;
+}
+
+static void set_pause(struct status_lease *s, bool lasting)
+{
+    uint64_t max = pause_max(s, lasting);
     bool again = s->pause_ms != 0 && s->lasting == lasting;
     uint64_t pause = again ? 2 * s->pause_ms : PAUSE_MIN_MS;
     s->pause_ms = pause > max ? max : pause;
@@ -275,6 +385,9 @@ static void failed(struct status_lease *s, const char *why, bool lasting)
 {
     bool news = s->trouble.code == 0 || strcmp(s->trouble.msg, why) != 0;
     s->o.metrics->lease_failed++;
+    if (s->o.lease != NULL) {
+        rules_lease_explain(s->o.lease, why);
+    }
     (void)err_set(&s->trouble, -EIO, "%s", why);
     if (news) {
         log_warn("cannot write the Lease with the status; a manager that reaches this pod asks it",
@@ -290,7 +403,7 @@ static void failed(struct status_lease *s, const char *why, bool lasting)
 static void succeeded(struct status_lease *s)
 {
     /* Within 10 % of it, so that pods started together do not write together for ever. */
-    uint64_t spread = CONTROL_LEASE_RENEW_MS / 5;
+    uint64_t spread = renewal_ms(s) / 5;
     uint64_t chance = spread * (net_clock_random(s->o.clock) >> 16) / 65536;
     if (s->trouble.code != 0) {
         log_info("the Lease with the status is written again", log_str("lease", s->name));
@@ -298,7 +411,10 @@ static void succeeded(struct status_lease *s)
     s->o.metrics->lease_written++;
     s->trouble = (struct err)ERR_INIT;
     s->pause_ms = 0;
-    s->renew_at = now_of(s) + CONTROL_LEASE_RENEW_MS - spread / 2 + chance;
+    s->renew_at =
+        (s->o.lease == NULL ? now_of(s) : s->sent_at) + renewal_ms(s) - spread / 2 + chance;
+    s->known = true;
+    renew_rules(s);
     cJSON_free(s->told);
     s->told = s->sent;
     s->told_rest = s->sent_rest;
@@ -333,6 +449,17 @@ static bool is_ours(const cJSON *lease)
            strcmp(field_text(labels, CONTROL_LEASE_COMPONENT), CONTROL_STATUS_LOCALPROXY) == 0;
 }
 
+/* Of an earlier pod of the same name nothing is required of this one. */
+static void learn_requirement(struct status_lease *s, const cJSON *lease)
+{
+    const cJSON *meta = field_get(lease, "metadata");
+    const cJSON *owner = cJSON_GetArrayItem(field_get(meta, "ownerReferences"), 0);
+    bool own = strcmp(field_text(owner, "uid"), s->o.uid) == 0;
+    const char *text = field_text(field_get(meta, "annotations"), CONTROL_LEASE_REQUIRED);
+    s->known = s->known || own;
+    s->required = own ? control_lease_required(text) : 0;
+}
+
 /* Without memory for the version it is read anew. */
 static void was_read(struct status_lease *s, const cJSON *lease)
 {
@@ -342,6 +469,7 @@ static void was_read(struct status_lease *s, const cJSON *lease)
     } else if (s->version == NULL) {
         failed(s, "out of memory", false);
     } else {
+        learn_requirement(s, lease);
         go_to(s, PHASE_UPDATING);
     }
 }
@@ -358,6 +486,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     s->request = NULL;
     set_version(s, object == NULL ? NULL : field_meta(object, "resourceVersion"));
     if (missing) {
+        note_missing(s);
         go_to(s, PHASE_CREATING);
     } else if (object == NULL) {
         failed(s, error->msg, is_lasting(error->code));
@@ -384,8 +513,9 @@ static bool is_due(const struct status_lease *s, bool *urgent)
     bool same = s->told != NULL && text != NULL && strcmp(text, s->told) == 0;
     cJSON_Delete(root);
     cJSON_free(text);
-    *urgent = s->told == NULL || rest != s->told_rest;
-    return !same || (!is_asked(s) && now_of(s) >= s->renew_at);
+    bool renew = now_of(s) >= s->renew_at && (s->o.lease != NULL || !is_asked(s));
+    *urgent = s->told == NULL || rest != s->told_rest || (renew && s->o.lease != NULL);
+    return !same || renew;
 }
 
 static void on_timer(void *data)
@@ -395,6 +525,7 @@ static void on_timer(void *data)
     if (s->phase != PHASE_IDLE) {
         return; /* the answer leads on */
     }
+    (void)rules_lease_valid(s->o.lease); /* on_expired comes before what is done here */
     if (now < s->look_at) {
         set_timer(s, s->look_at);
         return;
@@ -403,7 +534,8 @@ static void on_timer(void *data)
     bool due = is_due(s, &urgent);
     uint64_t wait = due ? token_bucket_take(&s->writes, now) : LOOK_MS;
     if (!due || (wait > 0 && !urgent)) {
-        set_timer(s, now + wait);
+        uint64_t next = now + wait;
+        set_timer(s, s->o.lease != NULL && s->renew_at < next ? s->renew_at : next);
         return;
     }
     go_to(s, s->version == NULL ? PHASE_READING : PHASE_UPDATING);
@@ -415,6 +547,16 @@ void status_lease_look(struct status_lease *s, uint64_t ms)
     at = at < s->allowed_at ? s->allowed_at : at;
     if (at < s->look_at) {
         set_timer(s, at);
+    }
+}
+
+/* What is there is read before it is written again. */
+static void on_expired(void *data)
+{
+    struct status_lease *s = data;
+    if (s->phase == PHASE_IDLE) {
+        set_version(s, NULL);
+        status_lease_look(s, 0);
     }
 }
 
@@ -463,6 +605,9 @@ struct status_lease *status_lease_new(struct net_loop *l, const struct status_le
         return NULL;
     }
     token_bucket_init_limit(&s->writes, 1, LOOK_MS, WRITES_BURST);
+    if (o->lease != NULL) {
+        rules_lease_listen(o->lease, RULES_LEASE_STATUS, on_expired, s);
+    }
     s->started_at = now_of(s);
     set_timer(s, s->started_at);
     return s;
@@ -472,6 +617,9 @@ void status_lease_free(struct status_lease *s)
 {
     if (s == NULL) {
         return;
+    }
+    if (s->o.lease != NULL) {
+        rules_lease_listen(s->o.lease, RULES_LEASE_STATUS, NULL, NULL);
     }
     object_request_cancel(s->request);
     net_timer_free(s->timer);

@@ -5,7 +5,12 @@
  *
  * The Lease belongs to the pod, so it goes with it. It is written when something in it changes, and
  * renewed each minute while no manager asks. What cannot be written is tried again, with growing
- * pauses: nothing depends on it but how soon the manager knows.
+ * pauses: nothing depends on it but how soon the manager knows, and with --rules-lease whether the
+ * rules are valid (rules/rules_lease.h): it is renewed three times as often as that lasts.
+ *
+ * Each write names the version that it replaces. So it cannot be renewed without having read what
+ * a manager wrote there: the generation that is required (CONTROL_LEASE_REQUIRED). While the rules
+ * in force are older the Lease is written with that annotation, and the rules are not valid.
  *
  * Source: https://kubernetes.io/docs/concepts/architecture/leases/.
  */
@@ -28,13 +33,14 @@ struct status_lease;
 
 /* Texts are kept, not copied. */
 struct status_lease_options {
-    struct kube_client *client; /* of the pod's cluster; these seven must outlive it */
+    struct kube_client *client; /* of the pod's cluster; these eight must outlive it */
     const struct proxy *proxy;
     const struct reload *reload; /* NULL: nothing is heard of rulesync */
     struct metrics *metrics;
     struct bypass_watch *bypass; /* NULL: that is not watched */
     struct policies *policies;   /* NULL: there are none */
     const struct egress *egress; /* NULL: there is no way to other places */
+    struct rules_lease *lease;   /* of the rules, with the same clock; NULL: they have none */
     const char *namespace;       /* of the pod */
     const char *pod;             /* its name */
     const char *uid;

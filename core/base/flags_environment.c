@@ -96,6 +96,7 @@ static const char *const settings[] = {
     "remove",
     "resume-doubt",
     "rules",
+    "rules-lease",
     "rulesync-cpu",
     "rulesync-cpu-limit",
     "rulesync-memory",

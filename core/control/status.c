@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/decimal.h"
 #include "base/rfc3339.h"
 #include "traffic/traffic.h"
 #include "json/field.h"
@@ -256,6 +257,40 @@ void control_load_read(const cJSON *root, struct control_load *out)
     if (!out->known) {
         memset(out, 0, sizeof *out);
     }
+}
+
+void control_rules_lease_add(cJSON *root, const struct control_rules_lease *lease, bool remaining)
+{
+    if (lease->seconds == 0) {
+        return;
+    }
+    cJSON *object = cJSON_AddObjectToObject(root, "lease");
+    cJSON_AddNumberToObject(object, "seconds", (double)lease->seconds);
+    if (remaining) {
+        cJSON_AddNumberToObject(object, "remaining", (double)lease->remaining_s);
+    }
+    cJSON_AddBoolToObject(object, "expired", lease->expired);
+}
+
+void control_rules_lease_read(const cJSON *root, struct control_rules_lease *out)
+{
+    const cJSON *lease = member(root, "lease");
+    memset(out, 0, sizeof *out);
+    if (read_integer(member(lease, "seconds"), CONTROL_RULES_LEASE_MIN_S, CONTROL_RULES_LEASE_MAX_S,
+                     &out->seconds)) {
+        out->expired = cJSON_IsTrue(member(lease, "expired"));
+    } else {
+        out->seconds = 0;
+    }
+}
+
+uint64_t control_lease_required(const char *text)
+{
+    uint64_t n = decimal_or_zero(slice_str(text));
+    if (text[0] == '\0') {
+        return 0;
+    }
+    return n > 0 && n <= RULES_GENERATION_MAX ? n : UINT64_MAX;
 }
 
 void control_proxy_source_add(cJSON *root, const char *trouble)

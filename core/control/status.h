@@ -101,6 +101,22 @@ void control_proxy_source_add(cJSON *root, const char *trouble);
  */
 const char *control_proxy_source_read(const cJSON *root);
 
+/* localproxy's: what stands at "lease": for how long it enforces its rules without a word from the
+ * API server (--rules-lease). */
+struct control_rules_lease {
+    uint64_t seconds; /* 0: it keeps to none; else from CONTROL_RULES_LEASE_MIN_S to ..._MAX_S */
+    bool expired;     /* it shows nothing, until it can renew its Lease */
+    uint64_t remaining_s; /* below not read */
+};
+
+#define CONTROL_RULES_LEASE_MIN_S 10
+#define CONTROL_RULES_LEASE_MAX_S 3600
+
+/* Adds it to the root, if there is one; `remaining` too, which changes all the time. */
+void control_rules_lease_add(cJSON *root, const struct control_rules_lease *lease, bool remaining);
+/* What is missing, or makes no sense, is none. */
+void control_rules_lease_read(const cJSON *root, struct control_rules_lease *out);
+
 /* localproxy's: what stands at "traffic": the traffic document (core/traffic) and what its rules do
  * to requests, as far as their policies select the pod. */
 struct control_traffic_status {
@@ -222,7 +238,19 @@ MUST_CHECK cJSON *control_status_parse(struct slice body, const char *program, s
 #define CONTROL_LEASE_COMPONENT "app.kubernetes.io/component"
 #define CONTROL_LEASE_SELECTOR CONTROL_LEASE_COMPONENT "=localproxy," CONTROL_LEASE_PART "=cmesh"
 
-/* Bytes of what the annotation holds. */
+/* Annotation on one: the generation of rules below which its pod may enforce none any more. A
+ * manager that gives away what the pod had puts it there, once the pod has certainly stopped by its
+ * lease. localproxy takes it off when it enforces that generation or a later one. */
+#define CONTROL_LEASE_REQUIRED "cmesh.kusionstack.io/required-generation"
+/* What localproxy itself puts there when its Lease was deleted while it could not renew it: a
+ * manager is to say which. */
+#define CONTROL_LEASE_REQUIRED_UNKNOWN "unknown"
+
+/* The generation; 0: there is no such annotation; UINT64_MAX: none that makes sense, so that no
+ * rules are good enough. `text`: of the annotation. */
+uint64_t control_lease_required(const char *text);
+
+/* Bytes of what the annotation with the document holds. */
 #define CONTROL_LEASE_DOCUMENT_MAX 4096
 
 /* Who is not asked by a manager renews its Lease this often, plus or minus a tenth: ms. */

@@ -140,6 +140,19 @@ void migration_cut(struct migration *m)
     set_state(m, MIGRATION_CUT);
 }
 
+void migration_end_now(struct migration *m)
+{
+    if (m->state == MIGRATION_CUT) {
+        return;
+    }
+    watch_silence(m->o.watch);
+    if (watch_state(m->o.watch) == WATCH_LAST) {
+        m->o.handlers->abort(m->o.data);
+    } else {
+        migration_cut(m);
+    }
+}
+
 /* Not before the end of an event that the watch is within. */
 static void cut_after(struct migration *m, uint64_t delay_ms)
 {

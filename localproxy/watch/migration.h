@@ -143,6 +143,9 @@ void migration_unanswered(struct migration *m);
 void migration_drained(struct migration *m);
 /* Ends a watch that passes nothing, not waiting until its time has come. */
 void migration_cut(struct migration *m);
+/* Nothing may be shown any more, and nobody knows when it may: the client is told so at once, with
+ * migration_context.why, or its stream is broken off within an event. */
+void migration_end_now(struct migration *m);
 /* The client's stream has been ended between two events: nothing is asked for any more. */
 void migration_ended(struct migration *m);
 

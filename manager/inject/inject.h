@@ -51,6 +51,7 @@ struct inject_settings {
     const char *cluster_domain;      /* of names of Services */
     const char *bind;       /* where health and metrics are served; "[::]": on all addresses */
     unsigned start_seconds; /* how long the start of localproxy may take */
+    uint64_t rules_lease_s; /* localproxy's --rules-lease, unless the pod names another; 0: none */
     const char *const *proxy_args; /* more for localproxy, ends with NULL; may be NULL */
     /* Of the shard, as compile_user_agent has it; NULL: the operator is called as it says. A pod's
      * own annotation goes before it. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "control/status.h"
 #include "kube/name.h"
 #include "kube/quantity.h"
 #include "net/address.h"
@@ -61,13 +62,10 @@ const struct flag inject_proxy_flags[] = {
 };
 
 const char *const inject_own_flags[] = {
-    "kubeconfig", "context",         "in-cluster",
-    "rules",      "control",         "listen",
-    "listen-tls", "listen-tls-cert", "listen-tls-key",
-    "local-tls",  "token-file",      "admin",
-    "traffic",    "pod-labels",      "breaker-state",
-    "egress-via", "egress-no-proxy", "user-agent",
-    NULL,
+    "kubeconfig", "context",         "in-cluster",      "rules",          "control",
+    "listen",     "listen-tls",      "listen-tls-cert", "listen-tls-key", "local-tls",
+    "token-file", "admin",           "traffic",         "pod-labels",     "breaker-state",
+    "egress-via", "egress-no-proxy", "user-agent",      "rules-lease",    NULL,
 };
 
 static int check_pull_policy(const char *policy, struct err *e)
@@ -197,13 +195,23 @@ static int check_proxy_arg(const char *argument, struct err *e)
                : 0;
 }
 
+static int check_rules_lease(uint64_t seconds, struct err *e)
+{
+    return seconds == 0 ||
+                   (seconds >= CONTROL_RULES_LEASE_MIN_S && seconds <= CONTROL_RULES_LEASE_MAX_S)
+               ? 0
+               : err_set(e, -EINVAL, "--rules-lease must be 0, or from %d to %d",
+                         CONTROL_RULES_LEASE_MIN_S, CONTROL_RULES_LEASE_MAX_S);
+}
+
 int inject_settings_check(const struct inject_settings *s, struct err *e)
 {
     if (check_pull_policy(s->pull_policy, e) != 0 ||
         check_image("--sidecar-image", s->image, e) != 0 ||
         check_image("--nat-image", s->nat_image, e) != 0 ||
         check_domain(s->cluster_domain, e) != 0 || check_resources(s, e) != 0 ||
-        check_pull_secrets(s->pull_secrets, e) != 0) {
+        check_pull_secrets(s->pull_secrets, e) != 0 ||
+        check_rules_lease(s->rules_lease_s, e) != 0) {
         return e->code;
     }
     for (const char *const *arg = s->proxy_args; arg != NULL && *arg != NULL; arg++) {

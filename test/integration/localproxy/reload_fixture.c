@@ -54,6 +54,10 @@ static bool start_proxy(struct fixture *f)
     if (f->with_policies && !open_policies(f)) {
         return false;
     }
+    if (f->lease_s != 0) {
+        f->lease = rules_lease_new(f->api->loop, f->lease_s, &f->api->clock.clock, &e);
+        assert_non_null(f->lease);
+    }
     struct proxy_options o = {
         .flags = &f->flags,
         .upstream = f->api->client,
@@ -61,6 +65,7 @@ static bool start_proxy(struct fixture *f)
         .metrics = &f->metrics,
         .secrets = f->secrets,
         .policies = f->policies,
+        .lease = f->lease,
         .clock = &f->clock.clock,
         .on_drained = on_drained,
         .data = f,
@@ -75,6 +80,8 @@ static bool start_proxy(struct fixture *f)
 static void stop_proxy(struct fixture *f)
 {
     proxy_free(f->proxy);
+    rules_lease_free(f->lease);
+    f->lease = NULL;
     policies_free(f->policies);
     listener_secrets_free(f->secrets);
     assert_int_equal(f->metrics.open_watches, 0);

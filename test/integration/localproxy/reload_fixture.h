@@ -29,6 +29,8 @@ struct fixture {
     struct localproxy_flags flags; /* may be set before fixture_open or fixture_restart */
     bool with_policies;            /* likewise: traffic policies can be put in force */
     uint64_t secrets_check_ms;     /* likewise; 0: as long as ever */
+    uint64_t lease_s;              /* likewise: for how long rules are valid; 0: for ever */
+    struct rules_lease *lease;     /* by the API server's clock; NULL: none */
     struct fake_clock clock;       /* the proxy's, for how long writes take */
     struct metrics metrics;
     struct listener_secrets *secrets;

@@ -19,6 +19,7 @@ static void settings_that_no_pod_can_have_are_refused(void **state)
         const char *image;
         struct inject_resources others;
         const char *secret;
+        uint64_t rules_lease_s;
         const char *why; /* NULL: they are taken */
     } rows[] = {
         {.proxy = {.cpu_request = NULL}},
@@ -44,6 +45,9 @@ static void settings_that_no_pod_can_have_are_refused(void **state)
         {.secret = "regcred"},
         {.secret = "", .why = "--sidecar-pull-secret: \"\" is not the name of a Secret"},
         {.secret = "a/b", .why = "--sidecar-pull-secret: \"a/b\""},
+        {.rules_lease_s = 10},
+        {.rules_lease_s = 3600},
+        {.rules_lease_s = 9, .why = "--rules-lease must be 0, or from 10 to 3600"},
         {.policy = "Never"},
         {.policy = ""},
         {.policy = "Sometimes", .why = "--sidecar-pull-policy must be"},
@@ -64,6 +68,7 @@ static void settings_that_no_pod_can_have_are_refused(void **state)
         s.image = rows[i].image;
         s.others = rows[i].others;
         s.pull_secrets = secrets;
+        s.rules_lease_s = rows[i].rules_lease_s;
         int rc = inject_settings_check(&s, &e);
         if ((rc == 0) != (rows[i].why == NULL) ||
             (rows[i].why != NULL && strstr(e.msg, rows[i].why) == NULL)) {
