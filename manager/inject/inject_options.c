@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/decimal.h"
+#include "control/status.h"
 #include "inject/inject_paths.h"
 #include "kube/user_agent.h"
 #include "object/names.h"
@@ -207,6 +209,27 @@ static int read_egress(const struct source *s, struct inject_options *o)
     return invalid_annotation(s, SIDECAR_EGRESS, "must be \"proxy\", \"chain\" or \"off\"");
 }
 
+static int read_rules_lease(const struct source *s, const struct inject_settings *settings,
+                            struct inject_options *o)
+{
+    char why[64];
+    const char *text = get(s, SIDECAR_RULES_LEASE);
+    uint64_t seconds = settings->rules_lease_s;
+    bool good = true;
+    if (text != NULL && text[0] != '\0') {
+        seconds = decimal_or_zero(slice_str(text));
+        good = strcmp(text, "0") == 0 ||
+               (seconds >= CONTROL_RULES_LEASE_MIN_S && seconds <= CONTROL_RULES_LEASE_MAX_S);
+    }
+    if (!good) {
+        (void)snprintf(why, sizeof why, "must be \"0\", or seconds from %d to %d",
+                       CONTROL_RULES_LEASE_MIN_S, CONTROL_RULES_LEASE_MAX_S);
+        return invalid_annotation(s, SIDECAR_RULES_LEASE, why);
+    }
+    o->rules_lease_s = (unsigned)seconds;
+    return 0;
+}
+
 /* An operator that keeps the pod's service account is not led in any other way; else a program that
  * does not know the flag is led as well, and would not start with it. */
 static int read_arguments(const struct source *s, struct inject_options *o)
@@ -248,7 +271,7 @@ static int read_all(const struct source *s, const struct inject_settings *settin
                 read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
                 read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 &&
                 read_resources(s, o) == 0 && read_containers(s, o) == 0 && read_egress(s, o) == 0 &&
-                read_user_agent(s, o) == 0;
+                read_user_agent(s, o) == 0 && read_rules_lease(s, settings, o) == 0;
     return read ? 0 : s->e->code;
 }
 

@@ -39,6 +39,7 @@ struct inject_options {
     enum inject_egress_way egress; /* egress; EGRESS_UNSAID until inject_egress_settle at most */
     const char *egress_address;    /* ADDR:PORT, where localproxy listens then */
     unsigned egress_port;          /* 0: nowhere */
+    unsigned rules_lease_s;        /* rules-lease; 0: none */
     const char *account_path;      /* service-account-path: another place of the folder */
     const char *containers;        /* operator-containers: names, separated by commas */
     char *named_text;              /* a copy, which `named` has the names from */

@@ -290,6 +290,9 @@ static void add_later_settings(struct edit *ed, const struct inject_plan *plan, 
     add_variable(ed, c, "CMESH_STATUS_LEASE", "true");
     add_variable(ed, c, "CMESH_POD_LABELS", POD_DIR "/" LABELS_FILE);
     add_variable(ed, c, "CMESH_BREAKER_STATE", BREAKERS);
+    if (plan->options->rules_lease_s > 0) {
+        add_format_variable(ed, c, "CMESH_RULES_LEASE", "%u", plan->options->rules_lease_s);
+    }
     if (plan->watch_bypass) {
         add_variable(ed, c, "CMESH_WATCH_BYPASS", "true");
     }

@@ -39,6 +39,7 @@
 #define SIDECAR_EGRESS                                                                             \
     "egress" /* "proxy", "chain", "off": requests to other places (inject_egress.h) */
 #define SIDECAR_USER_AGENT "user-agent"     /* of the operator at the API server */
+#define SIDECAR_RULES_LEASE "rules-lease"   /* annotation: seconds; "0": none */
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

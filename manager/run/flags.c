@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "compile/label_flags.h"
+#include "control/status.h"
 #include "inject/inject_settings.h"
 #include "kube/name.h"
 #include "label/labeller.h"
@@ -222,6 +223,14 @@ static const struct flag table[] = {
      FLAG_UINT_AT(struct manager_flags, bypass_wait_s),
      .help = "A pod that has been ready for so long, and whose operator has not sent localproxy "
              "any request, counts as bypassing it. 0: it does not."},
+    {.name = "rules-lease",
+     .value = "SECONDS",
+     .max = CONTROL_RULES_LEASE_MAX_S,
+     FLAG_UINT_AT(struct manager_flags, inject.rules_lease_s),
+     .help = "Give injected pods a lease on their rules (localproxy --rules-lease), unless their "
+             "annotation rules-lease names another one: 10 to 3600, or 0 for none. A pod that "
+             "nobody reaches then stops by itself, and what it had can go to others, if this "
+             "manager may patch Leases (ClusterRole cmesh-manager-takeover)."},
     {.name = "sidecar-image",
      .value = "IMAGE",
      FLAG_STRING_AT(struct manager_flags, inject.image),

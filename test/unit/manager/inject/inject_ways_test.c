@@ -394,6 +394,38 @@ static void a_restricted_namespace_has_the_other_ways(void **state)
 
 /* ---- what is doubtful ---- */
 
+/* Old sidecars pass over a variable. */
+static void the_lease_on_the_rules(void **state)
+{
+    static const struct {
+        uint64_t usual_s;
+        struct pod_wanted pod;
+    } cases[] = {
+#define VARIABLE "spec.containers.cmesh-localproxy.env.CMESH_RULES_LEASE"
+#define SPEC "containers: [" OPERATOR "]"
+        {0, {"", "", SPEC, {"!" VARIABLE}}},
+        {30, {"", "", SPEC, {VARIABLE ".value=30"}}},
+        {0, {"m.io/rules-lease: '10'", "", SPEC, {VARIABLE ".value=10"}}},
+        {30, {"", "m.io/rules-lease: '3600'", SPEC, {VARIABLE ".value=3600"}}},
+        {30, {"m.io/rules-lease: '0'", "", SPEC, {"!" VARIABLE}}},
+        {30, {"m.io/rules-lease: ''", "", SPEC, {VARIABLE ".value=30"}}},
+    };
+    static const char *const wrong[] = {"9", "3601", "-30", "30s", "00", "18446744073709551626"};
+    (void)state;
+    struct inject_settings s = full_settings(false);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        s.rules_lease_s = cases[i].usual_s;
+        expect_all(&s, &cases[i].pod);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        char annotation[64];
+        (void)snprintf(annotation, sizeof annotation, "m.io/rules-lease: '%s'", wrong[i]);
+        expect_refused(&s, pod_of(annotation, "", SPEC),
+                       "metadata.annotations[m.io/rules-lease]: Invalid value: must be \"0\", or "
+                       "seconds from 10 to 3600");
+    }
+}
+
 static void what_is_noted(void **state)
 {
     (void)state;
@@ -442,6 +474,7 @@ int main(void)
         cmocka_unit_test(names),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(a_restricted_namespace_has_the_other_ways),
+        cmocka_unit_test(the_lease_on_the_rules),
         cmocka_unit_test(what_is_noted),
         cmocka_unit_test(what_is_not_noted),
     };
