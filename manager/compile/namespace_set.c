@@ -144,8 +144,8 @@ int namespace_set_put(struct namespace_set *s, const cJSON *object, struct names
         return 0;
     }
     struct namespace_entry *old = namespace_set_find(s, name);
-    struct namespace_entry *e =
-        make_entry(name, field_map(field_get(object, "metadata"), "labels"));
+    const cJSON *labels = s->names_only ? NULL : field_map(field_get(object, "metadata"), "labels");
+    struct namespace_entry *e = make_entry(name, labels);
     if (e == NULL) {
         return -ENOMEM;
     }

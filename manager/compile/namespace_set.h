@@ -26,6 +26,7 @@ struct namespace_set {
     struct table entries;
     const char *own;     /* the manager's, left out as system namespaces are; NULL: none; kept */
     bool system;         /* none is left out */
+    bool names_only;     /* no labels are kept */
     const char *missing; /* what messages say of them as long as they are not known; NULL: they are;
                             kept */
 };

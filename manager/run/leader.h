@@ -31,6 +31,7 @@ struct leader_options {
     struct kube_client *client;
     const char *namespace; /* the manager's own */
     const char *identity;
+    struct namespaces *namespaces; /* the cache's */
     struct shard_cache *cache;
     struct discovery *discovery;
     struct event_recorder *events;

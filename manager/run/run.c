@@ -42,6 +42,7 @@ struct run {
     struct discovery *discovery;
     struct crd_watch *definitions;
     struct sharding_resources *resources;
+    struct namespaces *namespaces; /* with their labels */
     struct shard_cache *cache;
     struct event_recorder *events;
     struct server_version *version;
@@ -257,6 +258,20 @@ static int open_resources(struct run *r, struct err *e)
     return r->definitions == NULL ? e->code : 0;
 }
 
+static int open_namespaces(struct run *r, struct err *e)
+{
+    const struct namespaces_options o = {
+        .client = r->client,
+        .own = r->namespace,
+        .system = r->settings.label_system_namespaces,
+        .labels = true,
+        .unknown = "whether each of them is in a shard, and what namespaceSelectors select",
+    };
+    r->namespaces = namespaces_new(r->program.loop, &o, e);
+    r->compile.namespaces = namespaces_set(r->namespaces);
+    return r->namespaces == NULL ? e->code : 0;
+}
+
 static int open_world(struct run *r, struct err *e)
 {
     const struct shard_cache_options o = {
@@ -264,6 +279,7 @@ static int open_world(struct run *r, struct err *e)
         .namespace = r->settings.watch_namespace,
         .prefix = r->settings.labels.prefix,
         .memory = r->settings.shards_memory_mib * 1024 * 1024,
+        .namespaces = r->namespaces,
     };
     r->cache = shard_cache_new(r->program.loop, &o, e);
     if (r->cache == NULL) {
@@ -305,6 +321,7 @@ static int open_leader(struct run *r, struct err *e)
         .client = r->client,
         .namespace = r->namespace,
         .identity = r->identity,
+        .namespaces = r->namespaces,
         .cache = r->cache,
         .discovery = r->discovery,
         .events = r->events,
@@ -404,8 +421,8 @@ static int open_timers(struct run *r, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct run *, struct err *) = {
-        check_ready_file, open_timers, open_client,  open_resources, open_world,
-        open_knowledge,   open_leader, open_webhook, open_admin,
+        check_ready_file, open_timers,    open_client, open_resources, open_namespaces,
+        open_world,       open_knowledge, open_leader, open_webhook,   open_admin,
     };
     struct run *r = data;
     int rc = labels_keys_init(&r->keys, &r->settings.labels, e);
@@ -428,6 +445,7 @@ static void close_all(void *data)
     event_recorder_free(r->events);
     admission_snapshot_deinit(&r->outlook);
     shard_cache_free(r->cache);
+    namespaces_free(r->namespaces);
     crd_watch_free(r->definitions);
     discovery_free(r->discovery);
     sharding_resources_free(r->resources);

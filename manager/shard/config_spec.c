@@ -23,7 +23,17 @@ static size_t text_weight(const char *text)
 
 size_t config_spec_weight(const struct config_spec *s)
 {
-    return text_weight(s->text) + text_weight(s->refusal);
+    size_t asks = s->asks == NULL ? 0 : namespace_selectors_weight(s->asks);
+    return text_weight(s->text) + text_weight(s->refusal) + asks;
+}
+
+static void forget_asks(struct config_spec *s)
+{
+    if (s->asks != NULL) {
+        namespace_selectors_deinit(s->asks);
+        free(s->asks);
+        s->asks = NULL;
+    }
 }
 
 void config_spec_forget(struct config_spec *s)
@@ -31,7 +41,25 @@ void config_spec_forget(struct config_spec *s)
     free(s->text);
     free(s->refusal);
     rules_unref(s->rules);
+    forget_asks(s);
     *s = (struct config_spec){.text = NULL};
+}
+
+/* 0 or -ENOMEM. */
+static int note_asks(struct config_spec *s, const cJSON *object)
+{
+    struct namespace_selectors asks = {.count = 0};
+    int rc = namespace_selectors_read(&asks, object);
+    if (rc == 0 && asks.count > 0) {
+        s->asks = malloc(sizeof *s->asks);
+        rc = s->asks == NULL ? -ENOMEM : 0;
+    }
+    if (rc != 0) {
+        namespace_selectors_deinit(&asks);
+    } else if (s->asks != NULL) {
+        *s->asks = asks;
+    }
+    return rc;
 }
 
 int config_spec_set(struct config_spec *s, const cJSON *object)
@@ -44,7 +72,11 @@ int config_spec_set(struct config_spec *s, const cJSON *object)
     s->root = field_get(spec, "root") != NULL;
     s->digest = json_digest(spec);
     s->text = spec == NULL ? NULL : cJSON_PrintUnformatted(spec);
-    return spec != NULL && s->text == NULL ? -ENOMEM : 0;
+    if ((spec != NULL && s->text == NULL) || note_asks(s, object) != 0) {
+        config_spec_forget(s);
+        return -ENOMEM;
+    }
+    return 0;
 }
 
 /* ---- what stays ---- */
@@ -160,11 +192,22 @@ cJSON *config_spec_whole(const struct config_spec *s, const cJSON *rest)
 
 /* ---- compiling ---- */
 
+void config_spec_renew(struct config_spec *s)
+{
+    free(s->refusal);
+    rules_unref(s->rules);
+    s->rules = NULL;
+    s->refusal = NULL;
+    s->refused = 0;
+    s->compiled = false;
+}
+
 void config_spec_give_up(struct config_spec *s, const char *why)
 {
     free(s->text);
     free(s->refusal);
     rules_unref(s->rules);
+    forget_asks(s);
     s->text = NULL;
     s->rules = NULL;
     s->compiled = true;
@@ -200,10 +243,12 @@ static void compile(struct config_spec *s, cJSON *rest, const struct compile_opt
         (void)cJSON_AddItemToObjectCS(rest, SPEC, kept); /* which takes no memory */
     }
     s->compiled = s->rules != NULL;
-    if (s->rules == NULL && e->code != -ENOMEM) {
+    if (s->rules == NULL && e->code != -ENOMEM && e->code != -EAGAIN) {
         note_refusal(s, e);
     }
-    if (s->compiled && !s->root) {
+    if (s->asks != NULL && s->compiled) {
+        s->namespaces = namespace_selectors_count(s->asks, o->namespaces);
+    } else if (s->compiled && !s->root) {
         free(s->text);
         s->text = NULL;
     }

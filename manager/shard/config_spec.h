@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_spec.h - the spec of a ShardingConfig and what it compiles to, in little memory: it is
- * kept as text, for as a tree it takes ten times as much, and only until it is compiled; that of a
- * root, which is never compiled, for as long as it is there. What is asked for again and again
- * stays as a tree: which pods it selects, the lock, what the operator is called at the API server,
- * and of a root its prefix and its StatefulSet.
+ * kept as text, for as a tree it takes ten times as much, and only until it is compiled; for as
+ * long as it is there if it is a root's, which is never compiled, or compiled anew whenever labels
+ * of namespaces change. What is asked for again and again stays as a tree: which pods it selects,
+ * the lock, what the operator is called at the API server, and of a root its prefix and its
+ * StatefulSet.
  */
 #ifndef MANAGER_SHARD_CONFIG_SPEC_H
 #define MANAGER_SHARD_CONFIG_SPEC_H
@@ -18,6 +19,7 @@
 #include "base/byte_budget.h"
 #include "base/err.h"
 #include "compile/compile.h"
+#include "compile/namespace_selectors.h"
 #include "rules/rules.h"
 
 /* All zero: nothing is known. */
@@ -27,6 +29,8 @@ struct config_spec {
     bool root;         /* it has spec.root */
     uint64_t digest;   /* json_digest of it; 0: nothing is known */
     char *text;        /* JSON; NULL: there is none, or nobody asks for it any more */
+    struct namespace_selectors *asks; /* which its limits have; NULL: none, or it was given up */
+    size_t namespaces;                /* that these select, if it is compiled */
     bool compiled;
     struct rules *rules; /* NULL: not compiled, or refused */
     int refused;         /* -EINVAL, -E2BIG, -EDQUOT; 0: it is not */
@@ -52,6 +56,10 @@ MUST_CHECK cJSON *config_spec_whole(const struct config_spec *s, const cJSON *re
 struct rules *config_spec_compile(struct config_spec *s, cJSON *rest,
                                   const struct compile_options *o, struct byte_budget *budget,
                                   struct err *e);
+
+/* What it comes to is other than before, for it has selectors of namespaces: it is compiled at the
+ * next call. */
+void config_spec_renew(struct config_spec *s);
 
 /* It is refused from now on with that message and -EDQUOT, and takes no memory any more; without
  * memory for the message too. */

@@ -27,6 +27,7 @@
 #include "net/loop.h"
 #include "shard/handover.h"
 #include "shard/left_out.h"
+#include "shard/namespaces.h"
 #include "shard/prober.h"
 #include "shard/shard_cache.h"
 #include "traffic/policy_cache.h"
@@ -82,10 +83,9 @@ struct controller_options {
     bool wait_for_labels; /* the first rules of a shard, for what they select by control labels */
     /* A pod that is ready for so long without a client of its proxy is bypassed; 0: it is not. */
     uint64_t bypass_wait_ms;
-    bool coverage;      /* namespaces are followed, and which are in no shard or in two is told */
+    struct namespaces *namespaces; /* the cache's; must outlive it; NULL: not known */
+    bool coverage;      /* which of them are in no shard or in two is told: needs namespaces */
     size_t cover_steps; /* as cover_look.h has it; 0: COVER_LOOK_STEPS */
-    const char *namespace;           /* the manager's own, which needs no shard; NULL: none; kept */
-    bool system_namespaces;          /* no namespace is left out; as labeller_options */
     const struct left_out *left_out; /* by the webhook for pods; NULL: not known; must outlive it */
     struct prober_options probes;    /* on_change and data are not used */
     const char *watch_namespace;     /* the cache's; NULL: all; copied */

@@ -51,6 +51,7 @@ struct shard {
     /* The spec that was compiled last. */
     char *uid; /* of its config; NULL: none was */
     double spec_version;
+    unsigned round; /* and of what namespaces it selects */
     char checksum[RULES_CHECKSUM_LEN + 1];
     struct err refusal; /* code 0: it makes sense */
 

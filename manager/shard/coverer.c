@@ -31,6 +31,7 @@ struct operator_group {
 struct coverer {
     struct controller *controller;
     struct namespaces *namespaces;
+    struct namespaces_listener listener;
     struct net_timer *timer;
     struct table groups;
     struct cover_look *look; /* under way; NULL: none is */
@@ -217,9 +218,13 @@ static void on_timer(void *data)
     }
 }
 
-static void on_namespaces(void *data)
+static void on_namespaces(void *data, const struct namespace_entry *before,
+                          const struct namespace_entry *after)
 {
     struct coverer *v = data;
+    if (before != NULL && after != NULL) {
+        return; /* it is there as before: its labels count by what shards are compiled to */
+    }
     for (struct table_node *n = NULL; (n = table_next(&v->groups, n)) != NULL;) {
         group_of(n)->due = true;
     }
@@ -294,24 +299,20 @@ int coverer_metrics(const struct coverer *v, struct buf *out)
 struct coverer *coverer_new(struct controller *c, struct err *e)
 {
     struct coverer *v = calloc(1, sizeof *v);
-    const struct namespaces_options o = {.client = c->options.client,
-                                         .own = c->options.namespace,
-                                         .system = c->options.system_namespaces,
-                                         .unknown = "whether each of them is in a shard",
-                                         .on_change = on_namespaces,
-                                         .data = v};
     if (v == NULL) {
         (void)err_memory(e);
         return NULL;
     }
     v->controller = c;
+    v->namespaces = c->options.namespaces;
     v->timer = net_timer_new(c->loop, on_timer, v);
-    v->namespaces = v->timer == NULL ? NULL : namespaces_new(c->loop, &o, e);
-    if (v->namespaces == NULL) {
+    if (v->timer == NULL) {
         coverer_free(v);
         (void)err_memory(e);
         return NULL;
     }
+    v->listener = (struct namespaces_listener){.on_change = on_namespaces, .data = v};
+    namespaces_listen(v->namespaces, &v->listener);
     return v;
 }
 
@@ -321,7 +322,7 @@ void coverer_free(struct coverer *v)
         return;
     }
     cover_look_drop(v->look);
-    namespaces_free(v->namespaces);
+    namespaces_unlisten(&v->listener);
     net_timer_free(v->timer);
     for (struct table_node *n = NULL; (n = table_next(&v->groups, NULL)) != NULL;) {
         table_remove(&v->groups, n);

@@ -1,73 +1,113 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/namespaces.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/log.h"
-#include "base/table.h"
-#include "compile/namespace_set.h"
+#include "net/deadline.h"
 #include "json/field.h"
 
-struct entry {
-    struct table_node node;
-    bool stale; /* not seen yet in the list under way */
-    char name[];
-};
+enum { AGAIN_MS = 1000, MISSING_SIZE = 256 };
 
 struct namespaces {
     struct namespaces_options options;
+    struct net_loop *loop;
     struct reflector *reflector;
-    struct table entries;
-    bool synced;
+    struct namespace_set set;
+    char *label_selector;
+    struct list listeners;
+    bool lost;                 /* something was not kept, */
+    struct net_deadline again; /* and all are listed then */
+    char missing[MISSING_SIZE];
 };
 
-static struct entry *entry_of(struct table_node *n)
+static void tell(struct namespaces *n, const struct namespace_entry *before,
+                 const struct namespace_entry *after)
 {
-    return LIST_ITEM(n, struct entry, node);
-}
-
-static void tell(struct namespaces *n)
-{
-    if (n->synced && n->options.on_change != NULL) {
+    if (!namespaces_synced(n)) {
+        return;
+    }
+    LIST_FOR_EACH(i, &n->listeners)
+    {
+        const struct namespaces_listener *l = LIST_ITEM(i, struct namespaces_listener, link);
+        l->on_change(l->data, before, after);
+    }
+    bool other = before == NULL || after == NULL; /* and not just its labels */
+    if (other && n->options.on_change != NULL) {
         n->options.on_change(n->options.data);
     }
 }
 
-static bool is_left_out(const struct namespaces *n, const char *name)
+static void say_missing(struct namespaces *n, const char *error)
 {
-    bool own = n->options.own != NULL && strcmp(n->options.own, name) == 0;
-    return !n->options.system && (own || namespace_is_system(name));
+    (void)snprintf(n->missing, sizeof n->missing, "the namespaces are not known yet%s%s",
+                   error == NULL ? "" : ": ", error == NULL ? "" : error);
 }
 
-static void drop(struct namespaces *n, struct entry *e)
+/* ---- what is lost for want of memory ---- */
+
+static void list_again(struct namespaces *n)
 {
-    table_remove(&n->entries, &e->node);
-    free(e);
+    n->lost = true;
+    log_error("out of memory; listing the namespaces again");
+    if (n->options.ops != NULL) {
+        n->options.ops->set_deadline(n->options.ops->data, &n->again, AGAIN_MS);
+    } else {
+        net_deadline_set(n->loop, &n->again, AGAIN_MS);
+    }
 }
 
-/* Without memory it is not known of before the next list. */
-static void add(struct namespaces *n, const char *name)
+static struct reflector *follow(struct namespaces *n, struct err *e);
+
+static void on_again(struct net_deadline *d)
 {
-    size_t size = strlen(name) + 1;
-    struct entry *e = calloc(1, sizeof *e + size);
-    if (e == NULL) {
+    struct namespaces *n = LIST_ITEM(d, struct namespaces, again);
+    struct err e = ERR_INIT;
+    struct reflector *fresh = follow(n, &e);
+    if (fresh == NULL) {
+        list_again(n);
         return;
     }
-    memcpy(e->name, name, size);
-    if (table_insert(&n->entries, &e->node, e->name) != 0) {
-        free(e);
-        return;
-    }
-    tell(n);
+    reflector_free(n->reflector);
+    n->reflector = fresh;
 }
+
+/* ---- what the API server tells ---- */
 
 static void on_list(void *data)
 {
     struct namespaces *n = data;
-    for (struct table_node *t = NULL; (t = table_next(&n->entries, t)) != NULL;) {
-        entry_of(t)->stale = true;
+    n->lost = false;
+    for (struct namespace_entry *e = NULL; (e = namespace_set_next(&n->set, e)) != NULL;) {
+        e->stale = true;
+    }
+}
+
+static void drop(struct namespaces *n, const char *name)
+{
+    struct namespace_entry *gone = namespace_set_take(&n->set, name);
+    if (gone != NULL) {
+        tell(n, gone, NULL);
+        free(gone);
+    }
+}
+
+static void put(struct namespaces *n, const char *name, const cJSON *object)
+{
+    struct namespace_entry *before = NULL;
+    int rc = namespace_set_put(&n->set, object, &before);
+    if (rc < 0) {
+        list_again(n);
+    } else if (rc > 0) {
+        const struct namespace_entry *after = namespace_set_find(&n->set, name);
+        if (after->too_many && (before == NULL || !before->too_many)) {
+            log_warn("too many labels; this namespace is selected by none of them",
+                     log_str("namespace", name));
+        }
+        tell(n, before, after);
+        free(before);
     }
 }
 
@@ -75,37 +115,38 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
 {
     struct namespaces *n = data;
     const char *name = field_meta(object, "name");
-    struct table_node *t = table_find(&n->entries, name);
     if (change == REFLECTOR_DELETED) {
-        if (t != NULL) {
-            drop(n, entry_of(t));
-            tell(n);
-        }
-    } else if (t != NULL) {
-        entry_of(t)->stale = false;
-    } else if (!is_left_out(n, name)) {
-        add(n, name);
+        drop(n, name);
+    } else {
+        put(n, name, object);
     }
 }
 
 static void on_synced(void *data)
 {
     struct namespaces *n = data;
-    struct table_node *t = table_next(&n->entries, NULL);
-    while (t != NULL) {
-        struct entry *e = entry_of(t);
-        t = table_next(&n->entries, t);
+    bool first = !namespaces_synced(n);
+    if (n->lost) {
+        return; /* it is not all */
+    }
+    struct namespace_entry *next = namespace_set_next(&n->set, NULL);
+    while (next != NULL) {
+        struct namespace_entry *e = next;
+        next = namespace_set_next(&n->set, next);
         if (e->stale) {
-            drop(n, e);
+            drop(n, namespace_entry_name(e));
         }
     }
-    n->synced = true;
-    tell(n);
+    if (first) {
+        n->set.missing = NULL;
+        tell(n, NULL, NULL);
+    }
 }
 
 static void on_state(void *data, const char *error)
 {
-    const struct namespaces *n = data;
+    struct namespaces *n = data;
+    say_missing(n, error);
     if (error != NULL) {
         log_warn("cannot watch namespaces", log_str("unknown", n->options.unknown),
                  log_str("error", error));
@@ -115,43 +156,82 @@ static void on_state(void *data, const char *error)
 static const struct reflector_handlers handlers = {
     .on_list = on_list, .on_object = on_object, .on_synced = on_synced, .on_state = on_state};
 
+/* ---- life ---- */
+
+static struct reflector *follow(struct namespaces *n, struct err *e)
+{
+    const struct namespaces_options *o = &n->options;
+    const struct reflector_options ro = {.client = o->client,
+                                         .path = "/api/v1/namespaces",
+                                         .label_selector = n->label_selector,
+                                         .metadata_only = true,
+                                         .ops = o->ops};
+    return reflector_new(n->loop, &ro, &handlers, n, e);
+}
+
 struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_options *o,
                                   struct err *e)
 {
-    const struct reflector_options ro = {.client = o->client,
-                                         .path = "/api/v1/namespaces",
-                                         .label_selector = o->label_selector,
-                                         .metadata_only = true,
-                                         .ops = o->ops};
     struct namespaces *n = calloc(1, sizeof *n);
     if (n == NULL) {
         (void)err_memory(e);
         return NULL;
     }
     n->options = *o;
-    n->reflector = reflector_new(l, &ro, &handlers, n, e);
+    n->loop = l;
+    list_init(&n->listeners);
+    net_deadline_init(&n->again, on_again);
+    say_missing(n, NULL);
+    n->set = (struct namespace_set){
+        .own = o->own, .system = o->system, .names_only = !o->labels, .missing = n->missing};
+    n->label_selector = o->label_selector == NULL ? NULL : strdup(o->label_selector);
+    bool copied = (n->label_selector == NULL) == (o->label_selector == NULL);
+    n->reflector = copied ? follow(n, e) : NULL;
     if (n->reflector == NULL) {
+        (void)err_memory(e);
         namespaces_free(n);
         return NULL;
     }
     return n;
 }
 
+void namespaces_listen(struct namespaces *n, struct namespaces_listener *listener)
+{
+    list_append(&n->listeners, &listener->link);
+}
+
+void namespaces_unlisten(struct namespaces_listener *listener)
+{
+    if (listener->link.next != NULL) {
+        list_remove(&listener->link);
+    }
+}
+
 bool namespaces_synced(const struct namespaces *n)
 {
-    return n->synced;
+    return n->set.missing == NULL;
+}
+
+const char *namespaces_error(const struct namespaces *n)
+{
+    return reflector_error(n->reflector);
 }
 
 bool namespaces_has(const struct namespaces *n, const char *name)
 {
-    return table_find(&n->entries, name) != NULL;
+    return namespace_set_find(&n->set, name) != NULL;
 }
 
 const char *namespaces_next(const struct namespaces *n, const char *name)
 {
-    struct table_node *before = name == NULL ? NULL : table_find(&n->entries, name);
-    struct table_node *t = table_next(&n->entries, before);
-    return t == NULL ? NULL : entry_of(t)->name;
+    const struct namespace_entry *before = name == NULL ? NULL : namespace_set_find(&n->set, name);
+    const struct namespace_entry *e = namespace_set_next(&n->set, before);
+    return e == NULL ? NULL : namespace_entry_name(e);
+}
+
+const struct namespace_set *namespaces_set(const struct namespaces *n)
+{
+    return n == NULL ? NULL : &n->set;
 }
 
 void namespaces_free(struct namespaces *n)
@@ -159,10 +239,9 @@ void namespaces_free(struct namespaces *n)
     if (n == NULL) {
         return;
     }
+    net_deadline_clear(&n->again);
     reflector_free(n->reflector);
-    for (struct table_node *t = NULL; (t = table_next(&n->entries, NULL)) != NULL;) {
-        drop(n, entry_of(t));
-    }
-    table_deinit(&n->entries);
+    namespace_set_deinit(&n->set);
+    free(n->label_selector);
     free(n);
 }

@@ -16,7 +16,10 @@
 #include "shard/generation.h"
 #include "json/field.h"
 
-enum { MS = 1000 };
+enum {
+    MS = 1000,
+    NAMESPACES_MS = 1000, /* until it is seen what keeps them */
+};
 
 const char shard_waiting[] = "WaitingForHandover";
 
@@ -26,8 +29,10 @@ const char shard_waiting[] = "WaitingForHandover";
 static struct rules *compile_spec(const struct shard *s, const struct shard_cache_config *config,
                                   struct err *e)
 {
-    struct compile_options o = {
-        .namespace = config->ns, .generation = 1, .labels = s->controller->options.labels};
+    struct compile_options o = {.namespace = config->ns,
+                                .generation = 1,
+                                .labels = s->controller->options.labels,
+                                .namespaces = namespaces_set(s->controller->options.namespaces)};
     struct rules *known = shard_cache_rules(s->controller->options.cache, config, &o, e);
     return known == NULL ? NULL : rules_ref(known);
 }
@@ -49,7 +54,7 @@ static bool is_compiled(const struct shard *s, const struct shard_cache_config *
 {
     bool done = s->compiled != NULL || s->refusal.code != 0;
     return done && config->over == shard_is_given_up(s) && shard_has_looked(s, config) &&
-           spec_version(config) > 0;
+           spec_version(config) > 0 && s->round == config->round;
 }
 
 /* The config is another one of the same name: what was known is of no use. */
@@ -94,6 +99,7 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
     s->compiled = rules;
     s->refusal = e;
     s->spec_version = spec_version(config);
+    s->round = config->round;
     s->controller->options.counts->compiled += rules != NULL;
     s->controller->options.counts->refused += rules == NULL;
     return 0;
@@ -629,9 +635,22 @@ static bool is_ending(const struct shard_cache_config *config)
     return field_get(field_get(config->object, "metadata"), "deletionTimestamp") != NULL;
 }
 
+/* They are on their way, and bring it again. With an error they may be for long, which is told. */
+static bool waits_for_namespaces(const struct shard *s, const struct shard_cache_config *config)
+{
+    const struct namespaces *n = s->controller->options.namespaces;
+    return config->by_namespaces && n != NULL && !namespaces_synced(n) &&
+           namespaces_error(n) == NULL;
+}
+
 void shard_publish(struct shard *s)
 {
     const struct shard_cache_config *config = shard_config(s);
+    if (config != NULL && waits_for_namespaces(s, config)) {
+        controller_look_after(s, NAMESPACES_MS);
+        shard_done(s, WORK_DONE, 0);
+        return;
+    }
     if (config == NULL || update_spec(s, config) != 0) {
         shard_done(s, config == NULL ? WORK_DONE : WORK_RETRY, 0);
         return;

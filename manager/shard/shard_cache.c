@@ -141,7 +141,11 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
     w->own_watches = o->own_watches == 0 ? OWN_WATCHES : o->own_watches;
     shard_cache_sources_init(w);
     struct err why = ERR_INIT;
-    if (copy_and_follow(w, o, &why) != 0) {
+    list_init(&w->selecting);
+    if (shard_cache_namespaces_begin(w, o->namespaces) != 0) {
+        (void)err_memory(&why);
+    }
+    if (why.code != 0 || copy_and_follow(w, o, &why) != 0) {
         (void)err_set(e, why.code, "%s", why.msg);
         shard_cache_free(w);
         return NULL;
@@ -172,6 +176,7 @@ void shard_cache_free(struct shard_cache *w)
     while (!list_empty(&w->listeners)) {
         list_remove(w->listeners.next);
     }
+    shard_cache_namespaces_end(w);
     net_deadline_clear(&w->again);
     for (struct table_node *n = NULL; (n = table_next(&w->configs, NULL)) != NULL;) {
         shard_cache_remove_config(w, LIST_ITEM(n, struct config, node));

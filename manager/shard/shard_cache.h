@@ -23,6 +23,7 @@
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
 #include "net/loop.h"
+#include "shard/namespaces.h"
 #include "shard/pod.h"
 #include "shard/rules_map.h"
 
@@ -44,6 +45,9 @@ struct shard_cache_config {
     bool unlimited;              /* or an empty one */
     bool over;                   /* there is no memory for them: spec and ConfigMap are not known */
     bool root;                   /* has spec.root, so no pods */
+    bool by_namespaces;          /* its limits have selectors of namespaces, */
+    size_t namespaces;           /* which select so many, as far as they were asked, */
+    unsigned round;              /* and what they select was so often other than before */
     size_t pod_count;            /* that it selects */
     const struct selector *pods; /* which those are; NULL: none, or not known for want of memory */
     uint64_t digest;             /* json_digest of the spec */
@@ -86,6 +90,8 @@ struct shard_cache_options {
     unsigned own_watches;            /* of pods, one for each namespace, at most; with more of them
                                         one watch follows the pods of all; 0: 16 */
     size_t memory;                   /* bytes that limits and rules may take; 0: any */
+    struct namespaces *namespaces;   /* that limits ask for, with labels; must outlive the cache, or
+                                        until shard_cache_free; NULL: nobody knows them */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 
@@ -138,9 +144,10 @@ const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct
 /* If the rules in its ConfigMap are these, they are in memory once from now on. */
 void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rules *rules);
 
-/* What its spec comes to, compiled at the first call and kept until it changes; `o` must always be
- * the same. The cache holds the reference. NULL: as compile_config; or -EDQUOT, as long as there is
- * no memory for it (options.memory). */
+/* What its spec comes to, compiled at the first call and kept until it changes, or what namespaces
+ * it selects, which is told as a change of the config; `o` must always be
+ * the same, with options.namespaces. The cache holds the reference. NULL: as compile_config; or
+ * -EDQUOT, as long as there is no memory for it (options.memory). */
 struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_config *c,
                                 const struct compile_options *o, struct err *e);
 /* The whole object of a root, with its spec; the caller frees. NULL without memory, or when there

@@ -105,6 +105,7 @@ static void free_config(struct config *c)
 {
     free(c->changed_by);
     selector_free(c->selector);
+    list_remove(&c->selecting);
     config_spec_forget(&c->spec);
     byte_share_give_back(&c->share);
     cJSON_Delete(c->object);
@@ -140,6 +141,7 @@ struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_
         config_spec_compile(&c->spec, c->object, o, &c->namespace->account->bytes, e);
     if (!before) {
         c->reserved = 0;
+        c->seen.namespaces = c->spec.namespaces;
         shard_cache_count_config(c);
     }
     struct map_entry *m = before || rules == NULL ? NULL : find_map(w, c->key);
@@ -159,7 +161,7 @@ cJSON *shard_cache_whole(const struct shard_cache_config *seen)
 }
 
 /* The spec is another one. 0 or -ENOMEM: then all is as before. */
-static int take_spec(struct config *c, const cJSON *object)
+static int take_spec(struct shard_cache *w, struct config *c, const cJSON *object)
 {
     struct config_spec spec = {.text = NULL};
     if (config_spec_set(&spec, object) != 0) {
@@ -169,6 +171,7 @@ static int take_spec(struct config *c, const cJSON *object)
     config_spec_forget(&c->spec);
     c->spec = spec;
     c->seen.over = false;
+    shard_cache_note_selecting(w, c);
     return 0;
 }
 
@@ -200,7 +203,7 @@ static int set_config(struct shard_cache *w, struct config *c, const cJSON *whol
 {
     bool welcome = is_welcome(w, c);
     bool fresh = welcome || !same_generation(c->object, object);
-    if (note_changer(w, c, whole) != 0 || (fresh && take_spec(c, whole) != 0)) {
+    if (note_changer(w, c, whole) != 0 || (fresh && take_spec(w, c, whole) != 0)) {
         cJSON_Delete(object);
         return -ENOMEM;
     }
@@ -220,6 +223,9 @@ static int set_config(struct shard_cache *w, struct config *c, const cJSON *whol
         .root = field_get(field_get(object, "spec"), "root") != NULL,
         .digest = c->spec.digest,
         .changed_by = c->changed_by == NULL ? "" : c->changed_by,
+        .by_namespaces = c->spec.asks != NULL,
+        .namespaces = c->spec.namespaces,
+        .round = c->seen.round,
     };
     c->reserved = welcome ? c->wanted : 0;
     return 0;
@@ -232,6 +238,7 @@ static struct config *add_config(struct shard_cache *w, const char *key, const c
     if (c != NULL && s != NULL) {
         memcpy(c->key, key, strlen(key) + 1);
         members_shard_init(&c->shard);
+        list_init(&c->selecting);
         c->namespace = s;
         byte_share_init(&c->share, &s->account->bytes);
         if (table_insert(&w->configs, &c->node, c->key) == 0) {

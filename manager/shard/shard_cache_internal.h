@@ -4,8 +4,9 @@
  *
  * shard_cache.c begins and ends it and tells who listens; shard_cache_informer.c follows a
  * collection, whose objects shard_cache_configs.c, shard_cache_maps.c and shard_cache_pods.c keep;
- * shard_cache_source.c decides which informer tells of a namespace's pods; shard_cache_budget.c
- * what is given up when all take too much; shard_lister.c answers.
+ * shard_cache_source.c decides which informer tells of a namespace's pods; shard_cache_namespaces.c
+ * when limits by labels of namespaces are compiled anew; shard_cache_budget.c what is given up when
+ * all take too much; shard_lister.c answers.
  */
 #ifndef MANAGER_SHARD_SHARD_CACHE_INTERNAL_H
 #define MANAGER_SHARD_SHARD_CACHE_INTERNAL_H
@@ -13,6 +14,7 @@
 #include "base/list.h"
 #include "base/table.h"
 #include "net/deadline.h"
+#include "net/timer.h"
 #include "shard/config_spec.h"
 #include "shard/members.h"
 #include "shard/shard_cache.h"
@@ -80,6 +82,9 @@ struct config {
     struct selector *selector; /* NULL: no pods */
     cJSON *object;             /* without the limits, which `spec` has */
     struct config_spec spec;
+    struct list selecting;   /* in shard_cache.selecting, if its limits select namespaces */
+    bool outdated;           /* these are others than when it was compiled */
+    unsigned rest;           /* ticks for which it is left as it is; 0: none */
     struct byte_share share; /* of the namespace's account: all but the rules */
     size_t wanted;           /* what it took before it was given up: seen.over; */
     size_t reserved;         /* and takes again, when it is compiled */
@@ -148,6 +153,13 @@ struct shard_cache {
     struct table injected;
     struct table namespaces;
     struct table accounts;
+    struct namespaces *known; /* which there are; NULL: nobody knows */
+    struct namespaces_listener listener;
+    struct list selecting; /* struct config */
+    struct net_timer *gather;
+    struct net_timer *tick;
+    bool gathering; /* the timers are set */
+    bool ticking;
     struct informer configs_informer;
     struct informer maps_informer;
     struct informer shared_informer; /* of the pods of all namespaces; not always there */
@@ -258,6 +270,14 @@ void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m);
  * is one. */
 void shard_cache_show_map(struct shard_cache *w, struct namespace *s, const char *key);
 void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p);
+
+/* ---- shard_cache_namespaces.c: limits by labels of namespaces ---- */
+
+/* 0 or -ENOMEM. */
+MUST_CHECK int shard_cache_namespaces_begin(struct shard_cache *w, struct namespaces *known);
+void shard_cache_namespaces_end(struct shard_cache *w);
+/* The spec is another one. */
+void shard_cache_note_selecting(struct shard_cache *w, struct config *c);
 
 /* ---- shard_cache_source.c: which informer tells of a namespace's pods ---- */
 

@@ -195,7 +195,7 @@ static const char *valid_text(const struct status_facts *f, const char **reason)
 
 static const char *refusal_reason(const struct status_facts *f)
 {
-    return f->given_up ? "OverBudget" : "Invalid";
+    return f->given_up ? "OverBudget" : f->namespaces_unknown ? "NamespacesUnknown" : "Invalid";
 }
 
 static void add_compiled(struct view *v, cJSON *conditions)
@@ -444,6 +444,9 @@ static void add_numbers(struct view *v, cJSON *status)
     if (f->generation != 0) {
         edit_number(&v->ed, status, "generation", (double)f->generation);
         edit_string(&v->ed, status, "checksum", f->checksum);
+    }
+    if (f->by_namespaces) {
+        edit_number(&v->ed, status, "namespaces", (double)f->namespaces);
     }
     add_configmap_uid(v, status);
     edit_number(&v->ed, status, "podCount", (double)v->counted);

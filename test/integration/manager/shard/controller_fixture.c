@@ -204,11 +204,20 @@ bool fixture_begin(struct fixture *s, const struct reflector_ops *ops)
 {
     struct err e = ERR_INIT;
     s->ops = ops;
-    struct shard_cache_options wo = {
-        .client = s->store.api.client, .prefix = PREFIX, .memory = s->memory, .ops = ops};
+    struct namespaces_options no = {
+        .client = s->store.api.client, .own = "cmesh-system", .labels = true, .ops = ops};
+    s->namespaces =
+        s->namespaces != NULL ? s->namespaces : namespaces_new(s->store.api.loop, &no, &e);
+    struct shard_cache_options wo = {.client = s->store.api.client,
+                                     .prefix = PREFIX,
+                                     .memory = s->memory,
+                                     .namespaces = s->namespaces,
+                                     .ops = ops};
     struct event_recorder_options eo = {
         .client = s->store.api.client, .component = "test", .clock = s->clock};
-    s->cache = s->cache != NULL ? s->cache : shard_cache_new(s->store.api.loop, &wo, &e);
+    s->cache = s->cache != NULL || s->namespaces == NULL
+                   ? s->cache
+                   : shard_cache_new(s->store.api.loop, &wo, &e);
     s->events = s->events != NULL ? s->events : event_recorder_new(s->store.api.loop, &eo, &e);
     return s->cache != NULL && s->events != NULL;
 }
@@ -217,6 +226,7 @@ bool fixture_close(struct fixture *s)
 {
     controller_free(s->controller);
     shard_cache_free(s->cache);
+    namespaces_free(s->namespaces);
     event_recorder_free(s->events);
     fixture_forget_probes(s);
     free(s->parsed.text);
@@ -261,6 +271,7 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .handover_ms = s->handover_ms,
         .labelled = s->labelled,
         .wait_for_labels = s->wait_for_labels,
+        .namespaces = s->namespaces,
         .coverage = s->coverage,
         .cover_steps = s->cover_steps,
         .ops = s->ops,

@@ -31,6 +31,7 @@ struct fixture_probe_entry {
 struct fixture {
     struct storing_api store;
     struct shard_cache *cache;
+    struct namespaces *namespaces;
     struct event_recorder *events;
     const struct net_clock *clock;   /* NULL: the system's */
     const struct reflector_ops *ops; /* of fixture_begin */
