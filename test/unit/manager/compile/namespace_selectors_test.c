@@ -215,7 +215,7 @@ static void so_many_selectors(void **state)
     assert_int_equal(
         buf_append_str(&text, " - {" PODS ", namespaceSelector: {matchLabels: {team: more}}}\n"),
         0);
-    expect_error(s, buf_cstr(&text), -E2BIG, "spec.limits[17].namespaceSelector: Too many: ");
+    expect_error(s, buf_cstr(&text), -E2BIG, "spec.limits[9].namespaceSelector: Too many: ");
     buf_reset(&text);
 }
 
