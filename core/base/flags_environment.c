@@ -109,6 +109,7 @@ static const char *const settings[] = {
     "shared",
     "shutdown-delay",
     "shutdown-grace",
+    "sidecar-env",
     "sidecar-image",
     "sidecar-pull-policy",
     "sidecar-pull-secret",

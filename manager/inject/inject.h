@@ -53,6 +53,7 @@ struct inject_settings {
     unsigned start_seconds; /* how long the start of localproxy may take */
     uint64_t rules_lease_s; /* localproxy's --rules-lease, unless the pod names another; 0: none */
     const char *const *proxy_args; /* more for localproxy, ends with NULL; may be NULL */
+    const char *const *env;        /* inject_environment.h; may be NULL */
     /* Of the shard, as compile_user_agent has it; NULL: the operator is called as it says. A pod's
      * own annotation goes before it. */
     const char *user_agent;

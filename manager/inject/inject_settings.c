@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "control/status.h"
+#include "inject/inject_environment.h"
 #include "kube/name.h"
 #include "kube/quantity.h"
 #include "net/address.h"
@@ -210,7 +211,7 @@ int inject_settings_check(const struct inject_settings *s, struct err *e)
         check_image("--sidecar-image", s->image, e) != 0 ||
         check_image("--nat-image", s->nat_image, e) != 0 ||
         check_domain(s->cluster_domain, e) != 0 || check_resources(s, e) != 0 ||
-        check_pull_secrets(s->pull_secrets, e) != 0 ||
+        check_pull_secrets(s->pull_secrets, e) != 0 || inject_environment_check(s->env, e) != 0 ||
         check_rules_lease(s->rules_lease_s, e) != 0) {
         return e->code;
     }

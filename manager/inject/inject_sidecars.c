@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "inject/inject_account.h"
 #include "inject/inject_egress.h"
+#include "inject/inject_environment.h"
 #include "inject/inject_paths.h"
 #include "kube/access/access.h"
 #include "kube/user_agent.h"
@@ -390,11 +391,18 @@ static cJSON *nat_container(struct edit *ed, const struct inject_plan *plan)
 
 static void add_containers(struct edit *ed, const struct inject_plan *plan, cJSON *spec)
 {
+    const char *const *more = plan->settings->env;
     cJSON *init = edit_array(ed, spec, "initContainers");
     cJSON *proxy = proxy_container(ed, plan, spec);
     cJSON *rulesync = rulesync_container(ed, plan);
-    edit_append(ed, init, kubeconfig_container(ed, plan));
-    edit_append(ed, init, rules_container(ed, plan));
+    cJSON *kubeconfig = kubeconfig_container(ed, plan);
+    cJSON *rules = rules_container(ed, plan);
+    inject_environment_add(ed, more, true, proxy);
+    inject_environment_add(ed, more, false, rulesync);
+    inject_environment_add(ed, more, false, kubeconfig);
+    inject_environment_add(ed, more, false, rules);
+    edit_append(ed, init, kubeconfig);
+    edit_append(ed, init, rules);
     if (plan->options->nat) {
         edit_append(ed, init, nat_container(ed, plan));
     }

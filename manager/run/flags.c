@@ -311,6 +311,13 @@ static const struct flag table[] = {
      FLAG_LIST_AT(struct manager_flags, proxy_args),
      .help = "A further flag for localproxy, as --proxy-arg=--write-fence=audit; may be "
              "repeated. Not those that the injection gives itself, such as --listen."},
+    {.name = "sidecar-env",
+     .value = "NAME=VALUE",
+     FLAG_LIST_AT(struct manager_flags, sidecar_env),
+     .help =
+         "A variable for the sidecars of all pods, as --sidecar-env=HTTPS_PROXY=http://proxy:80; "
+         "may be repeated. CMESH_... are settings of localproxy, but not those that the "
+         "injection gives itself. What a pod's annotation env-sync says goes before it."},
     FLAGS_COMMON(struct manager_flags, common),
     {.name = NULL},
 };
@@ -434,6 +441,8 @@ void manager_flags_parse(struct manager_flags *s, int argc, char **argv)
     s->inject.proxy_args = s->proxy_arg_items;
     memcpy(s->pull_secret_items, s->pull_secrets.items, s->pull_secrets.count * sizeof(char *));
     s->inject.pull_secrets = s->pull_secret_items;
+    memcpy(s->sidecar_env_items, s->sidecar_env.items, s->sidecar_env.count * sizeof(char *));
+    s->inject.env = s->sidecar_env_items;
     if (check(s, &e) != 0) {
         flags_misuse(&command, "%s", e.msg);
     }

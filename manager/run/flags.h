@@ -57,6 +57,8 @@ struct manager_flags {
     int native; /* enum native_sidecars */
     struct flag_list proxy_args;
     const char *proxy_arg_items[FLAG_LIST_MAX + 1]; /* the same, ended by NULL */
+    struct flag_list sidecar_env;
+    const char *sidecar_env_items[FLAG_LIST_MAX + 1]; /* the same, ended by NULL */
     struct flag_list pull_secrets;
     const char *pull_secret_items[FLAG_LIST_MAX + 1]; /* the same, ended by NULL */
 };

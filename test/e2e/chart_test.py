@@ -70,6 +70,7 @@ EVERYTHING = {
         "pullSecrets": ["regcred", "other"],
         "runAsUser": 0,
         "extraArgs": ["--write-fence=audit", "--log-level=debug"],
+        "extraEnv": {"NO_PROXY": "a,b", "WHERE": "$(POD_NAME)"},
     },
     "labels": {
         "prefix": "mesh.example.com",
@@ -118,6 +119,7 @@ WRONG = (
     ({"proxy": {"rulesyncResources": {"request": {}}}}, "request"),
     ({"proxy": {"pullSecrets": ["a b"]}}, "proxy.pullSecrets.0"),
     ({"proxy": {"runAsUser": -1}}, "proxy.runAsUser"),
+    ({"proxy": {"extraEnv": {"A": 1}}}, "proxy.extraEnv.A"),
     ({"proxy": {"resources": {"requests": {"cpu": "much"}}}}, "proxy.resources.requests.cpu"),
     ({"labels": {"qps": -1}}, "labels.qps"),
     ({"labels": {"prefix": "a/b"}}, "labels.prefix"),
@@ -417,6 +419,8 @@ class Rendering:
             [
                 "--proxy-arg=--write-fence=audit",
                 "--proxy-arg=--log-level=debug",
+                "--sidecar-env=NO_PROXY=a,b",
+                "--sidecar-env=WHERE=$$(POD_NAME)",
                 "--webhook-client-ca=/etc/cmesh-clients/ca.crt",
                 "--webhook-client-name=kube-apiserver",
                 "--probe-interval=30",

@@ -91,6 +91,8 @@ class CommandLineTest(ManagerTestCase):
             (["--proxy-cpu=many"], ['--proxy-cpu: "many" is not a quantity']),
             (["--proxy-memory=64Mi", "--proxy-memory-limit=32Mi"], ["--proxy-memory: 64Mi is more"]),
             (["--proxy-arg=write-fence=audit"], ["--proxy-arg", "must be --FLAG=VALUE"]),
+            (["--sidecar-env=CMESH_LISTEN=:1"], ["--sidecar-env: CMESH_LISTEN is given by the"]),
+            (["--sidecar-env=A"], ['--sidecar-env: "A" must be NAME=VALUE']),
             (["--proxy-arg=--nonsense=1"], ["--proxy-arg", "unknown flag --nonsense"]),
             (["--webhook-service=a/b"], ["--webhook-service"]),
             (["--webhook-secret=-"], ["--webhook-secret"]),

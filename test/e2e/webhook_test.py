@@ -502,9 +502,11 @@ class QuotaTest(WebhookCase):
         self.assertEqual(["other", "regcred"], [s["name"] for s in spec["imagePullSecrets"]])
 
 
-class UserAgentTest(WebhookCase):
-    """What the operator is called at the API server is said by its shard, or by the pod."""
+class VariablesTest(WebhookCase):
+    """Those of the sidecars. What the operator is called at the API server is said by its shard, or
+    by the pod."""
 
+    manager_args = ("--sidecar-env=NO_PROXY=a,b", "--sidecar-env=CMESH_READ_FENCE=audit")
     versions = ["v1"]
 
     def agent(self, thing):
@@ -515,9 +517,12 @@ class UserAgentTest(WebhookCase):
         spec = answer.thing["spec"]
         containers = {c["name"]: c for c in spec["containers"] + spec["initContainers"]}
         env = {e["name"]: e.get("value") for e in containers["cmesh-localproxy"]["env"]}
+        self.assertEqual("audit", env["CMESH_READ_FENCE"])
+        self.assertEqual("a,b", env["NO_PROXY"])
+        self.assertEqual([{"name": "NO_PROXY", "value": "a,b"}], containers["cmesh-rulesync"]["env"])
         return env.get("CMESH_USER_AGENT", "")
 
-    def test_it_is_given_to_new_pods(self):
+    def test_they_are_given_to_new_pods(self):
         ns = self.namespace()
         config = sharding_config(ns, controller={"userAgentOrPrefix": "shard-a/"})
         self.create(config)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,6 +76,62 @@ static void settings_that_no_pod_can_have_are_refused(void **state)
             fail_msg("%zu: %s", i, e.msg);
         }
     }
+}
+
+static void variables_that_the_sidecars_must_not_get_are_refused(void **state)
+{
+    static const struct {
+        const char *variable;
+        const char *why; /* NULL: it is taken */
+    } rows[] = {
+        {"HTTPS_PROXY=http://proxy:3128", NULL},
+        {"_x9=", NULL},
+        {"A=b=c", NULL},
+        {"CMESH_READ_FENCE=audit", NULL},
+        {"CMESH_LOG_LEVEL=debug", NULL},
+        {"CMESH_ACCEPT_HOST=a,b", NULL},
+        {"", "--sidecar-env: \"\" must be NAME=VALUE"},
+        {"A", "--sidecar-env: \"A\" must be NAME=VALUE"},
+        {"=b", "--sidecar-env: \"=b\" must be"},
+        {"1A=b", "--sidecar-env: \"1A=b\" must be"},
+        {"A-B=c", "--sidecar-env: \"A-B=c\" must be"},
+        {" A=b", "--sidecar-env: \" A=b\" must be"},
+        {"B=twice", "--sidecar-env: B is given twice"},
+        {"CMESH_READ_FENCE=maybe",
+         "--sidecar-env: CMESH_READ_FENCE, of localproxy: --read-fence: "},
+        {"CMESH_CUT_SPREAD=", "--sidecar-env: CMESH_CUT_SPREAD, of localproxy: "},
+        {"CMESH_NONSENSE=1", "--sidecar-env: CMESH_NONSENSE, of localproxy: unknown flag"},
+        {"CMESH_=1", "--sidecar-env: CMESH_, of localproxy: "},
+        {"CMESH_LISTEN=0.0.0.0:1", "--sidecar-env: CMESH_LISTEN is given by the injection itself"},
+        {"CMESH_USER_AGENT=x", "--sidecar-env: CMESH_USER_AGENT is given by the injection itself"},
+        {"CMESH_STATE=/x", "--sidecar-env: CMESH_STATE is given by the injection itself"},
+        {"CMESH_EGRESS=127.0.0.1:1", "--sidecar-env: CMESH_EGRESS is given by the injection"},
+        {"CMESH_FROM=/x", "--sidecar-env: CMESH_FROM, of localproxy: unknown flag"},
+        {"LD_PRELOAD=/x.so",
+         "--sidecar-env: LD_PRELOAD is given by the injection itself, or would"},
+        {"POD_NAME=x", "--sidecar-env: POD_NAME is given by the injection itself"},
+        {"KUBERNETES_SERVICE_HOST=x", "--sidecar-env: KUBERNETES_SERVICE_HOST: where the API"},
+    };
+    char longest[2048] = "CMESH_ACCEPT_HOST=";
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *const list[] = {"B=c", rows[i].variable, NULL};
+        struct inject_settings s = inject_defaults;
+        struct err e = ERR_INIT;
+        s.env = list;
+        int rc = inject_settings_check(&s, &e);
+        if ((rc == 0) != (rows[i].why == NULL) ||
+            (rows[i].why != NULL && strstr(e.msg, rows[i].why) == NULL)) {
+            fail_msg("%s: %s", rows[i].variable, e.msg);
+        }
+    }
+    memset(longest + strlen(longest), 'x', sizeof longest - strlen(longest) - 1);
+    const char *const list[] = {longest, NULL};
+    struct inject_settings s = inject_defaults;
+    struct err e = ERR_INIT;
+    s.env = list;
+    assert_int_equal(inject_settings_check(&s, &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "the value of CMESH_ACCEPT_HOST is too long"));
 }
 
 static void flags_that_localproxy_does_not_take_are_refused(void **state)
@@ -172,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_that_no_pod_can_have_are_refused),
+        cmocka_unit_test(variables_that_the_sidecars_must_not_get_are_refused),
         cmocka_unit_test(flags_that_localproxy_does_not_take_are_refused),
         cmocka_unit_test(the_flags_are_those_of_localproxy),
     };

@@ -915,6 +915,41 @@ static void the_name_at_the_api_server(void **state)
     cJSON_Delete(pod);
 }
 
+static void variables_for_the_sidecars(void **state)
+{
+    (void)state;
+    static const char *const list[] = {"HTTPS_PROXY=http://p", "CMESH_READ_FENCE=audit",
+                                       "CMESH_LOG_LEVEL=debug", "B=$(POD_NAME)", NULL};
+    static const char *const want[] = {
+        "initContainers.cmesh-localproxy.env.HTTPS_PROXY.value=http://p",
+        "initContainers.cmesh-localproxy.env.CMESH_READ_FENCE.value=audit",
+        "initContainers.cmesh-localproxy.env.CMESH_LOG_LEVEL.value=debug",
+        "initContainers.cmesh-localproxy.env.B.value=own", /* of env-sync */
+        "initContainers.cmesh-rulesync.env.0.value=http://p",
+        "initContainers.cmesh-rulesync.env.1.name=CMESH_LOG_LEVEL",
+        "initContainers.cmesh-rulesync.env.2.value=$(POD_NAME)",
+        "initContainers.cmesh-kubeconfig.env.HTTPS_PROXY.value=http://p",
+        "initContainers.cmesh-rules.env.HTTPS_PROXY.value=http://p",
+        "containers.op.env.0.name=B",
+    };
+    struct inject_settings s = settings_of(true);
+    s.prefix = "m.io";
+    s.nat_image = "nat";
+    s.env = list;
+    cJSON *pod = pod_of("m.io/env-sync: B", "m.io/enable-iptables: 'true'",
+                        "containers: [{name: op, command: [/op], env: [{name: B, value: own}]}]");
+    cJSON *made = inject(&s, pod, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        expect(at(made, "spec"), want[i]);
+    }
+    expect(made, "!spec.initContainers.cmesh-rulesync.env.3");
+    expect(made, "!spec.initContainers.cmesh-nat.env.HTTPS_PROXY");
+    expect(made, "!spec.containers.op.env.HTTPS_PROXY");
+    assert_null(inject(&s, made, NULL));
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
 static void pull_secrets_are_added_once(void **state)
 {
     (void)state;
@@ -1113,6 +1148,7 @@ int main(void)
         cmocka_unit_test(the_shard_is_a_label_too),
         cmocka_unit_test(the_user_may_be_left_to_the_cluster),
         cmocka_unit_test(the_name_at_the_api_server),
+        cmocka_unit_test(variables_for_the_sidecars),
         cmocka_unit_test(pull_secrets_are_added_once),
         cmocka_unit_test(native_sidecars_need_no_delay),
         cmocka_unit_test(server_versions),
