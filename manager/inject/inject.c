@@ -241,6 +241,14 @@ static bool is_mirror(const cJSON *pod)
                      "kubernetes.io/config.mirror") != NULL;
 }
 
+static bool is_ignored(const struct inject_settings *s, const cJSON *pod)
+{
+    char key[INJECT_KEY_SIZE];
+    const cJSON *labels = field_get(field_get(pod, "metadata"), "labels");
+    return strcmp(field_text(labels, inject_options_key(s->prefix, LABELS_IGNORE, key)), "true") ==
+           0;
+}
+
 int inject_choose(const struct admission_request *r, const struct inject_settings *s,
                   const struct shards_list *shards, struct warnings *warnings, const cJSON **config,
                   struct err *e)
@@ -255,6 +263,13 @@ int inject_choose(const struct admission_request *r, const struct inject_setting
         warnings_add(
             warnings,
             "static pods cannot be injected: the kubelet runs them from its manifest file");
+        return 0;
+    }
+    if (is_ignored(s, r->object)) {
+        warnings_add(warnings,
+                     "metadata.labels[%s/" LABELS_IGNORE "]: so this pod gets no sidecars, though "
+                     "it asks for them: it sees and changes the objects of all shards",
+                     s->prefix);
         return 0;
     }
     if (inject_bounds_check(r->object, e) != 0) {

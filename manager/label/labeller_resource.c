@@ -14,7 +14,7 @@ enum {
     AGAIN_MAX_MS = 1800000,
     REFUSED_MAX = 20,      /* in a row: it is no use */
     TOLD_FOREIGN_MAX = 10, /* objects of a resource that are named in the log */
-    SELECTOR_MAX = LABELS_KEY_SIZE + 16,
+    SELECTOR_MAX = 2 * LABELS_KEY_SIZE + 32,
     FIELDS_MAX = 1024,
     NAME_MAX_LEN = 400,
 };
@@ -295,8 +295,8 @@ static struct reflector *follow_resource(struct resource *r, const char *operato
     struct buf path = BUF_INIT(FIELDS_MAX);
     struct err e = ERR_INIT;
     struct reflector *made = NULL;
-    (void)snprintf(labels, sizeof labels, "%s%strue",
-                   l->options.keys->key[LABELS_CONTROL], operator);
+    (void)snprintf(labels, sizeof labels, "%s%strue,%s!=true",
+                   l->options.keys->key[LABELS_CONTROL], operator, l->options.keys->ignore);
     const char *text = discovery_path(&d, NULL, &path) == 0 ? buf_cstr(&path) : NULL;
     if (text != NULL) {
         const struct reflector_options o = {

@@ -26,6 +26,7 @@ int labels_keys_init(struct labels_keys *k, const struct compile_labels *names, 
         return err_set(e, -EINVAL, "--label-prefix: Invalid value: \"%.100s\": %s", prefix, wrong);
     }
     k->policy = LABELS_REFUSE;
+    (void)snprintf(k->ignore, sizeof k->ignore, "%s/" LABELS_IGNORE, prefix);
     for (size_t i = 0; i < LABELS_COUNT; i++) {
         bool whole = strchr(parts[i].name, '/') != NULL;
         (void)snprintf(k->key[i], sizeof k->key[i], "%s%s%s", whole ? "" : prefix, whole ? "" : "/",
@@ -56,6 +57,11 @@ static const char *value_of(const cJSON *labels, const char *key)
     return field_get(labels, key) == NULL ? NULL : field_text(labels, key);
 }
 
+static bool is_ignored(const struct labels_keys *k, const cJSON *object)
+{
+    return strcmp(field_text(labels_of(object), k->ignore), "true") == 0;
+}
+
 void labels_plan_init(struct labels_plan *p, const struct labels_keys *k, const cJSON *object,
                       const char *ns)
 {
@@ -63,14 +69,18 @@ void labels_plan_init(struct labels_plan *p, const struct labels_keys *k, const 
     const char *control = value_of(labels, k->key[LABELS_CONTROL]);
     bool ours =
         k->policy == LABELS_TAKE || (control != NULL && strcmp(control, LABELS_CONTROLLED) == 0);
-    *p = (struct labels_plan){.state = LABELS_RIGHT};
+    *p = (struct labels_plan){.hash = ""};
     (void)snprintf(p->hash, sizeof p->hash, "%u", sharding_hash(ns));
     p->value[LABELS_NAMESPACE] = ns;
     p->value[LABELS_SHARD_HASH] = p->hash;
     p->value[LABELS_CONTROL] = LABELS_CONTROLLED;
+    p->state = is_ignored(k, object) ? LABELS_IGNORED : LABELS_RIGHT;
     for (size_t i = 0; i < LABELS_COUNT; i++) {
         const char *found = value_of(labels, k->key[i]);
         p->set[i] = found == NULL || strcmp(found, p->value[i]) != 0;
+        if (p->state == LABELS_IGNORED) {
+            continue;
+        }
         if (p->set[i] && found != NULL && !ours) {
             p->state = LABELS_FOREIGN;
             p->foreign = (enum labels_label)i;
@@ -169,12 +179,19 @@ static const char *namespace_of(const struct admission_request *r)
     return name != NULL ? name : r->name;
 }
 
+/* Whether the object had that value before. */
+static bool was_so(const struct labels_keys *k, const struct admission_request *r, size_t i,
+                   const char *found)
+{
+    const char *before = value_of(labels_of(r->old_object), k->key[i]);
+    return before != NULL && strcmp(before, found) == 0;
+}
+
 /* Whether the object had a foreign value for the label before, and it is the one of the plan. */
 static bool was_foreign(const struct labels_keys *k, const struct admission_request *r, size_t i,
                         const char *found)
 {
-    const char *before = value_of(labels_of(r->old_object), k->key[i]);
-    return before != NULL && strcmp(before, found) == 0 && !labels_are_ours(k, r->old_object);
+    return was_so(k, r, i, found) && !labels_are_ours(k, r->old_object);
 }
 
 /* What had foreign values before goes on as it is: else its owner could not even write its status
@@ -193,6 +210,35 @@ static int check_foreign(const struct labels_plan *p, const struct labels_keys *
         }
     }
     return 0;
+}
+
+/* Nothing is corrected there, so nothing wrong may be set. */
+static int check_ignored(const struct labels_plan *p, const struct labels_keys *k,
+                         const struct admission_request *r, struct err *e)
+{
+    for (size_t i = 0; i < LABELS_COUNT && k->policy == LABELS_REFUSE; i++) {
+        const char *found = value_of(labels_of(r->object), k->key[i]);
+        if (p->set[i] && found != NULL && !was_so(k, r, i, found)) {
+            return err_set(e, -EINVAL,
+                           "metadata.labels[%s]: Invalid value: \"%.63s\": must be \"%s\", and is "
+                           "not corrected because of %s: leave this label out",
+                           k->key[i], found, p->value[i], k->ignore);
+        }
+    }
+    return 0;
+}
+
+/* Said once, not of each update. */
+static void note_ignored(const struct labels_plan *p, const struct labels_keys *k,
+                         const struct admission_request *r, struct warnings *warnings)
+{
+    bool all = !p->set[LABELS_NAMESPACE] && !p->set[LABELS_SHARD_HASH] && !p->set[LABELS_CONTROL];
+    if (!all && !is_ignored(k, r->old_object)) {
+        warnings_add(warnings,
+                     "metadata.labels[%s]: so this gets no control labels: no shard whose limits "
+                     "ask for them sees it",
+                     k->ignore);
+    }
 }
 
 static void note_foreign(const struct labels_plan *p, const struct labels_keys *k,
@@ -215,6 +261,10 @@ int labels_admit(const struct labels_keys *k, const struct admission_request *r,
         return 0;
     }
     labels_plan_init(&p, k, r->object, ns);
+    if (p.state == LABELS_IGNORED) {
+        note_ignored(&p, k, r, warnings);
+        return check_ignored(&p, k, r, e);
+    }
     if (p.state == LABELS_FOREIGN) {
         if (k->policy == LABELS_REFUSE && check_foreign(&p, k, r, e) != 0) {
             return e->code;

@@ -5,7 +5,9 @@
  * Glossary: the three labels are the namespace's name, the hash of that name (kube/sharding.h), and
  * the control label, "true", which says that they are ours. What carries one of them with another
  * value and without `control: "true"` was labelled by another *owner*: such values are *foreign*.
- * The policy says what becomes of them.
+ * The policy says what becomes of them. An object that is labelled `ignore-webhook: "true"` below
+ * the prefix is *ignored*: it gets no control labels, and those that it has stay; but wrong ones
+ * cannot be set, or it would be in the shard of another namespace.
  */
 #ifndef MANAGER_LABEL_LABELS_H
 #define MANAGER_LABEL_LABELS_H
@@ -20,8 +22,9 @@
 #include "object/warnings.h"
 
 #define LABELS_PREFIX "ctrlmesh.kusionstack.io"
-#define LABELS_CONTROLLED "true" /* the value of the control label */
-#define LABELS_KEY_SIZE 384      /* a prefix of 253 bytes, a slash, a name of 63, a NUL */
+#define LABELS_CONTROLLED "true"       /* the value of the control label */
+#define LABELS_IGNORE "ignore-webhook" /* name below the prefix of a label, "true" */
+#define LABELS_KEY_SIZE 384            /* a prefix of 253 bytes, a slash, a name of 63, a NUL */
 
 enum labels_label { LABELS_NAMESPACE, LABELS_SHARD_HASH, LABELS_CONTROL, LABELS_COUNT };
 
@@ -36,12 +39,14 @@ enum labels_policy {
 struct labels_keys {
     enum labels_policy policy;
     char key[LABELS_COUNT][LABELS_KEY_SIZE];
+    char ignore[LABELS_KEY_SIZE];
 };
 
 enum labels_state {
     LABELS_RIGHT,   /* nothing is to be done */
     LABELS_MISSING, /* some are not there, or wrong though they are ours */
     LABELS_FOREIGN, /* another owner's, and to be left alone */
+    LABELS_IGNORED, /* to be left alone, as it says */
 };
 
 /* What is to be done with one object. Points into the object and the namespace's name. */

@@ -6,7 +6,8 @@
  *
  * There is nothing to do about an update when the object has all three labels, the same ones as
  * before, the control label says that they are ours, and the namespace's name is right: the hash
- * was checked when it was set. Everything else is asked about.
+ * was checked when it was set. Nor when it is ignored, as before, and has the same labels, or none,
+ * as before. Everything else is asked about.
  *
  * An expression that fails would be taken for "do not ask" (failurePolicy: Ignore), so this one
  * looks before each access, and at types too: another webhook may have put anything where labels
@@ -22,7 +23,7 @@
 #include "base/err.h"
 #include "label/labels.h"
 
-#define LABELS_CONDITION_MAX (1024 + 6 * LABELS_KEY_SIZE) /* bytes */
+#define LABELS_CONDITION_MAX (2048 + 12 * LABELS_KEY_SIZE) /* bytes */
 
 enum labels_condition_of {
     LABELS_CONDITION_NAMESPACES,

@@ -254,9 +254,9 @@ static enum patcher_outcome to_be_labelled(const struct job *j, const cJSON *obj
 {
     struct labels_plan plan;
     labels_plan_init(&plan, j->patcher->options.keys, object, owner(j));
-    return plan.state == LABELS_RIGHT     ? PATCHER_NEEDLESS
+    return plan.state == LABELS_MISSING   ? PATCHER_CHANGED
            : plan.state == LABELS_FOREIGN ? PATCHER_FOREIGN
-                                          : PATCHER_CHANGED;
+                                          : PATCHER_NEEDLESS;
 }
 
 /* PATCHER_CHANGED: a patch. */

@@ -36,6 +36,7 @@ SANITIZER_REPORT = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|Un
 LANE = "control_plane"  # ctest's name for what `lanes` has it hand out
 NAMESPACE_LABEL = "ctrlmesh.kusionstack.io/namespace"
 HASH_LABEL = "ctrlmesh.kusionstack.io/sharding-hash"
+IGNORE_LABEL = "ctrlmesh.kusionstack.io/ignore-webhook"
 
 
 def program(name, folder=None):

@@ -421,6 +421,29 @@ class OwnersTest(LabelsTestCase):
         self.cluster.json(self.maps(namespace) + "/more", "DELETE")
         harness.wait_for(lambda: manager.metric("foreign", resource="configmaps") == 1, "counted")
 
+    def test_what_says_so_is_left_alone(self):
+        namespace = self.namespace()
+        ignored = {f"{PREFIX}/ignore-webhook": "true"}
+        version = self.create(namespace, "ignored", ignored)["metadata"]["resourceVersion"]
+        wrong = {**ignored, **labels_of("other")}
+        self.create(namespace, "wrong", wrong)
+        manager = self.manager(kinds={"v1": ["ConfigMap"]})
+        self.assertEqual(0, manager.wait_settled()["foreign"])
+        path = self.maps(namespace) + "/ignored"
+        self.create(namespace, "later", ignored)
+        self.create(namespace, "last")
+        self.wait_labels(self.maps(namespace) + "/last", labels_of(namespace))
+        self.assertEqual(ignored, self.labels(self.maps(namespace) + "/later"))
+        self.assertEqual(wrong, self.labels(self.maps(namespace) + "/wrong"))
+        self.assertEqual(version, self.metadata(path)["resourceVersion"])
+        self.patch(path, {"metadata": {"labels": {f"{PREFIX}/ignore-webhook": None}}})
+        self.wait_labels(path, labels_of(namespace))
+        self.patch(path, {"metadata": {"labels": ignored}})
+        self.patch(path, {"metadata": {"labels": {f"{PREFIX}/control": None}}})
+        self.create(namespace, "after")
+        self.wait_labels(self.maps(namespace) + "/after", labels_of(namespace))
+        self.assertNotIn(f"{PREFIX}/control", self.labels(path))
+
     def test_another_owners_labels_are_taken_over(self):
         namespace = self.namespace()
         self.create(namespace, "theirs", {f"{PREFIX}/namespace": "nobody", "app": "x"})

@@ -309,6 +309,26 @@ class Writes:
                     self.assertEqual(theirs, given_control_labels(self.get(self.kind, ns)))
                 self.remove(ns)
 
+    def test_ignored(self):
+        """Neither labelled nor asked about, until a label is changed."""
+        ns = self.quiet_namespace()
+        ignored = {harness.IGNORE_LABEL: "true"}
+        self.expect_calls(1, self.create, thing(self.kind, ns, labels=ignored))
+        for number in range(2):
+            self.expect_calls(0, self.annotate, ns, {f"note-{number}": "1"})
+        self.assertEqual({}, given_control_labels(self.get(self.kind, ns)))
+        change = {"metadata": {"labels": {harness.NAMESPACE_LABEL: "other"}}}
+        path = self.place(self.kind, ns)
+        answer = self.expect_calls(1, self.api.ask, "PATCH", path, change, MERGE)
+        self.assertIn("is not corrected because of", answer.said)
+        self.expect_calls(1, self.label, ns, {harness.IGNORE_LABEL: None})
+        self.expect_right(ns)
+        self.expect_calls(0, self.label, ns, ignored)  # nothing is wrong there
+        self.expect_calls(0, self.annotate, ns, {"note-0": None})
+        self.expect_calls(1, self.label, ns, {harness.HASH_LABEL: None})
+        self.expect_calls(0, self.annotate, ns, {"note-1": None})
+        self.assertNotIn(harness.HASH_LABEL, given_control_labels(self.get(self.kind, ns)))
+
     def test_ours_of_another_namespace(self):
         """As of a backup that was restored elsewhere while no manager ran."""
         ns = self.quiet_namespace()

@@ -368,6 +368,38 @@ class Rules:
         self.api.delete(f"{API}/namespaces/{ns}/shardingconfigs/shard-a")
 
 
+    # ---- what is to be ignored ----
+
+    def test_an_object_that_is_ignored(self):
+        ns = self.namespace()
+        ignored = {harness.IGNORE_LABEL: "true"}
+        err = self.taken(config_map(ns, "ignored", ignored))
+        if self.warns:
+            self.assertIn("no shard whose limits ask for them sees it", err)
+        path = f"/api/v1/namespaces/{ns}/configmaps/ignored"
+        self.assertEqual({}, given_control_labels(self.cluster.json(path)))
+        wrong = {**ignored, harness.NAMESPACE_LABEL: "other", CONTROL_LABEL: "true"}
+        self.refused(config_map(ns, "wrong", wrong), "is not corrected because of")
+        self.api.label(path, {harness.IGNORE_LABEL: None})
+        self.assertEqual(control_labels(ns), given_control_labels(self.cluster.json(path)))
+
+    def test_a_pod_that_is_ignored(self):
+        """Whether or not a shard has it."""
+        ns = self.namespace()
+        thing = operator(ns)
+        thing["metadata"]["labels"][harness.IGNORE_LABEL] = "true"
+        err = self.taken(thing)
+        if self.warns:
+            self.assertIn("sees and changes the objects of all shards", err)
+        made = self.cluster.json(f"/api/v1/namespaces/{ns}/pods/operator-0")
+        self.assertEqual(["operator"], [c["name"] for c in made["spec"]["containers"]])
+        self.assertNotIn("initContainers", made["spec"])
+
+    def test_a_config_is_not_ignored(self):
+        thing = sharding_config(self.namespace(), selector={})
+        thing["metadata"]["labels"] = {harness.IGNORE_LABEL: "true"}
+        self.refused(thing, "spec.selector")
+
     # ---- traffic policies ----
 
     def test_a_wrong_policy_is_refused_with_the_field(self):

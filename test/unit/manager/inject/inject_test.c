@@ -1029,6 +1029,9 @@ static void what_the_webhook_does(void **state)
         {"operation: CREATE, subResource: eviction", "shard: a", 0, NULL},
         {"operation: CREATE", "shard: a, ctrlmesh.kusionstack.io/enable-proxy: 'false'", 0, NULL},
         {"operation: CREATE", "shard: a, ctrlmesh.kusionstack.io/enable-proxy: ''", 0, NULL},
+        {"operation: CREATE", "shard: a, ctrlmesh.kusionstack.io/ignore-webhook: 'true'", 0, NULL},
+        {"operation: CREATE", "app: none, ctrlmesh.kusionstack.io/ignore-webhook: 'true'", 0, NULL},
+        {"operation: CREATE", "shard: a, ctrlmesh.kusionstack.io/ignore-webhook: 'no'", 0, "a"},
     };
     struct inject_settings s = settings_of(true);
     cJSON *list = parse(CONFIGS);
@@ -1050,7 +1053,11 @@ static void what_the_webhook_does(void **state)
         cJSON *review = parse(text);
         char *json = print(review);
         assert_int_equal(admission_request_init(&r, slice_str(json), &e), 0);
-        assert_int_equal(inject_admit(&r, &s, &shards, NULL, &patch, &e), cases[i].rc);
+        struct warnings notes = WARNINGS_INIT;
+        assert_int_equal(inject_admit(&r, &s, &shards, &notes, &patch, &e), cases[i].rc);
+        assert_int_equal(notes.count > 0 && strstr(notes.items[0], "it sees and changes") != NULL,
+                         strstr(cases[i].labels, "ignore-webhook: 'true'") != NULL);
+        warnings_deinit(&notes);
         assert_int_equal(patch != NULL, cases[i].rc == 0 && cases[i].want != NULL);
         if (patch != NULL) {
             char *printed = print(patch);

@@ -19,6 +19,12 @@
 #define BEGIN                                                                                      \
     "!(request.operation == 'UPDATE' && [object, oldObject].all(o, o != null && "                  \
     "has(o.metadata) && has(o.metadata.labels) && type(o.metadata.labels) == map) && "
+#define IGNORED(key)                                                                               \
+    "('" key "' in object.metadata.labels && object.metadata.labels['" key "'] == 'true' && "
+#define AS_BEFORE                                                                                  \
+    ".all(k, (k in object.metadata.labels) == (k in oldObject.metadata.labels) && "                \
+    "(!(k in object.metadata.labels) || "                                                          \
+    "object.metadata.labels[k] == oldObject.metadata.labels[k])) || "
 #define SAME                                                                                       \
     ".all(k, k in object.metadata.labels && k in oldObject.metadata.labels && "                    \
     "object.metadata.labels[k] == oldObject.metadata.labels[k]) && "
@@ -40,13 +46,22 @@ static void expect(const struct compile_labels *names, enum labels_condition_of 
 static void test_of_resources(void **state)
 {
     (void)state;
-    expect(&defaults, LABELS_CONDITION_RESOURCES,
-           BEGIN "['ctrlmesh.kusionstack.io/namespace', 'ctrlmesh.kusionstack.io/sharding-hash', "
-                 "'ctrlmesh.kusionstack.io/control']" SAME
-                 "object.metadata.labels['ctrlmesh.kusionstack.io/control'] == 'true' && "
-                 "has(request.namespace) && "
-                 "object.metadata.labels['ctrlmesh.kusionstack.io/namespace'] == "
-                 "request.namespace)");
+    expect(
+        &defaults, LABELS_CONDITION_RESOURCES,
+        BEGIN IGNORED(
+            "ctrlmesh.kusionstack.io/ignore-webhook") "['ctrlmesh.kusionstack.io/ignore-webhook', "
+                                                      "'ctrlmesh.kusionstack.io/namespace', "
+                                                      "'ctrlmesh.kusionstack.io/sharding-hash', "
+                                                      "'ctrlmesh.kusionstack.io/control']" AS_BEFORE
+                                                      "['ctrlmesh.kusionstack.io/namespace', "
+                                                      "'ctrlmesh.kusionstack.io/sharding-hash', "
+                                                      "'ctrlmesh.kusionstack.io/control']" SAME
+                                                      "object.metadata.labels['ctrlmesh."
+                                                      "kusionstack.io/control'] == 'true' && "
+                                                      "has(request.namespace) && "
+                                                      "object.metadata.labels['ctrlmesh."
+                                                      "kusionstack.io/namespace'] == "
+                                                      "request.namespace))");
 }
 
 static void test_of_namespaces_with_other_keys(void **state)
@@ -54,10 +69,17 @@ static void test_of_namespaces_with_other_keys(void **state)
     const struct compile_labels names = {
         .prefix = "example.com", .namespace = "n_s", .shard_hash = "x.org/Hash", .control = "c"};
     (void)state;
-    expect(&names, LABELS_CONDITION_NAMESPACES,
-           BEGIN "['example.com/n_s', 'x.org/Hash', 'example.com/c']" SAME
-                 "object.metadata.labels['example.com/c'] == 'true' && has(object.metadata.name) "
-                 "&& object.metadata.labels['example.com/n_s'] == object.metadata.name)");
+    expect(
+        &names, LABELS_CONDITION_NAMESPACES,
+        BEGIN IGNORED(
+            "example.com/ignore-webhook") "['example.com/ignore-webhook', "
+                                          "'example.com/n_s', 'x.org/Hash', "
+                                          "'example.com/c']" AS_BEFORE
+                                          "['example.com/n_s', 'x.org/Hash', 'example.com/c']" SAME
+                                          "object.metadata.labels['example.com/c'] == 'true' && "
+                                          "has(object.metadata.name) "
+                                          "&& object.metadata.labels['example.com/n_s'] == "
+                                          "object.metadata.name))");
 }
 
 /* Nothing that would end a text in CEL gets into a key. */

@@ -140,6 +140,12 @@ static void what_is_to_be_done(void **state)
         {"{" P "control: 'false'}", LABELS_FOREIGN, NULL, NULL},
         {"{" P "control: 'True', " P "namespace: ns-a}", LABELS_FOREIGN, NULL, NULL},
         {"{" P "namespace: [1]}", LABELS_FOREIGN, NULL, NULL},
+        {"{" P "ignore-webhook: 'true'}", LABELS_IGNORED, NULL, NULL},
+        {"{" P "ignore-webhook: 'true', " P "namespace: other}", LABELS_IGNORED, NULL, NULL},
+        {"{app: x, " P "ignore-webhook: 'false'}", LABELS_MISSING,
+         "{app: x, " P "ignore-webhook: 'false', " P "namespace: ns-a, " P "sharding-hash: '15', " P
+         "control: 'true'}",
+         "{" P "namespace: ns-a, " P "sharding-hash: '15', " P "control: 'true'}"},
     };
     struct labels_keys k = keys_of(&defaults);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -343,6 +349,7 @@ static void what_the_webhook_does(void **state)
     }
 }
 
+#define IGNORED P "ignore-webhook: 'true'"
 #define UPDATED(old, new)                                                                          \
     "operation: UPDATE, resource: {" PODS "}, namespace: b, oldObject: {metadata: {labels: {" old  \
     "}}}, object: {metadata: {labels: {" new "}}}"
@@ -388,6 +395,26 @@ static void what_the_webhook_refuses(void **state)
         {UPDATED(P "namespace: z", ""), NULL, false, true},
         {UPDATED(P "namespace: z", P "namespace: z, " P "control: 'true'"), NULL, false, true},
         {UPDATED(P "namespace: z", P "namespace: b"), NULL, false, true},
+        /* Ignored: nothing wrong is set there, and nothing is put right. */
+        {"operation: CREATE, resource: {" PODS "}, namespace: b, "
+         "object: {metadata: {labels: {" IGNORED ", " P "namespace: z, " P "control: 'true'}}}",
+         "metadata.labels[" P "namespace]: Invalid value: \"z\": must be \"b\", and is not "
+         "corrected because of " P "ignore-webhook: leave this label out",
+         true, false},
+        {UPDATED(IGNORED, IGNORED ", " P "sharding-hash: '31'"),
+         "metadata.labels[" P "sharding-hash]: Invalid value", false, false},
+        {UPDATED(P "namespace: z", IGNORED ", " P "namespace: z"), NULL, true, false},
+        {UPDATED(IGNORED ", " P "namespace: z", IGNORED ", " P "namespace: z"), NULL, false, false},
+        {UPDATED(IGNORED ", " P "namespace: b", IGNORED), NULL, false, false},
+        {UPDATED(IGNORED, ""), NULL, false, true},
+        {UPDATED("", IGNORED), NULL, true, false},
+        {"operation: CREATE, resource: {" PODS "}, namespace: b, "
+         "object: {metadata: {labels: {" IGNORED "}}}",
+         NULL, true, false},
+        {"operation: CREATE, resource: {" PODS
+         "}, namespace: b, object: {metadata: {labels: {" IGNORED ", " P "namespace: b, " P
+         "sharding-hash: '2', " P "control: 'true'}}}",
+         NULL, false, false},
         /* Nobody's value is contradicted. */
         {"operation: CREATE, resource: {" PODS "}, namespace: b, "
          "object: {metadata: {labels: {" P "namespace: b, " P "sharding-hash: '2'}}}",
