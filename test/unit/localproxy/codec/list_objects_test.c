@@ -264,7 +264,7 @@ static void test_long_name_in_protobuf(void **state)
     put_item(&list, name, 3);
     put_item(&list, name + 1, 3);
     struct buf b = list_of(&list);
-    char expected[200];
+    char expected[300];
     (void)snprintf(expected, sizeof expected, "\n%s\n", name + 1);
     assert_finds(ENCODING_PROTOBUF, buf_slice(&b), expected);
     buf_reset(&b);
