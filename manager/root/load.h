@@ -24,15 +24,17 @@ struct load_counts {
 #define LOAD_EVENT_OBJECTS 4
 #define LOAD_REQUEST_EVENTS 2
 
-/* In objects. */
+/* In objects; not more than 2^50. */
 uint64_t load_cost(const struct load_counts *c);
 
 /* A shard may carry so much more than the mean, in percent, before a bucket is moved away. */
 #define LOAD_TOLERANCE 25
 
-/* One move at most, of the shard that carries most to one that carries less, so that the larger of
- * both becomes as small as can be: *bucket and *to. `cost` by bucket; `eligible` as in
- * buckets_balance. False: shards carry alike, or no move makes it better by a tenth of the mean. */
+/* One move at most, of the shard that carries most to the one that carries least, so that the
+ * larger of both becomes as small as can be: *bucket and *to. `cost` by bucket, 2^50 and all above
+ * being the same; `eligible` as in buckets_balance. False, and both undefined: shards carry alike,
+ * or no move makes it better by a tenth of the mean. A move that is made never leads back: with the
+ * same costs there is an end to them. */
 bool load_choose(const struct buckets *b, const uint64_t cost[SHARDING_HASH_SIZE],
                  uint32_t eligible, unsigned *bucket, unsigned *to);
 
