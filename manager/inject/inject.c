@@ -45,6 +45,15 @@ bool inject_native_sidecars(const char *major, const char *minor)
     return server_release_at_least(major, minor, 29);
 }
 
+bool inject_counts_load(const struct inject_settings *s, const cJSON *config)
+{
+    char key[INJECT_KEY_SIZE];
+    const cJSON *annotations = field_get(field_get(config, "metadata"), "annotations");
+    const char *text =
+        field_text(annotations, inject_options_key(s->prefix, SIDECAR_COUNT_LOAD, key));
+    return strcmp(text, "true") == 0;
+}
+
 bool inject_wanted(const struct inject_settings *s, const cJSON *pod)
 {
     char key[INJECT_KEY_SIZE];
@@ -298,5 +307,6 @@ int inject_admit(const struct admission_request *r, const struct inject_settings
     }
     struct inject_settings of_shard = *s;
     of_shard.user_agent = compile_user_agent(config);
+    of_shard.count_load = inject_counts_load(s, config);
     return inject_pod(&of_shard, r->object, r->namespace, shards_name(config), warnings, patch, e);
 }

@@ -57,6 +57,7 @@ struct inject_settings {
     /* Of the shard, as compile_user_agent has it; NULL: the operator is called as it says. A pod's
      * own annotation goes before it. */
     const char *user_agent;
+    bool count_load; /* of the shard, as inject_counts_load has it; likewise */
 };
 
 /* All but the image. */
@@ -65,6 +66,9 @@ extern const struct inject_settings inject_defaults;
 /* Whether an API server of that version, as /version tells it ("1", "29+"), has native sidecars.
  * Kubelets may be older than it: those before 1.29 do not run such pods. */
 bool inject_native_sidecars(const char *major, const char *minor);
+
+/* Whether the annotation SIDECAR_COUNT_LOAD of the shard's config asks for that. */
+bool inject_counts_load(const struct inject_settings *s, const cJSON *config);
 
 /* Whether the pod's label asks for injection. */
 bool inject_wanted(const struct inject_settings *s, const cJSON *pod);
@@ -78,7 +82,7 @@ MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, con
 
 /* The first half of that: the config of the shard that the pod is to become one of, as long as the
  * list; NULL with 0: it is left alone. Then inject_pod is due, with what the config says of
- * user_agent. */
+ * user_agent and count_load. */
 MUST_CHECK int inject_choose(const struct admission_request *r, const struct inject_settings *s,
                              const struct shards_list *shards, struct warnings *warnings,
                              const cJSON **config, struct err *e);

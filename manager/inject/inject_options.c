@@ -162,6 +162,18 @@ static int read_user_agent(const struct source *s, struct inject_options *o)
     return why == NULL ? 0 : invalid_annotation(s, SIDECAR_USER_AGENT, why);
 }
 
+/* What the pod says goes before what the shard does. */
+static int read_count_load(const struct source *s, const struct inject_settings *settings,
+                           struct inject_options *o)
+{
+    const char *said = get(s, SIDECAR_COUNT_LOAD);
+    int rc = read_switch(s, SIDECAR_COUNT_LOAD, &o->count_load);
+    if (said == NULL || said[0] == '\0') {
+        o->count_load = settings->count_load;
+    }
+    return rc;
+}
+
 /* Who asks for another way than by the kubeconfig needs the folder for it. */
 static bool keeps_account(const struct inject_settings *settings, const struct inject_options *o)
 {
@@ -271,7 +283,8 @@ static int read_all(const struct source *s, const struct inject_settings *settin
                 read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
                 read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 &&
                 read_resources(s, o) == 0 && read_containers(s, o) == 0 && read_egress(s, o) == 0 &&
-                read_user_agent(s, o) == 0 && read_rules_lease(s, settings, o) == 0;
+                read_user_agent(s, o) == 0 && read_rules_lease(s, settings, o) == 0 &&
+                read_count_load(s, settings, o) == 0;
     return read ? 0 : s->e->code;
 }
 

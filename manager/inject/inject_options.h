@@ -36,6 +36,7 @@ struct inject_options {
     bool said_account;             /* it was given */
     bool by_name;                  /* lead-by-name */
     bool nat;                      /* enable-iptables */
+    bool count_load;               /* count-load, by the pod or its shard */
     enum inject_egress_way egress; /* egress; EGRESS_UNSAID until inject_egress_settle at most */
     const char *egress_address;    /* ADDR:PORT, where localproxy listens then */
     unsigned egress_port;          /* 0: nowhere */

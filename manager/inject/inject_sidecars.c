@@ -303,6 +303,9 @@ static void add_later_settings(struct edit *ed, const struct inject_plan *plan, 
                             plan->options->by_name ? ",localhost:443" : "");
     }
     add_user_agent(ed, plan, c);
+    if (plan->options->count_load) {
+        add_variable(ed, c, "CMESH_COUNT_LOAD", "true");
+    }
     add_copies(ed, c, "env", plan->egress_env);
 }
 

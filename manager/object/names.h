@@ -38,8 +38,11 @@
 #define SIDECAR_BY_NAME "lead-by-name" /* "true": the API server's names lead to localproxy */
 #define SIDECAR_EGRESS                                                                             \
     "egress" /* "proxy", "chain", "off": requests to other places (inject_egress.h) */
-#define SIDECAR_USER_AGENT "user-agent"     /* of the operator at the API server */
-#define SIDECAR_RULES_LEASE "rules-lease"   /* annotation: seconds; "0": none */
+#define SIDECAR_USER_AGENT "user-agent"   /* of the operator at the API server */
+#define SIDECAR_RULES_LEASE "rules-lease" /* annotation: seconds; "0": none */
+/* "true", of a pod or its ShardingConfig: what is done for each bucket is counted
+ * (localproxy/load.h) */
+#define SIDECAR_COUNT_LOAD "count-load"
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

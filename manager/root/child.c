@@ -281,8 +281,9 @@ static void add_owner(struct edit *ed, cJSON *meta, const cJSON *root)
     edit_bool(ed, owner, "controller", true);
 }
 
+/* The load of normal shards is counted where buckets may move for its sake. */
 static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
-                            const struct layout_shard *shard)
+                            const struct layout_shard *shard, bool counted)
 {
     char key[LABELLED_KEY_MAX];
     char text[BUCKETS_TEXT_SIZE];
@@ -297,6 +298,10 @@ static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
         make_key(prefix, ROOT_TAKEN_OVER, key);
         edit_string(ed, annotations, key, "true");
     }
+    if (counted) {
+        make_key(prefix, SIDECAR_COUNT_LOAD, key);
+        edit_string(ed, annotations, key, "true");
+    }
 }
 
 static void add_meta(struct edit *ed, cJSON *child, const struct child_options *o,
@@ -308,7 +313,7 @@ static void add_meta(struct edit *ed, cJSON *child, const struct child_options *
     edit_string(ed, meta, "namespace", o->ns);
     make_key(o->labels->prefix, ROOT_LABEL, key);
     edit_string(ed, edit_object(ed, meta, "labels"), key, field_meta(o->root, "name"));
-    add_annotations(ed, meta, o->labels->prefix, shard);
+    add_annotations(ed, meta, o->labels->prefix, shard, o->spec->automatic.moves_per_hour > 0);
     add_owner(ed, meta, o->root);
 }
 

@@ -10,6 +10,8 @@
  * are those of the StatefulSet by their ordinals, and of spec.selector. What spec.selector says of
  * the label of pod names is left out: which pods a shard has follows from the ordinals. All other
  * fields of the root's spec are those of its children too.
+ *
+ * Where buckets may move for the sake of load, normal ones have the annotation SIDECAR_COUNT_LOAD.
  */
 #ifndef MANAGER_ROOT_CHILD_H
 #define MANAGER_ROOT_CHILD_H

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "control/status.h"
@@ -18,6 +19,18 @@ static cJSON *parse(struct slice body, const char *program, struct err *e)
         (void)err_set(e, why.code == -ENOMEM ? why.code : -EINVAL, "%s", why.msg);
     }
     return root;
+}
+
+/* NULL without memory, too: then it is as if it did not count. */
+static struct control_load *read_load(const cJSON *root)
+{
+    struct control_load load;
+    control_load_read(root, &load);
+    struct control_load *copy = load.known ? malloc(sizeof *copy) : NULL;
+    if (copy != NULL) {
+        *copy = load;
+    }
+    return copy;
 }
 
 static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
@@ -41,6 +54,7 @@ static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
         probe_answer_text(r->message, sizeof r->message, trouble);
     }
     r->traffic = pod_traffic_read(root);
+    r->load = read_load(root);
     r->reads = s.reads;
     r->enforcing = s.settled;
     r->generation = s.rules.generation;

@@ -14,8 +14,8 @@
 
 /* localproxy's: sets what it says of `r`, since_ms as the pod has it; `message` if says_why;
  * `bypassed` if it knows that: what was known before it was started again stands until then; and
- * `traffic`, which is the caller's, whatever stood there. 0, or with `r` as it was -EINVAL or
- * -ENOMEM. */
+ * `traffic` and `load` (free()), which are the caller's, whatever stood there. 0, or with `r` as it
+ * was -EINVAL or -ENOMEM. */
 MUST_CHECK int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e);
 
 /* The same of what the pod `key`, "namespace/name" with that uid, tells by its Lease; -EINVAL also

@@ -91,6 +91,7 @@ struct target {
     bool told_meanwhile;   /* and since it was asked what it is asked now */
     uint64_t answered;     /* the generation that it answered with last; 0: none */
     int64_t said_since_ms; /* as the pod said it */
+    uint64_t load_at;      /* when it said result.load */
     struct probe_result result;
     struct list changed; /* in prober->changed, for: */
     bool news;           /* on_change */
@@ -226,11 +227,12 @@ static bool same_result(const struct probe_result *a, const struct probe_result 
            strcmp(a->message, b->message) == 0 && strcmp(a->version, b->version) == 0;
 }
 
-/* Takes r->traffic, if it is another one than before. */
+/* Takes r->traffic and r->load, if they are others than before. */
 static void learn(struct target *t, const struct probe_result *r)
 {
     struct prober *p = t->prober;
     struct pod_traffic *before = t->result.traffic;
+    struct control_load *counted = t->result.load;
     t->news = t->news || !same_result(&t->result, r);
     t->traffic_news = t->traffic_news || t->result.state != r->state ||
                       t->result.asked != r->asked || !pod_traffic_same(before, r->traffic);
@@ -239,6 +241,10 @@ static void learn(struct target *t, const struct probe_result *r)
     t->result = *r;
     if (before != r->traffic) {
         pod_traffic_unref(before);
+    }
+    if (counted != r->load) {
+        t->load_at = now_of(p);
+        free(counted);
     }
     set_unmet(t, t->expected != 0 && !enforces(t));
     set_traffic_unmet(t, lacks_traffic(t, r->traffic));
@@ -364,6 +370,19 @@ static void ask_rulesync(struct target *t)
     }
 }
 
+/* Of what it told before its last answer the answer's counts stand: a localproxy that was started
+ * again since then cannot have counted for longer. */
+static void keep_later_load(const struct target *t, struct probe_result *r)
+{
+    const struct control_load *before = t->result.load;
+    uint64_t passed_s = (now_of(t->prober) - t->load_at) / 1000;
+    if (before != NULL && r->load != NULL && r->load->since_s < before->since_s &&
+        r->load->since_s > passed_s + 1) {
+        free(r->load);
+        r->load = t->result.load;
+    }
+}
+
 /* What a pod says, asked or not. */
 static void take_word(struct target *t, struct probe_result *r)
 {
@@ -377,6 +396,7 @@ static void take_word(struct target *t, struct probe_result *r)
     if (r->traffic != NULL) {
         r->traffic = pod_traffic_complete(r->traffic, t->result.traffic);
     }
+    keep_later_load(t, r);
     set_unmet(t, t->expected != 0 && !(r->enforcing && r->generation == t->expected));
     if (!r->says_why && (!needs_rulesync(t) || t->result.state != PROBE_ANSWERED)) {
         r->message[0] = '\0'; /* else what was said of it last stands until it is asked again */
@@ -393,6 +413,7 @@ static void proxy_answered(struct target *t, struct probe_result *r)
         take_word(t, r);
     } else { /* it has told newer rules while the answer was on its way */
         pod_traffic_unref(r->traffic);
+        free(r->load);
     }
 }
 
@@ -519,6 +540,7 @@ static void target_free(struct target *t)
     t->prober->stats.telling -= t->tells;
     t->prober->stats.attended -= t->attended;
     pod_traffic_unref(t->result.traffic);
+    free(t->result.load);
     stop_asking(t);
     leave_lanes(t);
     list_remove(&t->changed);
@@ -553,6 +575,7 @@ static void forget_result(struct target *t)
     t->prober->stats.other_versions -= probe_is_other_version(&t->result);
     t->prober->stats.telling -= t->tells;
     pod_traffic_unref(t->result.traffic);
+    free(t->result.load);
     t->result = (struct probe_result){0};
     t->expected = 0;
     t->unmet = false;
@@ -705,6 +728,7 @@ void prober_told(struct prober *p, const char *key, struct slice document)
     }
     if (r.generation != 0 && r.generation < t->answered) {
         pod_traffic_unref(r.traffic);
+        free(r.load);
         return;
     }
     bool unmet = t->unmet || t->traffic_unmet;

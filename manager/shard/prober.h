@@ -25,6 +25,7 @@
 
 struct prober;
 struct pod_traffic;
+struct control_load;
 
 enum probe_state {
     PROBE_WAITING,  /* not answered yet, ever; `message` says why if it was asked already */
@@ -55,6 +56,8 @@ struct probe_result {
     struct pod_traffic *traffic;      /* what it says of traffic policies (traffic/pod_traffic.h);
                                          NULL: nothing, for it is too old, or not known yet. Goes
                                          with the next answer, who needs it longer takes a ref */
+    struct control_load *load; /* what it has done for each bucket (control/status.h), as it said
+                                  last; NULL: it does not count that. Goes with the next answer */
     char message[PROBE_MESSAGE_SIZE]; /* for people: why it is silent, or why rulesync does not take
                                          what is published; "" if nothing is wrong. Of all that is
                                          no sidecar's answer it says the same: the log has more */

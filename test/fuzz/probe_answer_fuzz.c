@@ -5,9 +5,11 @@
  */
 #include "shard/probe_answer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "control/status.h"
 
 static void check_text(const char *text, size_t size)
 {
@@ -27,6 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(e.msg[0] != '\0');
         CHECK(!r.enforcing && r.generation == 0 && r.shard[0] == '\0');
     }
+    CHECK(r.load == NULL || r.load->known);
+    free(r.load);
     CHECK(strcmp(r.message, "kept") == 0);
     CHECK(!r.enforcing || r.generation > 0);
     CHECK((r.generation > 0) == (strlen(r.checksum) == RULES_CHECKSUM_LEN));
@@ -37,9 +41,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct probe_result told = {.message = "kept"};
     if (probe_answer_told(body, "demo/blue-0", "u", &told, &e) == 0) {
         CHECK(told.generation == r.generation && told.enforcing == r.enforcing);
+        CHECK((told.load == NULL) == (r.load == NULL));
     } else {
         CHECK(told.generation == 0 && !told.enforcing);
     }
+    free(told.load);
     if (probe_answer_rulesync(body, message, &e) != 0) {
         CHECK(strcmp(message, "kept") == 0);
     }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "alloc_sweep.h"
+#include "control/status.h"
 #include "prober_fixture.h"
 
 #define POD "demo/pod-0"
@@ -239,6 +240,58 @@ static void do_not_hold_up_others(void **state)
     assert_in_range(open, 1, PARALLEL / SILENT_PART);
 }
 
+/* ---- the load ---- */
+
+static void tell_load(struct fixture *f, const char *uid, unsigned since_s, unsigned events)
+{
+    char text[1024];
+    int len = snprintf(text, sizeof text,
+                       "{\"program\":\"localproxy\",\"pod\":{\"name\":\"pod-0\",\"uid\":\"%s\"},"
+                       "\"rules\":{\"inForce\":false},\"load\":{\"sinceSeconds\":%u,\"buckets\":{"
+                       "\"7\":[1,%u,3]}}}",
+                       uid, since_s, events);
+    prober_told(f->prober, POD, slice_of(text, (size_t)len));
+    run_for(f->loop, 2);
+}
+
+static void expect_load(struct fixture *f, unsigned since_s, unsigned events)
+{
+    const struct control_load *l = result(f)->load;
+    assert_non_null(l);
+    assert_int_equal(l->since_s, since_s);
+    assert_int_equal(l->of[7].events, events);
+}
+
+static void what_it_counts_is_known(void **state)
+{
+    struct fixture *f = *state;
+    (void)begin_unreachable(f);
+    tell_load(f, "u", 100, 5);
+    expect_load(f, 100, 5);
+    unsigned changes = f->changes;
+    tell_load(f, "u", 160, 50);
+    expect_load(f, 160, 50);
+    assert_int_equal(f->changes, changes); /* that it grows is no news */
+    /* The Lease of a minute ago comes again: what is known stands. */
+    fake_clock_pass(&f->clock, 10000);
+    tell_load(f, "u", 100, 5);
+    expect_load(f, 160, 50);
+    /* Started again meanwhile. */
+    tell_load(f, "u", 9, 1);
+    expect_load(f, 9, 1);
+    tell(f, 1); /* started again without counting */
+    assert_null(result(f)->load);
+    tell_load(f, "u", 5, 2);
+    expect_load(f, 5, 2);
+    /* Another pod of that name. */
+    assert_int_equal(watch(f, 0, "v", "127.0.0.1:1", NULL), 0);
+    assert_null(result(f)->load);
+    tell_load(f, "u", 6, 3);
+    assert_null(result(f)->load);
+    tell_load(f, "v", 1, 1);
+    expect_load(f, 1, 1);
+}
+
 /* ---- without memory ---- */
 
 static bool play(void *data)
@@ -272,6 +325,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(silent_only_when_it_tells_no_more, prober_setup,
                                         prober_teardown),
         cmocka_unit_test_setup_teardown(do_not_hold_up_others, prober_setup, prober_teardown),
+        cmocka_unit_test_setup_teardown(what_it_counts_is_known, prober_setup, prober_teardown),
         cmocka_unit_test_setup_teardown(without_memory_it_is_not_heard, prober_setup,
                                         prober_teardown),
     };

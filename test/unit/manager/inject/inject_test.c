@@ -950,6 +950,53 @@ static void variables_for_the_sidecars(void **state)
     cJSON_Delete(pod);
 }
 
+static void expect_counting(bool of_shard, const char *annotations, bool want)
+{
+    struct inject_settings s = settings_of(false);
+    s.prefix = "m.io";
+    s.count_load = of_shard;
+    cJSON *pod = pod_of(annotations, "", "containers: [" OPERATOR "]");
+    cJSON *made = inject(&s, pod, NULL);
+    expect(made, want ? "spec.containers.cmesh-localproxy.env.CMESH_COUNT_LOAD.value=true"
+                      : "!spec.containers.cmesh-localproxy.env.CMESH_COUNT_LOAD");
+    cJSON_Delete(made);
+    cJSON_Delete(pod);
+}
+
+static void the_load_is_counted_where_it_is_wanted(void **state)
+{
+    (void)state;
+    expect_counting(false, "", false);
+    expect_counting(true, "", true);
+    expect_counting(false, "m.io/count-load: 'true'", true);
+    expect_counting(true, "m.io/count-load: 'false'", false);
+    expect_counting(true, "m.io/count-load: ''", true);
+    struct inject_settings s = settings_of(false);
+    s.prefix = "m.io";
+    struct err e = ERR_INIT;
+    cJSON *patch = NULL;
+    cJSON *pod = pod_of("m.io/count-load: 'yes'", "", "containers: [" OPERATOR "]");
+    assert_int_equal(inject_pod(&s, pod, "ns", "x", NULL, &patch, &e), -EINVAL);
+    assert_non_null(strstr(e.msg, "count-load"));
+    cJSON_Delete(pod);
+    static const struct {
+        const char *text;
+        bool counts;
+    } configs[] = {
+        {"{metadata: {}}", false},
+        {"{metadata: {annotations: {m.io/count-load: 'true'}}}", true},
+        {"{metadata: {annotations: {m.io/count-load: 'false'}}}", false},
+        {"{metadata: {annotations: {m.io/count-load: true}}}", false},
+        {"{metadata: {labels: {m.io/count-load: 'true'}}}", false},
+        {"{metadata: {annotations: {n.io/count-load: 'true'}}}", false},
+    };
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        cJSON *config = parse(configs[i].text);
+        assert_int_equal(inject_counts_load(&s, config), configs[i].counts);
+        cJSON_Delete(config);
+    }
+}
+
 static void pull_secrets_are_added_once(void **state)
 {
     (void)state;
@@ -1156,6 +1203,7 @@ int main(void)
         cmocka_unit_test(the_user_may_be_left_to_the_cluster),
         cmocka_unit_test(the_name_at_the_api_server),
         cmocka_unit_test(variables_for_the_sidecars),
+        cmocka_unit_test(the_load_is_counted_where_it_is_wanted),
         cmocka_unit_test(pull_secrets_are_added_once),
         cmocka_unit_test(native_sidecars_need_no_delay),
         cmocka_unit_test(server_versions),

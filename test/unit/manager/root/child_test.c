@@ -117,6 +117,20 @@ static void normal_shards(void **state)
     fixture_deinit(&f);
 }
 
+static void what_counts_its_load(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, ROOT_OF("", PODS));
+    f.spec.automatic.moves_per_hour = 1;
+    const struct layout_shard shard = {.number = 2, .pods = 1, .buckets = 1};
+    expect(&f, &shard,
+           CHILD("op-2-normal",
+                 " annotations: {ctrlmesh.kusionstack.io/auto-sharding-buckets: '0', "
+                 "ctrlmesh.kusionstack.io/count-load: 'true'}\n") SPEC("sts-0", HASH("'0'")));
+    fixture_deinit(&f);
+}
+
 static void a_canary_of_namespaces(void **state)
 {
     (void)state;
@@ -500,6 +514,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(normal_shards),
+        cmocka_unit_test(what_counts_its_load),
         cmocka_unit_test(a_canary_of_namespaces),
         cmocka_unit_test(a_canary_of_hashes),
         cmocka_unit_test(a_canary_that_leaves),
