@@ -26,6 +26,7 @@ static const char *const settings[] = {
     "breaker-state",
     "bypass-wait",
     "certificate-days",
+    "children",
     "cluster-domain",
     "configmap",
     "context",
