@@ -6,6 +6,7 @@ watches of the real sidecars, whatever happens to the manager meanwhile.
 import itertools
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -352,17 +353,49 @@ class UnknownTest(NamespacesTestCase):
         self.cluster.json(f"{RBAC}/clusterrolebindings", "POST", binding)
         self.addCleanup(self.cluster.fetch, f"{RBAC}/clusterrolebindings/{user}", "DELETE")
         space = self.space(self.red)
-        self.start_manager("--leader-elect=false", kubeconfig=kubeconfig)
+        webhook = ["--webhook", "127.0.0.1:0", "--webhook-host", "127.0.0.1"]
+        manager = self.start_manager("--leader-elect=false", *webhook, kubeconfig=kubeconfig)
         self.two_teams()
         found = self.wait_condition("red", "Compiled", "False", "NamespacesUnknown")
         message = mesh.condition(found, "Compiled")["message"]
         self.assertIn("spec.limits[0].namespaceSelector: cannot be compiled", message)
         self.assertIn("forbidden", message)
         self.assertIsNone(self.map_of("red"))
+        allowed, warnings = self.review(manager, by_team(self.red))
+        self.assertTrue(allowed)
+        self.assertIn("namespaces are not known", warnings)
+        self.assertFalse(self.review(manager, {**by_team(self.red), "namespaceSelector": {}})[0])
         role["rules"].append({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["*"]})
         self.cluster.json(f"{RBAC}/clusterroles/{user}", "PATCH", role, MERGE)
         self.wait_names("red", space)
         self.wait_condition("red", "Compiled", "True")
+        self.assertEqual((True, ""), self.review(manager, by_team(self.red)))
+        allowed, warnings = self.review(manager, by_team("nobody"))
+        self.assertTrue(allowed)
+        self.assertIn("no namespace is selected", warnings)
+
+    def review(self, manager, limit):
+        """What its webhook says of another shard with that limit: whether it may be, and warnings."""
+        with open(manager.ready_file, encoding="utf-8") as f:
+            address = json.load(f)["webhook"]
+        thing = mesh.config("other", "other", limit)
+        thing["metadata"]["namespace"] = self.namespace
+        resource = {"group": mesh.GROUP, "version": "v1alpha1", "resource": "shardingconfigs"}
+        request = {"uid": "x", "operation": "CREATE", "namespace": self.namespace, "name": "other",
+                   "resource": resource, "object": thing}  # fmt: skip
+        review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}
+        body = json.dumps({**review, "request": request}).encode()
+        tls = ssl.create_default_context()
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE  # whose certificate it is, is tested elsewhere
+        head = [("Content-Type", "application/json")]
+
+        def ask():
+            answer = wire.fetch(address, "/validate/shardingconfigs", "POST", head, body, tls=tls)
+            return json.loads(answer.body)["response"] if answer.status == 200 else None
+
+        response = harness.wait_for(ask, "its webhook answers")
+        return response["allowed"], " ".join(response.get("warnings", []))
 
 
 if __name__ == "__main__":

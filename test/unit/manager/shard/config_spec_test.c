@@ -81,6 +81,48 @@ static void the_spec_is_kept_as_text_until_it_is_compiled(void **state)
     cJSON_Delete(object);
 }
 
+/* What is compiled anew when labels of namespaces change needs its text. */
+static void what_selects_namespaces(void **state)
+{
+    static const char limit[] =
+        "[{\"relateResources\":[{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}],"
+        "\"namespaceSelector\":{\"matchLabels\":{\"team\":\"red\"}}}]";
+    struct byte_budget budget = {.max = SIZE_MAX};
+    struct namespace_set set = {.missing = "not yet"};
+    struct compile_options o = options;
+    struct namespace_entry *before = NULL;
+    struct config_spec s = {.text = NULL};
+    struct err e = ERR_INIT;
+    cJSON *object = config(limit);
+    cJSON *rest = rest_of(object);
+    cJSON *red = cJSON_Parse("{\"metadata\":{\"name\":\"a\",\"labels\":{\"team\":\"red\"}}}");
+    (void)state;
+    o.namespaces = &set;
+    assert_int_equal(config_spec_set(&s, object), 0);
+    assert_int_equal(s.asks->count, 1);
+    assert_null(config_spec_compile(&s, rest, &o, &budget, &e));
+    assert_int_equal(e.code, -EAGAIN);
+    assert_false(s.compiled); /* it is asked for again */
+    set.missing = NULL;
+    const struct rules *none = config_spec_compile(&s, rest, &o, &budget, &e);
+    assert_non_null(none);
+    assert_int_equal(s.namespaces, 0);
+    assert_int_equal(namespace_set_put(&set, red, &before), 1);
+    assert_ptr_equal(config_spec_compile(&s, rest, &o, &budget, &e), none);
+    config_spec_renew(&s);
+    assert_non_null(config_spec_compile(&s, rest, &o, &budget, &e));
+    assert_int_equal(s.namespaces, 1);
+    assert_true(config_spec_weight(&s) > strlen(s.text) + sizeof *s.asks);
+    config_spec_give_up(&s, "no memory");
+    assert_null(s.asks);
+    assert_null(s.text);
+    config_spec_forget(&s);
+    namespace_set_deinit(&set);
+    cJSON_Delete(red);
+    cJSON_Delete(rest);
+    cJSON_Delete(object);
+}
+
 /* Whatever somebody writes beside what the manager looks at takes no memory. */
 static void nothing_else_stays(void **state)
 {
@@ -264,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_spec_is_kept_as_text_until_it_is_compiled),
+        cmocka_unit_test(what_selects_namespaces),
         cmocka_unit_test(nothing_else_stays),
         cmocka_unit_test(the_spec_of_a_root_is_kept),
         cmocka_unit_test(the_whole_spec_is_compiled),
