@@ -117,6 +117,7 @@ static const char *const settings[] = {
     "sidecar-user",
     "state",
     "status-lease",
+    "takeover-margin",
     "timeout",
     "to",
     "to-port",

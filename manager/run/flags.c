@@ -15,6 +15,7 @@
 #include "object/names.h"
 #include "program/program.h"
 #include "shard/handover.h"
+#include "shard/takeover.h"
 
 #define ADMIN_PORT "5444"
 
@@ -60,6 +61,7 @@ static const struct manager_flags defaults = {
     .bypass_wait_s = 120,
     .handover = HANDOVER_STRICT,
     .handover_wait_s = 120,
+    .takeover_margin_s = TAKEOVER_MARGIN_MS / 1000,
 };
 
 static const struct flag table[] = {
@@ -217,6 +219,14 @@ static const struct flag table[] = {
      .help = "How long a handover may take. With --handover=bounded what is gained is published "
              "then all the same; with strict an Event tells who is waited for. 80 at least while "
              "pods say that writes to it may still be executed."},
+    {.name = "takeover-margin",
+     .value = "SECONDS",
+     .min = 5,
+     .max = 3600,
+     FLAG_UINT_AT(struct manager_flags, takeover_margin_s),
+     .help = "How long after the rules of a pod that nobody reaches have expired what its operator "
+             "had sent may still be executed: the API server's --request-timeout (60 s, if it is "
+             "not given there) and 5 s. What the pod had goes to others only after that."},
     {.name = "bypass-wait",
      .value = "SECONDS",
      .max = 86400,

@@ -52,6 +52,7 @@ struct manager_flags {
     uint64_t bypass_wait_s; /* 0: nobody is judged by that */
     int handover;           /* enum handover_mode */
     uint64_t handover_wait_s;
+    uint64_t takeover_margin_s;
 
     struct inject_settings inject;
     int native; /* enum native_sidecars */

@@ -139,6 +139,7 @@ static int begin_controller(struct leader *l, struct err *e)
         .data = l,
         .handover = (enum handover_mode)s->handover,
         .handover_ms = s->handover_wait_s * MS,
+        .takeover_margin_ms = s->takeover_margin_s * MS,
         .labelled = &l->labelled,
         .wait_for_labels = s->wait_for_labels,
         .namespaces = l->o.namespaces,

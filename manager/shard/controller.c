@@ -487,10 +487,35 @@ static void on_traffic(void *data, const char *key)
     }
 }
 
+/* It may ask by its Lease which generation is required of it. */
+static void answer_lease(struct controller *c, const struct pod *p)
+{
+    struct shard *s = controller_mounted_shard(c, p);
+    const struct rules_map *map = s == NULL ? NULL : shard_map(s);
+    if (map != NULL && c->takeover != NULL) {
+        takeover_answer(c->takeover, p, prober_result(c->prober, p->key), s->key, map);
+    }
+}
+
 static void on_told(void *data, const char *pod, struct slice document)
 {
     struct controller *c = data;
+    const struct pod *p = shard_cache_find_pod(c->options.cache, pod);
     prober_told(c->prober, pod, document);
+    if (p != NULL) {
+        answer_lease(c, p);
+    }
+}
+
+static void on_takeover(void *data, const char *pod)
+{
+    controller_wake(data, pod);
+}
+
+static bool may_write(void *data)
+{
+    const struct controller *c = data;
+    return c->options.may_write(c->options.data);
 }
 
 /* ---- the end of a config ---- */
@@ -558,11 +583,26 @@ static int follow_leases(struct controller *c, struct err *e)
         .client = c->options.client,
         .namespace = c->options.watch_namespace,
         .ops = c->options.ops,
+        .clock = c->clock,
         .on_told = on_told,
         .data = c,
     };
     c->leases = status_leases_new(c->loop, &o, e);
-    return c->leases == NULL ? e->code : 0;
+    if (c->leases == NULL) {
+        return e->code;
+    }
+    const struct takeover_options t = {
+        .client = c->options.client,
+        .leases = c->leases,
+        .prober = c->prober,
+        .margin_ms = c->options.takeover_margin_ms,
+        .clock = c->clock,
+        .may_write = may_write,
+        .on_change = on_takeover,
+        .data = c,
+    };
+    c->takeover = takeover_new(c->loop, &t, e);
+    return c->takeover == NULL ? e->code : 0;
 }
 
 static int start_parts(struct controller *c, struct err *e)
@@ -633,6 +673,7 @@ void controller_free(struct controller *c)
     policy_reporter_free(c->reporter);
     policy_cache_free(c->policies);
     nudger_free(c->nudger);
+    takeover_free(c->takeover);
     status_leases_free(c->leases);
     prober_free(c->prober);
     work_queue_free(c->queue);

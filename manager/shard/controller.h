@@ -79,6 +79,7 @@ struct controller_options {
      * long at most, or until an Event tells of it. */
     enum handover_mode handover;
     uint64_t handover_ms;
+    uint64_t takeover_margin_ms;            /* as takeover.h has it; 0: TAKEOVER_MARGIN_MS */
     const struct labelled_source *labelled; /* must outlive the controller; NULL: nobody labels */
     bool wait_for_labels; /* the first rules of a shard, for what they select by control labels */
     /* A pod that is ready for so long without a client of its proxy is bypassed; 0: it is not. */

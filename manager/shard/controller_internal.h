@@ -25,6 +25,7 @@
 #include "shard/shard_traffic.h"
 #include "shard/status.h"
 #include "shard/status_leases.h"
+#include "shard/takeover.h"
 #include "traffic/policy_cache.h"
 
 /* What the answer to a write told is believed for so long, until the cache shows it: ms. */
@@ -118,6 +119,7 @@ struct controller {
     struct nudger *nudger;
     struct prober *prober;
     struct status_leases *leases;
+    struct takeover *takeover;
     struct coverer *coverer; /* NULL: not asked for */
     struct gain_cache *gains;
     struct policy_cache *policies;    /* NULL: nobody follows them; and with it: */

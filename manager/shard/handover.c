@@ -117,6 +117,22 @@ static enum handover_hold hold_of_new(const struct pod *p, const struct probe_re
     return awaited && !is_all_known(p, published, past) ? HANDOVER_ANYTHING : HANDOVER_PAST;
 }
 
+/* What a pod does not go back behind. */
+struct confirmed {
+    uint64_t generation;
+    const char *checksum;
+    bool enforcing;
+};
+
+/* What it said, or what was required of it when it had certainly stopped. */
+static struct confirmed confirmed_of(const struct probe_result *r)
+{
+    if (r->required > r->generation) {
+        return (struct confirmed){r->required, r->required_checksum, true};
+    }
+    return (struct confirmed){r->generation, r->checksum, r->enforcing};
+}
+
 enum handover_hold handover_hold_of(const struct pod *p, const struct probe_result *r,
                                     const char *shard, const struct rules_map *published,
                                     const struct handover_past *past, enum handover_mode mode)
@@ -132,16 +148,17 @@ enum handover_hold handover_hold_of(const struct pod *p, const struct probe_resu
     if (r == NULL || r->generation == 0) {
         return hold_of_new(p, r, published, past, mode);
     }
+    const struct confirmed c = confirmed_of(r);
     /* By generation: rules may have come back that were others in between. */
-    bool current = published != NULL && published->generation == r->generation &&
-                   strcmp(published->checksum, r->checksum) == 0 && strcmp(r->shard, shard) == 0;
-    if (current && r->enforcing) {
+    bool current = published != NULL && published->generation == c.generation &&
+                   strcmp(published->checksum, c.checksum) == 0 && strcmp(r->shard, shard) == 0;
+    if (current && c.enforcing) {
         return HANDOVER_PUBLISHED; /* it does not go back, even if it is silent now */
     }
     bool known =
-        past != NULL && !past->lost && strcmp(r->shard, shard) == 0 && is_in(past, r->checksum);
+        past != NULL && !past->lost && strcmp(r->shard, shard) == 0 && is_in(past, c.checksum);
     /* What is under way began under what it enforced before, which only who saw that knows. */
-    bool before = known && (r->enforcing || past->count > 1);
+    bool before = known && (c.enforcing || past->count > 1);
     return before ? HANDOVER_PAST : HANDOVER_ANYTHING;
 }
 

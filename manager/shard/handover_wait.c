@@ -102,6 +102,14 @@ static int go_on(struct shard *s, const struct shard_cache_config *config, bool 
     return strict;
 }
 
+/* A pod that nobody reaches may be certain to show nothing then. */
+static void look_when_certain(struct shard *s, uint64_t ms)
+{
+    if (ms != UINT64_MAX) {
+        controller_look_after(s, ms);
+    }
+}
+
 int shard_wait(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
                const struct rules *to)
 {
@@ -118,6 +126,7 @@ int shard_wait(struct shard *s, const struct shard_cache_config *config, const s
     if (text != NULL) {
         wait_for(s, text, rules_checksum(to));
         rc = go_on(s, config, h.unsettled);
+        look_when_certain(s, h.again_ms);
     } else if (h.count == 0) {
         shard_wait_end(s);
     } else {

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rfc3339.h"
 #include "inject/inject_options.h"
 #include "shard/kin.h"
 #include "json/field.h"
@@ -77,13 +78,46 @@ static const char *why_of(const struct probe_result *r)
                                  : "has not confirmed yet that it gave it up";
 }
 
-static void name_pod(struct search *q, const struct other *o, const struct pod *p,
-                     const struct probe_result *r)
+/* When it can be done without it, or why not. */
+static void name_lease(struct buf *text, const struct takeover_word *lease)
 {
-    if (begin_name(q)) {
-        (void)buf_printf(&q->found->text, "pod %s of shard %s%s (%s)", p->name, o->key,
-                         o->config == NULL ? ", which was deleted" : "", why_of(r));
+    char at[RFC3339_SIZE];
+    if (lease->state == TAKEOVER_LATER && rfc3339_format(lease->expires, at) == 0) {
+        (void)buf_printf(text, "; its rules will have expired for certain at %s", at);
+    } else if (lease->state == TAKEOVER_FORBIDDEN) {
+        (void)buf_append_str(text,
+                             "; its rules have expired, but this manager may not patch Leases: "
+                             "bind the ClusterRole cmesh-manager-takeover to it");
+    } else if (lease->state == TAKEOVER_ASKED) {
+        (void)buf_append_str(text, "; its rules have expired, and it is being given up");
     }
+}
+
+/* The time at which the rules of one that renews them would expire is nothing to wait for. */
+static void name_pod(struct search *q, const struct other *o, const struct pod *p,
+                     const struct probe_result *r, const struct takeover_word *lease)
+{
+    bool renews = lease->state == TAKEOVER_LATER && r != NULL && r->state == PROBE_ANSWERED;
+    if (begin_name(q)) {
+        (void)buf_printf(&q->found->text, "pod %s of shard %s%s (%s", p->name, o->key,
+                         o->config == NULL ? ", which was deleted" : "", why_of(r));
+        if (!renews) {
+            name_lease(&q->found->text, lease);
+        }
+        (void)buf_append_str(&q->found->text, ")");
+    }
+}
+
+/* What it holds may be certain to be over, or become so. */
+static struct takeover_word want_pod(struct search *q, const struct other *o, const struct pod *p,
+                                     const struct probe_result *r)
+{
+    struct takeover_word lease = {.state = TAKEOVER_NONE, .again_ms = UINT64_MAX};
+    if (!q->now && (r == NULL || !r->bypassed || p->allow_bypass)) {
+        takeover_want(q->shard->controller->takeover, p, r, o->key, o->map, &lease);
+    }
+    q->found->again_ms = lease.again_ms < q->found->again_ms ? lease.again_ms : q->found->again_ms;
+    return lease;
 }
 
 static void name_bare(struct search *q, const struct pod *p)
@@ -227,7 +261,8 @@ static void look_at_pods(struct search *q, struct other *o)
         }
         most = hold > most ? hold : most;
         if (may) {
-            name_pod(q, o, p, r);
+            struct takeover_word lease = want_pod(q, o, p, r);
+            name_pod(q, o, p, r, &lease);
         }
         if (may || (o->shows_published && hold == HANDOVER_PUBLISHED)) {
             q->found->unasked = q->found->unasked || (r != NULL && !r->asked);
@@ -373,7 +408,7 @@ static int search(struct search *q, const struct rules *rules)
 {
     size_t count = 0;
     struct holders *out = q->found;
-    *out = (struct holders){.count = 0};
+    *out = (struct holders){.again_ms = UINT64_MAX};
     buf_init(&out->text, TEXT_MAX);
     bool gains_any = gains(q, NULL);
     if (q->from != NULL && !gains_any) {

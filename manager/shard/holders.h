@@ -22,11 +22,12 @@
 #define HOLDERS_SHARES_WITH "shares-with"
 
 struct holders {
-    size_t count;    /* pods, and shards whose ConfigMap shows it; 0: nobody */
-    size_t intended; /* of them those with which it is shared on purpose: holders_now only */
-    struct buf text; /* who they are, for people, and what to do */
-    bool unsettled;  /* a pod says that writes to it may still be executed */
-    bool unasked;    /* of a pod it is not known yet: it was not asked, or is in between */
+    size_t count;      /* pods, and shards whose ConfigMap shows it; 0: nobody */
+    size_t intended;   /* of them those with which it is shared on purpose: holders_now only */
+    struct buf text;   /* who they are, for people, and what to do */
+    bool unsettled;    /* a pod says that writes to it may still be executed */
+    uint64_t again_ms; /* when it may be other by itself; UINT64_MAX: never; holders_find only */
+    bool unasked;      /* of a pod it is not known yet: it was not asked, or is in between */
 };
 
 /* Of what is seen under `to` and not under `from` (NULL: nothing is). 0, then holders_deinit is

@@ -53,6 +53,10 @@ static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
     if (r->says_why) {
         probe_answer_text(r->message, sizeof r->message, trouble);
     }
+    struct control_rules_lease lease;
+    control_rules_lease_read(root, &lease);
+    r->lease_s = (unsigned)lease.seconds;
+    r->expired = lease.expired;
     r->traffic = pod_traffic_read(root);
     r->load = read_load(root);
     r->reads = s.reads;

@@ -26,7 +26,8 @@ enum {
     QUICK_MS = 100,  /* between two questions to a pod of which a change is expected */
     RETRY_MS = 1000, /* after a question that failed, if nothing is expected; and until one that
                         tells by itself is asked what is expected */
-    TOLD_MS = 3 * CONTROL_LEASE_RENEW_MS + 20000, /* so long what it told counts as an answer */
+    TOLD_MS = 3 * CONTROL_LEASE_RENEW_MS + 20000, /* so long what it told counts as an answer, */
+    TOLD_LEASE_MS = 1000, /* or for so many times the seconds after which it stops by itself */
     PATIENCE_MS = 1000, /* so long localproxy is expected to change without rulesync being asked */
     STARTUP_MS = 10000, /* so long a pod that never answered may be about to start */
     MISSES = 2,         /* a pod that answered and misses so many questions is silent */
@@ -161,7 +162,9 @@ static void set_traffic_unmet(struct target *t, bool unmet)
 /* Whether what it told is fresh. */
 static bool is_telling(const struct target *t)
 {
-    return t->tells && now_of(t->prober) - t->told_at < TOLD_MS;
+    uint64_t ms = (uint64_t)t->result.lease_s * TOLD_LEASE_MS;
+    ms = ms != 0 && ms < TOLD_MS ? ms : TOLD_MS;
+    return t->tells && now_of(t->prober) - t->told_at < ms;
 }
 
 static uint64_t later_of(uint64_t a, uint64_t b)
@@ -222,6 +225,7 @@ static void make_due(struct target *t, uint64_t delay)
 static bool same_result(const struct probe_result *a, const struct probe_result *b)
 {
     return a->state == b->state && a->enforcing == b->enforcing && a->generation == b->generation &&
+           a->lease_s == b->lease_s && a->expired == b->expired && a->required == b->required &&
            a->since_ms == b->since_ms && a->unused == b->unused && a->bypassed == b->bypassed &&
            strcmp(a->checksum, b->checksum) == 0 && strcmp(a->shard, b->shard) == 0 &&
            strcmp(a->message, b->message) == 0 && strcmp(a->version, b->version) == 0;
@@ -393,6 +397,9 @@ static void take_word(struct target *t, struct probe_result *r)
     r->since_ms = known ? t->result.since_ms : r->since_ms < now ? r->since_ms : now;
     r->state = PROBE_ANSWERED;
     r->asked = true;
+    if (r->lease_s == 0 || r->generation >= r->required) {
+        r->required = 0;
+    }
     if (r->traffic != NULL) {
         r->traffic = pod_traffic_complete(r->traffic, t->result.traffic);
     }
@@ -742,6 +749,19 @@ void prober_told(struct prober *p, const char *key, struct slice document)
         make_due(t, delay_of(t));
         ask_due(p);
     }
+}
+
+void prober_require(struct prober *p, const char *key, const char *uid, uint64_t generation,
+                    const char *checksum)
+{
+    struct target *t = find_target(p, key);
+    if (t == NULL || strcmp(t->uid, uid) != 0 || generation <= t->result.generation) {
+        return;
+    }
+    struct probe_result r = t->result;
+    r.required = generation;
+    (void)snprintf(r.required_checksum, sizeof r.required_checksum, "%s", checksum);
+    learn(t, &r);
 }
 
 const struct probe_result *prober_result(const struct prober *p, const char *key)

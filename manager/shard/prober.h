@@ -44,13 +44,18 @@ struct probe_result {
     bool enforcing;      /* rules are in force, and nothing of earlier ones is under way any more */
     uint64_t generation; /* of these rules, as of the last answer; 0: none are in force */
     char checksum[PROBE_CHECKSUM_SIZE];
-    char shard[512];  /* "namespace/name" of these rules; "" if there are none */
-    int64_t since_ms; /* since when they are in force: of the epoch, by the pod's clock, but not
-                         later than it was first heard of; 0: unknown */
-    bool unused;      /* localproxy says that no client has come to it since it runs */
-    int64_t up_ms;    /* for how long it does, as it said last; 0: it does not say */
-    bool says_why;    /* localproxy says why rulesync does not take what is published: `message` */
-    bool bypassed;    /* it says that others in the pod have connections to the API server */
+    char shard[512];   /* "namespace/name" of these rules; "" if there are none */
+    int64_t since_ms;  /* since when they are in force: of the epoch, by the pod's clock, but not
+                          later than it was first heard of; 0: unknown */
+    unsigned lease_s;  /* it stops by itself so long after it has renewed its Lease last; 0: not */
+    bool expired;      /* it says that it has */
+    uint64_t required; /* it was given up (takeover.h): it enforces none of an earlier generation
+                          any more, whatever it said; 0: it was not, or has newer ones */
+    char required_checksum[PROBE_CHECKSUM_SIZE];
+    bool unused;   /* localproxy says that no client has come to it since it runs */
+    int64_t up_ms; /* for how long it does, as it said last; 0: it does not say */
+    bool says_why; /* localproxy says why rulesync does not take what is published: `message` */
+    bool bypassed; /* it says that others in the pod have connections to the API server */
     enum rules_version reads; /* the newest version of rules that both it and this program read */
     char version[PROBE_VERSION_SIZE]; /* of localproxy; "": it does not say */
     struct pod_traffic *traffic;      /* what it says of traffic policies (traffic/pod_traffic.h);
@@ -128,6 +133,11 @@ void prober_expect_traffic(struct prober *p, const char *key, const char *checks
 /* What the pod has told by itself: a document as its localproxy's /status. What cannot be read, is
  * of another pod, or is older than what it has answered since, is nothing. */
 void prober_told(struct prober *p, const char *key, struct slice document);
+
+/* The pod with that uid certainly enforces no rules before these of its shard any more, as long as
+ * it says that it stops by itself. */
+void prober_require(struct prober *p, const char *key, const char *uid, uint64_t generation,
+                    const char *checksum);
 
 /* NULL: the pod is not watched. Valid until the loop runs on. */
 const struct probe_result *prober_result(const struct prober *p, const char *key);

@@ -33,9 +33,18 @@ struct lease {
     struct table_node node;
     struct lease_space *space;
     char *document;
-    bool stale; /* not seen yet in the list under way */
+    char *version;
+    char *uid;
+    uint64_t seen_ms;  /* when the version came */
+    uint64_t required; /* as control_lease_required has it */
+    bool stale;        /* not seen yet in the list under way */
     char pod[];
 };
+
+static const char *annotation(const cJSON *object, const char *key)
+{
+    return field_text(field_get(field_get(object, "metadata"), "annotations"), key);
+}
 
 static struct lease *find_lease(const struct status_leases *s, const char *pod)
 {
@@ -74,6 +83,8 @@ static void drop_lease(struct status_leases *s, struct lease *l)
     leave_space(s, l->space);
     table_remove(&s->leases, &l->node);
     free(l->document);
+    free(l->version);
+    free(l->uid);
     free(l);
 }
 
@@ -98,11 +109,29 @@ static struct lease *add_lease(struct status_leases *s, const char *pod)
     return l;
 }
 
+static void replace(char **at, const char *text)
+{
+    free(*at);
+    *at = strdup(text);
+}
+
+/* Without memory nothing is known of it but its document. */
+static void note_version(const struct status_leases *s, struct lease *l, const cJSON *object)
+{
+    const char *version = field_meta(object, "resourceVersion");
+    if (l->version == NULL || strcmp(l->version, version) != 0) {
+        l->seen_ms = net_clock_now(s->o.clock);
+        replace(&l->version, version);
+        replace(&l->uid, field_meta(object, "uid"));
+    }
+    l->required = control_lease_required(annotation(object, CONTROL_LEASE_REQUIRED));
+}
+
 /* What there is no room for is told all the same, and not kept. */
-static void keep(struct status_leases *s, const char *pod, const char *document)
+static void keep(struct status_leases *s, const char *pod, const cJSON *object)
 {
     struct lease *l = find_lease(s, pod);
-    char *copy = strdup(document);
+    char *copy = strdup(annotation(object, CONTROL_LEASE_ANNOTATION));
     l = l != NULL || copy == NULL ? l : add_lease(s, pod);
     if (l == NULL || copy == NULL) {
         free(copy);
@@ -111,6 +140,50 @@ static void keep(struct status_leases *s, const char *pod, const char *document)
     free(l->document);
     l->document = copy;
     l->stale = false;
+    note_version(s, l, object);
+}
+
+/* ---- what its lease is worth ---- */
+
+static void read_document(const struct lease *l, struct status_lease_seen *out)
+{
+    struct err e = ERR_INIT;
+    struct control_rules_lease lease;
+    cJSON *root = control_status_parse(slice_str(l->document), CONTROL_STATUS_LOCALPROXY, &e);
+    const char *uid = control_pod_read(root).uid;
+    control_rules_lease_read(root, &lease);
+    out->seconds = lease.seconds;
+    if (strlen(uid) < sizeof out->pod_uid) {
+        (void)snprintf(out->pod_uid, sizeof out->pod_uid, "%s", uid);
+    }
+    cJSON_Delete(root);
+}
+
+bool status_leases_find(const struct status_leases *s, const char *pod,
+                        struct status_lease_seen *out)
+{
+    const struct lease *l = find_lease(s, pod);
+    if (l == NULL || l->version == NULL || l->uid == NULL) {
+        return false;
+    }
+    *out = (struct status_lease_seen){.version = l->version,
+                                      .uid = l->uid,
+                                      .seen_ms = l->seen_ms,
+                                      .asks = l->required == UINT64_MAX};
+    read_document(l, out);
+    return true;
+}
+
+void status_leases_patched(struct status_leases *s, const char *pod,
+                           const struct status_lease_patch *p)
+{
+    struct lease *l = find_lease(s, pod);
+    if (l == NULL || l->version == NULL ||
+        (strcmp(l->version, p->base) != 0 && strcmp(l->version, p->made) != 0)) {
+        return; /* it has spoken since */
+    }
+    replace(&l->version, p->made);
+    l->seen_ms = p->seen_ms;
 }
 
 static void tell(const struct status_leases *s, const char *pod, const char *document)
@@ -156,23 +229,24 @@ static char *pod_of(const cJSON *object)
 }
 
 /* Listed again as it is known, it was not written meanwhile: what it tells may be long past, and
- * the pod have answered otherwise since. */
-static bool is_news(const struct lease *l, enum reflector_change change, const char *document)
+ * the pod have answered otherwise since. Nor is what a manager wrote a word of the pod's. */
+static bool is_news(const struct lease *l, enum reflector_change change, const cJSON *object)
 {
-    return change != REFLECTOR_LISTED || l == NULL || strcmp(l->document, document) != 0;
+    bool same = l != NULL && strcmp(l->document, annotation(object, CONTROL_LEASE_ANNOTATION)) == 0;
+    bool managed = annotation(object, CONTROL_LEASE_REQUIRED)[0] != '\0';
+    return !same || (change != REFLECTOR_LISTED && !managed);
 }
 
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
 {
     struct status_leases *s = data;
-    const char *document = field_text(field_get(field_get(object, "metadata"), "annotations"),
-                                      CONTROL_LEASE_ANNOTATION);
+    const char *document = annotation(object, CONTROL_LEASE_ANNOTATION);
     char *pod = pod_of(object);
     struct lease *l = pod == NULL ? NULL : find_lease(s, pod);
     bool fits = document[0] != '\0' && strlen(document) <= CONTROL_LEASE_DOCUMENT_MAX;
     if (pod != NULL && fits && change != REFLECTOR_DELETED) {
-        bool news = is_news(l, change, document);
-        keep(s, pod, document);
+        bool news = is_news(l, change, object);
+        keep(s, pod, object);
         if (news) {
             tell(s, pod, document);
         }
@@ -239,6 +313,7 @@ struct status_leases *status_leases_new(struct net_loop *l, const struct status_
         return NULL;
     }
     s->o = *o;
+    s->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
     if (follow(s, l, e) != 0) {
         status_leases_free(s);
         return NULL;

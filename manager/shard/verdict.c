@@ -43,6 +43,12 @@ static enum verdict judge_silent(const struct status_pod *p, char text[VERDICT_T
         say(text, "has not responded yet%s%s", r->message[0] != '\0' ? ": " : "", r->message);
         return not_yet(p);
     }
+    if (r->required != 0) {
+        say(text,
+            "does not respond. Its rules have expired: it enforces none before generation %" PRIu64,
+            r->required);
+        return VERDICT_SILENT;
+    }
     say(text, "does not respond: %s", r->message);
     return p->ready || r->generation != 0 ? VERDICT_SILENT : VERDICT_STARTING;
 }
@@ -157,6 +163,10 @@ enum verdict verdict_of(const struct status_facts *f, const char *shard, const s
         say(text, "is selected by %s too", p->other_shard);
     }
     bool well = enforces(f, shard, p->probe);
+    if (well && p->probe->expired) {
+        say(text, "shows nothing: its rules are not valid, for it could not renew its Lease");
+        return not_yet(p);
+    }
     if (well && is_bypassed(f, p, text)) {
         return VERDICT_BYPASSED;
     }

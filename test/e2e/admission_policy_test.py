@@ -139,6 +139,24 @@ class AdmissionPolicyTest(harness.TestCase):
         image = {"spec": {"containers": [{**container, "image": "evil"}]}}
         self.denied("labels and annotations alone", "pods", "p", image)
 
+    def test_leases(self):
+        """It may say what is required of a pod, and take no lock."""
+        for namespace in ("demo", "cmesh-system"):
+            self.create({
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": "lock", "namespace": namespace},
+                "spec": {"holderIdentity": "a"},
+            })
+        steal = {"spec": {"holderIdentity": "b"}}
+        self.denied("labels and annotations alone", "leases", "lock", steal)
+        self.denied("and one of Leases", "leases", "lock", {"metadata": {"annotations": {"a": "b"}}})
+        self.denied("control labels alone", "leases", "lock", {"metadata": {"labels": {"a": "b"}}})
+        for value in ("7", "8", None):
+            note = {"cmesh.kusionstack.io/required-generation": value}
+            self.allowed("leases", "lock", {"metadata": {"annotations": note}})
+        self.allowed("leases", "lock", steal, "cmesh-system")
+
     def test_what_is_its_own(self):
         code, text = self.as_manager("create", "configmap", "cmesh-rules-a", "-n", "demo")
         self.assertEqual(0, code, text)

@@ -19,6 +19,18 @@ static void check_text(const char *text, size_t size)
     }
 }
 
+/* An annotation with this text requires nothing only if it is empty. */
+static void check_requirement(const uint8_t *data, size_t size)
+{
+    char text[64];
+    size_t len = size < sizeof text ? size : sizeof text - 1;
+    memcpy(text, data, len);
+    text[len] = '\0';
+    uint64_t required = control_lease_required(text);
+    CHECK((required == 0) == (text[0] == '\0'));
+    CHECK(required <= RULES_GENERATION_MAX || required == UINT64_MAX);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct slice body = slice_of((const char *)data, size);
@@ -38,6 +50,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(r.since_ms >= 0 && r.generation <= UINT64_C(9007199254740991));
     check_text(r.shard, sizeof r.shard);
     check_text(r.version, sizeof r.version);
+    CHECK(r.lease_s == 0 ||
+          (r.lease_s >= CONTROL_RULES_LEASE_MIN_S && r.lease_s <= CONTROL_RULES_LEASE_MAX_S));
+    CHECK(!r.expired || r.lease_s > 0);
+    check_requirement(data, size);
     struct probe_result told = {.message = "kept"};
     if (probe_answer_told(body, "demo/blue-0", "u", &told, &e) == 0) {
         CHECK(told.generation == r.generation && told.enforcing == r.enforcing);

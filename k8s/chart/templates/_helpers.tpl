@@ -69,6 +69,9 @@ CMESH_SIDECAR_PULL_SECRET: {{ join "," . | quote }}
 {{- if not (kindIs "invalid" .Values.proxy.runAsUser) }}
 CMESH_SIDECAR_USER: {{ int64 .Values.proxy.runAsUser | quote }}
 {{- end }}
+{{- with .Values.proxy.rulesLease }}
+CMESH_RULES_LEASE: {{ int64 . | quote }}
+{{- end }}
 {{- with .Values.labels.prefix }}
 CMESH_LABEL_PREFIX: {{ . | quote }}
 {{- end }}

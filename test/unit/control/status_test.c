@@ -201,6 +201,40 @@ static struct control_proxy_use read_use(const char *text)
     return use;
 }
 
+static void test_a_lease_is_read_as_it_was_written(void **state)
+{
+    static const struct control_rules_lease cases[] = {
+        {.seconds = 0},
+        {.seconds = CONTROL_RULES_LEASE_MIN_S},
+        {.seconds = CONTROL_RULES_LEASE_MAX_S, .expired = true, .remaining_s = 7},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct control_rules_lease out;
+        cJSON *root = cJSON_CreateObject();
+        control_rules_lease_add(root, &cases[i], i % 2 == 0);
+        control_rules_lease_read(root, &out);
+        assert_int_equal(out.seconds, cases[i].seconds);
+        assert_int_equal(out.expired, cases[i].expired);
+        assert_int_equal(cJSON_GetObjectItem(root, "lease") != NULL, cases[i].seconds != 0);
+        cJSON_Delete(root);
+    }
+}
+
+static void test_which_generation_is_required(void **state)
+{
+    (void)state;
+    assert_int_equal(control_lease_required(""), 0);
+    assert_int_equal(control_lease_required("7"), 7);
+    assert_int_equal(control_lease_required("4503599627370496"), RULES_GENERATION_MAX);
+    static const char *const none[] = {
+        CONTROL_LEASE_REQUIRED_UNKNOWN, "0", "-1", "+1", " 1", "4503599627370497", "1.", "1e3",
+        "18446744073709551617"};
+    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
+        assert_true(control_lease_required(none[i]) == UINT64_MAX);
+    }
+}
+
 static void test_what_makes_no_sense_is_not_known(void **state)
 {
     static const char *const texts[] = {
@@ -565,6 +599,8 @@ int main(void)
         cmocka_unit_test(test_what_is_settled),
         cmocka_unit_test(test_which_versions_it_reads),
         cmocka_unit_test(test_who_answers),
+        cmocka_unit_test(test_a_lease_is_read_as_it_was_written),
+        cmocka_unit_test(test_which_generation_is_required),
         cmocka_unit_test(test_who_comes_and_who_goes_around),
         cmocka_unit_test(test_what_makes_no_sense_is_not_known),
         cmocka_unit_test(test_what_localproxy_writes_of_traffic),

@@ -101,6 +101,16 @@ void prober_told(struct prober *p, const char *key, struct slice document)
     }
 }
 
+void prober_require(struct prober *p, const char *key, const char *uid, uint64_t generation,
+                    const char *checksum)
+{
+    struct fixture_probe_entry *e = probe_entry(p->fixture, key);
+    assert_string_equal(uid, e->uid);
+    e->result.required = generation;
+    (void)snprintf(e->result.required_checksum, sizeof e->result.required_checksum, "%s", checksum);
+    p->fixture->probes.on_change(p->fixture->probes.data, e->key);
+}
+
 const struct probe_result *prober_result(const struct prober *p, const char *key)
 {
     const struct fixture_probe_entry *e = probe_entry(p->fixture, key);

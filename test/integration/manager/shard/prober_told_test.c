@@ -14,6 +14,8 @@
 /* Minutes that pass until what was told is old. */
 enum { FRESH_MS = 200000, MISSED_MS = 15000 };
 
+static const char *more = ""; /* in what is told */
+
 static void tell_as(struct fixture *f, const char *pod, const char *uid, unsigned generation,
                     bool settled)
 {
@@ -24,9 +26,9 @@ static void tell_as(struct fixture *f, const char *pod, const char *uid, unsigne
         "\",\"pod\":{\"name\":\"%s\",\"uid\":\"%s\"},\"rules\":{\"inForce\":%s,\"shard\":{"
         "\"namespace\":\"demo\",\"name\":\"a\"},\"generation\":%u,\"checksum\":\"" SUM
         "\",\"since\":\"2025-12-31T23:00:00Z\",\"settled\":%s},\"clients\":{\"requests\":1},"
-        "\"uptimeSeconds\":60}",
+        "\"uptimeSeconds\":60%s}",
         pod, uid, generation != 0 ? "true" : "false", generation != 0 ? generation : 1,
-        settled ? "true" : "false");
+        settled ? "true" : "false", more);
     prober_told(f->prober, POD, slice_of(text, (size_t)len));
     run_for(f->loop, 2);
 }
@@ -292,6 +294,57 @@ static void what_it_counts_is_known(void **state)
     expect_load(f, 1, 1);
 }
 
+/* ---- who stops by itself ---- */
+
+#define PROMISE ",\"lease\":{\"seconds\":30,\"expired\":false}"
+
+/* Until it enforces what was required of it, or does not stop by itself any more. */
+static void what_is_required_of_it(void **state)
+{
+    static const struct {
+        unsigned generation;
+        const char *more;
+        unsigned required;
+    } words[] = {{3, PROMISE, 5}, {0, PROMISE, 5}, {5, PROMISE, 0}, {3, "", 0}};
+    struct fixture *f = *state;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        more = PROMISE;
+        assert_int_equal(watch(f, 0, "u", "127.0.0.1:1", NULL), 0);
+        tell(f, 3);
+        assert_int_equal(result(f)->lease_s, 30);
+        unsigned changes = f->changes;
+        prober_require(f->prober, POD, "v", 5, SUM); /* another pod */
+        prober_require(f->prober, POD, "u", 3, SUM); /* what it enforces */
+        prober_require(f->prober, "demo/nobody", "u", 5, SUM);
+        assert_int_equal(result(f)->required, 0);
+        prober_require(f->prober, POD, "u", 5, SUM);
+        run_for(f->loop, 2);
+        assert_int_equal(result(f)->required, 5);
+        assert_string_equal(result(f)->required_checksum, SUM);
+        assert_int_equal(f->changes, changes + 1);
+        more = words[i].more;
+        tell(f, words[i].generation);
+        assert_int_equal(result(f)->required, words[i].required);
+        assert_int_equal(result(f)->generation, words[i].generation);
+        more = "";
+        prober_forget(f->prober, POD);
+    }
+}
+
+/* It would have renewed its Lease. */
+static void silent_as_soon_as_it_would_have_told(void **state)
+{
+    struct fixture *f = *state;
+    (void)begin_unreachable(f);
+    more = PROMISE;
+    tell(f, 3);
+    more = "";
+    pass(f, 29000);
+    assert_int_equal(result(f)->state, PROBE_ANSWERED);
+    pass(f, 1000 + MISSED_MS);
+    await_state(f, PROBE_SILENT);
+}
+
 /* ---- without memory ---- */
 
 static bool play(void *data)
@@ -323,6 +376,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(told_during_a_question, prober_setup, prober_teardown),
         cmocka_unit_test_setup_teardown(expected_of_one_that_tells, prober_setup, prober_teardown),
         cmocka_unit_test_setup_teardown(silent_only_when_it_tells_no_more, prober_setup,
+                                        prober_teardown),
+        cmocka_unit_test_setup_teardown(what_is_required_of_it, prober_setup, prober_teardown),
+        cmocka_unit_test_setup_teardown(silent_as_soon_as_it_would_have_told, prober_setup,
                                         prober_teardown),
         cmocka_unit_test_setup_teardown(do_not_hold_up_others, prober_setup, prober_teardown),
         cmocka_unit_test_setup_teardown(what_it_counts_is_known, prober_setup, prober_teardown),

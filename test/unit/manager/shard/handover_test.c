@@ -302,6 +302,37 @@ static void what_silent_pods_hold(void **state)
                      HANDOVER_PAST);
 }
 
+/* It had stopped for certain, and cannot go on with what is older than what was required of it. */
+static void what_pods_hold_that_were_given_up(void **state)
+{
+    struct fixture *s = *state;
+    answers(s, 0);
+    s->probe.state = PROBE_SILENT;
+    s->probe.required = 2;
+    (void)snprintf(s->probe.required_checksum, sizeof s->probe.required_checksum, "%s",
+                   rules_checksum(s->rules[1]));
+    assert_int_equal(strict(s), HANDOVER_PUBLISHED);
+    s->probe.enforcing = false; /* what was under way is over */
+    assert_int_equal(strict(s), HANDOVER_PUBLISHED);
+    s->probe.state = PROBE_ANSWERED; /* it is back, and shows nothing yet */
+    assert_int_equal(strict(s), HANDOVER_PUBLISHED);
+    s->probe.bypassed = true;
+    assert_int_equal(strict(s), HANDOVER_ANYTHING);
+    s->probe.bypassed = false;
+    s->map = (struct rules_map){/* newer ones are published */
+                                .rules = s->rules[2],
+                                .checksum = rules_checksum(s->rules[2]),
+                                .generation = 3};
+    handover_note(&s->past, s->rules[2]);
+    assert_int_equal(strict(s), HANDOVER_PAST);
+    (void)snprintf(s->probe.shard, sizeof s->probe.shard, "%s", "n/b");
+    assert_int_equal(strict(s), HANDOVER_ANYTHING);
+    answers(s, 0); /* another localproxy, that keeps to no lease: nothing is required of it */
+    s->probe.required = 0;
+    handover_settled(&s->past, s->rules[2]);
+    assert_int_equal(strict(s), HANDOVER_ANYTHING);
+}
+
 static void what_pods_hold_that_never_answered(void **state)
 {
     struct fixture *s = *state;
@@ -426,6 +457,7 @@ int main(void)
         cmocka_unit_test(between_without_memory),
         POD_TEST(what_pods_that_answer_hold),
         POD_TEST(what_silent_pods_hold),
+        POD_TEST(what_pods_hold_that_were_given_up),
         POD_TEST(what_pods_hold_that_never_answered),
         POD_TEST(pods_that_hold_nothing),
         POD_TEST(what_a_new_leader_knows),

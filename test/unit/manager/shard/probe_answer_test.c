@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -62,6 +63,37 @@ static void test_what_a_pod_tells(void **state)
     assert_true(r.enforcing);
     assert_int_equal(r.generation, 7);
     assert_string_equal(r.message, "kept");
+}
+
+static void test_the_lease_on_its_rules(void **state)
+{
+    static const struct {
+        const char *lease;
+        unsigned seconds;
+        bool expired;
+    } cases[] = {
+        {"{\"seconds\":30}", 30, false},
+        {"{\"seconds\":10,\"remaining\":3,\"expired\":false}", 10, false},
+        {"{\"seconds\":3600,\"expired\":true}", 3600, true},
+        {"{\"seconds\":9,\"expired\":true}", 0, false},
+        {"{\"seconds\":3601}", 0, false},
+        {"{\"seconds\":\"30\"}", 0, false},
+        {"{\"seconds\":30.5}", 0, false},
+        {"{\"expired\":true}", 0, false},
+        {"30", 0, false},
+        {"null", 0, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[1024];
+        struct probe_result r = {.lease_s = 77, .expired = true};
+        (void)snprintf(text, sizeof text,
+                       "{\"program\":\"localproxy\",\"rules\":" RULES ",\"lease\":%s}",
+                       cases[i].lease);
+        assert_int_equal(probe_answer_proxy(slice_str(text), &r, NULL), 0);
+        assert_int_equal(r.lease_s, cases[i].seconds);
+        assert_int_equal(r.expired, cases[i].expired);
+    }
 }
 
 static void test_what_rulesync_has_told_localproxy(void **state)
@@ -288,6 +320,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules_in_force),
         cmocka_unit_test(test_what_a_pod_tells),
+        cmocka_unit_test(test_the_lease_on_its_rules),
         cmocka_unit_test(test_what_rulesync_has_told_localproxy),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_who_comes_and_who_goes_around),

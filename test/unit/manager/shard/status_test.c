@@ -275,6 +275,24 @@ static void test_pods_that_do_not_answer(void **state)
                message);
 }
 
+static void test_pods_whose_rules_have_expired(void **state)
+{
+    (void)state;
+    struct probe_result r = probe(PROBE_ANSWERED, 7, "demo/a", "");
+    r.lease_s = 30;
+    r.expired = true;
+    expect_pod(ready_pod("p", &r), STATUS_WAITING, "0/1", "False", "Waiting",
+               "shows nothing: its rules are not valid, for it could not renew its Lease",
+               "0 of 1 pods enforce generation 7. Not confirmed yet: p (shows nothing: its rules "
+               "are not valid, for it could not renew its Lease).");
+    r = probe(PROBE_SILENT, 6, "demo/a", "timed out");
+    r.required = 7;
+    expect_pod(ready_pod("p", &r), STATUS_SILENT, "0/1", "False", "Silent",
+               "does not respond. Its rules have expired: it enforces none before generation 7",
+               "0 of 1 pods enforce generation 7. Not responding: p (does not respond. Its rules "
+               "have expired: it enforces none before generation 7).");
+}
+
 static void test_pods_that_refuse(void **state)
 {
     (void)state;
@@ -912,6 +930,7 @@ int main(void)
         cmocka_unit_test(test_no_pods),
         cmocka_unit_test(test_pods_that_are_late),
         cmocka_unit_test(test_pods_that_do_not_answer),
+        cmocka_unit_test(test_pods_whose_rules_have_expired),
         cmocka_unit_test(test_pods_that_refuse),
         cmocka_unit_test(test_other_rules),
         cmocka_unit_test(test_no_sidecar),
