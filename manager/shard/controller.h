@@ -34,6 +34,8 @@
 
 struct controller;
 
+#define CONTROLLER_WHY_SIZE 256
+
 enum controller_result {
     CONTROLLER_WRITTEN,
     CONTROLLER_CONFLICT, /* somebody else was faster, or it is gone: looked at again */
@@ -110,6 +112,16 @@ void controller_look_again(struct controller *c);
 /* Whether the API server has that kind of traffic policies. The first ConfigMap of a shard waits
  * for that, for some seconds. */
 void controller_serve(struct controller *c, enum traffic_kind kind, enum policy_served served);
+
+/* What a pod is to a shard that selects it. */
+struct controller_pod {
+    bool enforces;     /* the rules of that shard, as they are published, and its operator
+                          does not go around its proxy */
+    bool open_breaker; /* it says that a breaker is open there */
+    char why[CONTROLLER_WHY_SIZE]; /* it does not enforce them, for people; "" */
+};
+void controller_look_pod(const struct controller *c, const struct shard_cache_config *config,
+                         const struct pod *p, struct controller_pod *out);
 
 /* Adds what there is to say of traffic policies. `c` NULL: nothing. */
 void controller_status(const struct controller *c, cJSON *root);

@@ -143,6 +143,12 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after);
 
 /* ---- what they have in common ---- */
 
+/* What is known of a pod that the config selects. Valid until the loop runs on. */
+struct status_pod shard_pod_facts(struct shard *s, const struct shard_cache_config *config,
+                                  const struct pod *p);
+/* Whether the webhook for pods does not look at the namespace, as far as is known. */
+bool shard_is_left_out(const struct shard *s, const char *ns);
+
 /* NULL: it is gone. */
 const struct shard_cache_config *shard_config(const struct shard *s);
 /* Whether it is in the namespace of this key, "namespace/name" or the namespace alone. */

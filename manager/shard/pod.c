@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/rfc3339.h"
 #include "compile/shards.h"
 #include "inject/inject_bounds.h"
@@ -79,19 +80,55 @@ static void find_ports(struct pod *p, const cJSON *containers)
     }
 }
 
-static void read_ready(struct pod *p, const cJSON *status)
+static int64_t read_time(const char *text)
+{
+    int64_t seconds = 0;
+    return rfc3339_parse(text, &seconds) ? seconds : 0;
+}
+
+static void read_ready(struct pod *p, const cJSON *meta, const cJSON *status)
 {
     const cJSON *c = NULL;
+    int64_t since = 0;
     cJSON_ArrayForEach(c, field_get(status, "conditions"))
     {
         if (strcmp(field_text(c, "type"), "Ready") == 0) {
             p->ready = strcmp(field_text(c, "status"), "True") == 0;
-            const char *since = field_text(c, "lastTransitionTime");
-            if (p->ready && !rfc3339_parse(since, &p->ready_since)) {
-                p->ready_since = 0;
-            }
-            return;
+            since = read_time(field_text(c, "lastTransitionTime"));
+            break;
         }
+    }
+    if (p->ready) {
+        p->ready_since = since;
+    } else {
+        int64_t created = read_time(field_text(meta, "creationTimestamp"));
+        p->unready_since = since > created ? since : created;
+    }
+}
+
+/* Others, as "ContainerCreating" and "PodInitializing", are part of every start. */
+static const char *failure(const char *reason)
+{
+    static const char *const known[] = {"CrashLoopBackOff",     "ImagePullBackOff",
+                                        "ErrImagePull",         "CreateContainerConfigError",
+                                        "CreateContainerError", "RunContainerError",
+                                        "InvalidImageName",     "ErrImageNeverPull"};
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(known[i], reason) == 0) {
+            return known[i];
+        }
+    }
+    return NULL;
+}
+
+static void read_failing(struct pod *p, const cJSON *containers)
+{
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, containers)
+    {
+        const cJSON *waiting = field_get(field_get(c, "state"), "waiting");
+        const char *why = failure(field_text(waiting, "reason"));
+        p->failing = p->failing == NULL ? why : p->failing;
     }
 }
 
@@ -107,12 +144,26 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     p->traffic = generation_of(field_text(field_get(meta, "annotations"), keys->traffic));
     find_ports(p, field_get(spec, "initContainers")); /* native sidecars */
     find_ports(p, field_get(spec, "containers"));
-    read_ready(p, status);
+    read_ready(p, meta, status);
+    read_failing(p, field_get(status, "initContainerStatuses"));
+    read_failing(p, field_get(status, "containerStatuses"));
     p->allow_bypass =
         strcmp(field_text(field_get(meta, "annotations"), keys->allow_bypass), "true") == 0;
     p->ending = field_get(meta, "deletionTimestamp") != NULL;
     p->let_go = strcmp(field_text(field_get(meta, "annotations"), keys->let_go), "true") == 0;
     p->over = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
+}
+
+static const char *controller_uid(const cJSON *meta)
+{
+    const cJSON *owner = NULL;
+    cJSON_ArrayForEach(owner, field_get(meta, "ownerReferences"))
+    {
+        if (cJSON_IsTrue(field_get(owner, "controller"))) {
+            return field_text(owner, "uid");
+        }
+    }
+    return "";
 }
 
 /* `labels` NULL: while counting. */
@@ -131,6 +182,7 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     p->ip = place(s, field_text(field_get(object, "status"), "podIP"));
     const char *account = field_text(field_get(object, "spec"), "serviceAccountName");
     p->account = place(s, account[0] != '\0' ? account : "default");
+    p->owner = place(s, controller_uid(meta));
     p->injected = place(s, field_text(field_get(meta, "annotations"), keys->injected));
     p->shard = place_key(s, ns, field_text(field_get(meta, "annotations"), keys->injected));
     const cJSON *all = field_map(meta, "labels");
@@ -187,10 +239,11 @@ bool pod_same(const struct pod *a, const struct pod *b)
 {
     return strcmp(a->key, b->key) == 0 && strcmp(a->uid, b->uid) == 0 &&
            strcmp(a->ip, b->ip) == 0 && strcmp(a->account, b->account) == 0 &&
-           strcmp(a->injected, b->injected) == 0 && a->generation == b->generation &&
-           a->traffic == b->traffic && a->proxy_port == b->proxy_port &&
-           a->sync_port == b->sync_port && a->ready == b->ready &&
-           a->ready_since == b->ready_since && a->allow_bypass == b->allow_bypass &&
+           strcmp(a->owner, b->owner) == 0 && strcmp(a->injected, b->injected) == 0 &&
+           a->generation == b->generation && a->traffic == b->traffic &&
+           a->proxy_port == b->proxy_port && a->sync_port == b->sync_port && a->ready == b->ready &&
+           a->ready_since == b->ready_since && a->unready_since == b->unready_since &&
+           a->failing == b->failing && a->allow_bypass == b->allow_bypass &&
            a->ending == b->ending && a->over == b->over && a->let_go == b->let_go &&
            same_labels(a, b);
 }

@@ -37,22 +37,27 @@ struct pod {
     const char *version;            /* resourceVersion */
     const char *ip;                 /* ""; it has none yet */
     const char *account;            /* its service account */
+    const char *owner;              /* uid of its controller; "": none */
     const char *injected;           /* the shard whose sidecars were put into it; "": nobody says */
     const char *shard;              /* "namespace/name" of that one; "" */
     const struct pod_label *labels; /* sorted by key; none of a pod with too many for an injection
                                        (inject/inject_bounds.h) */
     size_t label_count;
-    uint64_t generation; /* of its annotation; 0: none, or no number of a generation */
-    uint64_t traffic;    /* the same of the traffic document's */
-    uint16_t proxy_port; /* localproxy's admin server; 0: there is no such sidecar */
-    uint16_t sync_port;  /* rulesync's */
-    bool ready;          /* its condition Ready */
-    bool allow_bypass;   /* its annotation says so */
-    int64_t ready_since; /* seconds since 1970; 0: it is not ready, or that is not known */
-    bool told;           /* it has that annotation, whatever stands there */
-    bool ending;         /* it is being deleted */
-    bool over;           /* Succeeded or Failed */
-    bool let_go;         /* somebody says that nothing of it need be waited for */
+    uint64_t generation;   /* of its annotation; 0: none, or no number of a generation */
+    uint64_t traffic;      /* the same of the traffic document's */
+    uint16_t proxy_port;   /* localproxy's admin server; 0: there is no such sidecar */
+    uint16_t sync_port;    /* rulesync's */
+    bool ready;            /* its condition Ready */
+    bool allow_bypass;     /* its annotation says so */
+    int64_t ready_since;   /* seconds since 1970; 0: it is not ready, or that is not known */
+    int64_t unready_since; /* since when it is not, its creation at the latest; 0: it is ready, or
+                              that is not known */
+    const char *failing;   /* why a container of it does not start: one of some words that tell of
+                              something wrong, as "CrashLoopBackOff"; NULL: none of them. Static */
+    bool told;             /* it has that annotation, whatever stands there */
+    bool ending;           /* it is being deleted */
+    bool over;             /* Succeeded or Failed */
+    bool let_go;           /* somebody says that nothing of it need be waited for */
 };
 
 /* The keys of the annotations that are read: whole, with the prefix. */

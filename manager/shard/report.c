@@ -16,8 +16,8 @@ enum { MICROSECONDS = 1000 };
 
 /* ---- facts ---- */
 
-static struct status_pod pod_facts(struct shard *s, const struct shard_cache_config *config,
-                                   const struct pod *p)
+struct status_pod shard_pod_facts(struct shard *s, const struct shard_cache_config *config,
+                                  const struct pod *p)
 {
     struct controller *c = s->controller;
     const struct shard_cache *w = c->options.cache;
@@ -45,7 +45,7 @@ static struct status_pod *collect_pods(struct shard *s, const struct shard_cache
     const struct pod **pods = shard_cache_pods_of(s->controller->options.cache, config);
     struct status_pod *facts = calloc(config->pod_count + 1, sizeof *facts);
     for (size_t i = 0; pods != NULL && facts != NULL && i < config->pod_count; i++) {
-        facts[i] = pod_facts(s, config, pods[i]);
+        facts[i] = shard_pod_facts(s, config, pods[i]);
     }
     if (pods == NULL) {
         free(facts);
@@ -89,7 +89,7 @@ static const char *publish_error(const struct shard *s)
     return s->trouble_reason == NULL ? NULL : s->trouble.msg;
 }
 
-static bool is_left_out(const struct shard *s, const char *ns)
+bool shard_is_left_out(const struct shard *s, const char *ns)
 {
     const struct left_out *f = s->controller->options.left_out;
     return f != NULL && left_out_has(f, ns);
@@ -130,7 +130,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .configmap = name,
         .pods = pods,
         .pod_count = config->pod_count,
-        .left_out = is_left_out(s, config->ns),
+        .left_out = shard_is_left_out(s, config->ns),
         .bypass_wait_ms = s->controller->options.bypass_wait_ms,
         .now_ms = net_clock_wall(s->controller->clock) / MICROSECONDS,
     };

@@ -26,6 +26,8 @@ static const struct pod_keys keys = {.generation = "p/rules-generation",
 
 static const char whole[] =
     "metadata: {name: a-0, namespace: \"n\", uid: u1, resourceVersion: \"7\",\n"
+    "  creationTimestamp: \"2001-09-09T01:40:00Z\",\n"
+    "  ownerReferences: [{uid: u8}, {uid: u9, controller: true}],\n"
     "  labels: {shard: a, app: op},\n"
     "  annotations: {p/rules-generation: \"12\", p/allow-bypass: \"true\", "
     "p/sharding-config-injected: a}}\n"
@@ -75,7 +77,9 @@ static void test_facts(void **state)
     assert_int_equal(p->proxy_port, 9441);
     assert_int_equal(p->sync_port, 5442);
     assert_true(p->ready && p->allow_bypass);
-    assert_true(p->ready_since == 1000000000);
+    assert_true(p->ready_since == 1000000000 && p->unready_since == 0);
+    assert_string_equal(p->owner, "u9");
+    assert_null(p->failing);
     assert_false(p->ending || p->over);
     assert_string_equal(pod_label(p, "app"), "op");
     assert_null(pod_label(p, "ap"));
@@ -110,6 +114,46 @@ static void test_little_is_known(void **state)
     pod_address(p, p->proxy_port, address);
     assert_string_equal(address, "[fd00::1]:5441");
     free(p);
+}
+
+static void test_what_is_not_ready(void **state)
+{
+    static const char meta[] = "metadata: {name: a, namespace: \"n\", "
+                               "creationTimestamp: \"2001-09-09T01:46:40Z\"}\n";
+    static const struct {
+        const char *status;
+        int64_t since;
+        const char *failing;
+    } cases[] = {
+        {"status: {phase: Pending}", 1000000000, NULL},
+        {"status: {conditions: [{type: Ready, status: \"False\", "
+         "lastTransitionTime: \"2001-09-09T01:46:41Z\"}]}",
+         1000000001, NULL},
+        {"status: {conditions: [{type: Ready, status: \"False\", "
+         "lastTransitionTime: \"2001-09-09T01:46:39Z\"}]}",
+         1000000000, NULL},
+        {"status: {containerStatuses: [{state: {running: {}}}, "
+         "{state: {waiting: {reason: ContainerCreating}}}]}",
+         1000000000, NULL},
+        {"status: {containerStatuses: [{state: {waiting: {reason: ContainerCreating}}}, "
+         "{state: {waiting: {reason: ErrImagePull}}}]}",
+         1000000000, "ErrImagePull"},
+        {"status: {initContainerStatuses: [{state: {waiting: {reason: CrashLoopBackOff}}}], "
+         "containerStatuses: [{state: {waiting: {reason: PodInitializing}}}]}",
+         1000000000, "CrashLoopBackOff"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "%s%s", meta, cases[i].status);
+        struct pod *p = make(text);
+        assert_false(p->ready);
+        assert_true(p->unready_since == cases[i].since);
+        assert_true(cases[i].failing == NULL ? p->failing == NULL
+                                             : strcmp(p->failing, cases[i].failing) == 0);
+        assert_string_equal(p->owner, "");
+        free(p);
+    }
 }
 
 static void test_annotations_that_are_no_generation(void **state)
@@ -159,6 +203,8 @@ static void test_same(void **state)
         {"01:46:40", "soon"},
         {"allow-bypass: \"true\"", "allow-bypass: \"yes\""},
         {"name: a-0", "name: a-1"},
+        {"uid: u9", "uid: u8"},
+        {"{phase:", "{containerStatuses: [{state: {waiting: {reason: CrashLoopBackOff}}}], phase:"},
     };
     struct pod *p = make(whole);
     (void)state;
@@ -245,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_facts),
         cmocka_unit_test(test_little_is_known),
+        cmocka_unit_test(test_what_is_not_ready),
         cmocka_unit_test(test_annotations_that_are_no_generation),
         cmocka_unit_test(test_the_largest_generation),
         cmocka_unit_test(test_same),
