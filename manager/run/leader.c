@@ -12,6 +12,7 @@
 #include "kube/client/lease.h"
 #include "label/labeller.h"
 #include "net/timer.h"
+#include "rolling/roller.h"
 #include "shard/controller.h"
 
 enum {
@@ -44,6 +45,8 @@ struct leader {
     struct net_timer *timer; /* begins without election, and again without memory */
     struct controller *controller;
     struct controller_counts counts;
+    struct roller *roller;
+    struct roller_counts rolled;
     struct labeller *labeller;
     struct labelled_source labelled; /* tells what it has done */
     uint64_t changes;                /* times that it came to lead */
@@ -156,6 +159,23 @@ static int begin_controller(struct leader *l, struct err *e)
     return l->controller == NULL ? e->code : 0;
 }
 
+static int begin_roller(struct leader *l, struct err *e)
+{
+    const struct roller_options o = {
+        .client = l->o.client,
+        .cache = l->o.cache,
+        .controller = l->controller,
+        .events = l->o.events,
+        .counts = &l->rolled,
+        .prefix = l->o.settings->labels.prefix,
+        .namespace = l->o.settings->watch_namespace,
+        .may_write = leader_may_write,
+        .data = l,
+    };
+    l->roller = roller_new(l->loop, &o, e);
+    return l->roller == NULL ? e->code : 0;
+}
+
 static int begin_labeller(struct leader *l, struct err *e)
 {
     const struct manager_flags *s = l->o.settings;
@@ -183,6 +203,8 @@ static void end_work(struct leader *l)
     net_timer_clear(l->timer);
     labeller_free(l->labeller);
     l->labeller = NULL;
+    roller_free(l->roller);
+    l->roller = NULL;
     controller_free(l->controller);
     l->controller = NULL;
 }
@@ -192,7 +214,7 @@ static void begin_work(void *data)
     struct leader *l = data;
     struct err e = ERR_INIT;
     set_state(l, LEADING);
-    if (begin_controller(l, &e) != 0 || begin_labeller(l, &e) != 0) {
+    if (begin_controller(l, &e) != 0 || begin_roller(l, &e) != 0 || begin_labeller(l, &e) != 0) {
         log_error("cannot start leading, will retry", log_str("error", e.msg));
         end_work(l);
         set_state(l, BLOCKED);
@@ -338,6 +360,9 @@ int leader_metrics(const struct leader *l, struct buf *out)
     if (rc == 0) {
         rc = controller_metrics(l->controller, &l->counts, out);
     }
+    if (rc == 0) {
+        rc = roller_metrics(l->roller, &l->rolled, out);
+    }
     return rc == 0 ? labeller_metrics(l->labeller, out) : rc;
 }
 
@@ -369,6 +394,7 @@ void leader_status(const struct leader *l, cJSON *root)
     }
     labeller_status(l->labeller, root);
     controller_status(l->controller, root);
+    roller_status(l->roller, root);
 }
 
 static void on_released(void *data)

@@ -217,6 +217,7 @@ class InstallationCase(harness.TestCase):
             "the finalizer of another controller mesh is taken off",
         )
         self.work_with_policies()
+        self.work_with_a_roll()
         injected = self.cluster.json(f"/api/v1/namespaces/{DEMO}/pods/blue-0")
         names = [c["name"] for c in injected["spec"]["containers"]]
         self.assertEqual(["cmesh-localproxy", "cmesh-rulesync", "operator"], names)
@@ -237,6 +238,36 @@ class InstallationCase(harness.TestCase):
                 return "finalizers" not in now["metadata"] and now.get("status", {}).get("conditions")
 
             harness.wait_for(settled, f"the finalizer of {kind} is taken off, and a status is there")
+
+    def work_with_a_roll(self):
+        """Its pod is not Ready, for there is no kubelet, and so waits for nothing."""
+        path = f"/apis/apps/v1/namespaces/{DEMO}/statefulsets"
+        pod_path = f"/api/v1/namespaces/{DEMO}/pods/rolled-0"
+        labels = {"app": "rolled"}
+        template = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "c", "image": "c"}]},
+        }
+        spec = {
+            "replicas": 1,
+            "serviceName": "rolled",
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "OnDelete"},
+            "template": template,
+        }
+        meta = {"name": "rolled", "labels": {f"{GROUP}/rolling": "all"}}
+        self.cluster.json(path, "POST", {"metadata": meta, "spec": spec})
+
+        def uid():
+            answer = self.cluster.fetch(pod_path)
+            return answer.status == 200 and json.loads(answer.body)["metadata"]["uid"]
+
+        harness.wait_for(uid, "the StatefulSet has a pod")
+        first = uid()
+        change = {"spec": {"template": {"metadata": {"annotations": {"edit": "1"}}}}}
+        self.cluster.json(f"{path}/rolled", "PATCH", change, "application/merge-patch+json")
+        harness.wait_for(lambda: uid() not in (False, first), "its pod is replaced")
+        self.cluster.json(f"{path}/rolled", "DELETE")
 
     def annotations_of_pod(self):
         path = f"/api/v1/namespaces/{DEMO}/pods/blue-0"

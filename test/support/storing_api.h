@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * storing_api.h - an API server that keeps objects of any resource, with all their versions: lists
- * with selectors, pages and exact versions, watches with bookmarks, creation, patches and deletion
- * with preconditions. It answers over scripted_api.h.
+ * with selectors, pages and exact versions, watches with bookmarks, creation, patches, deletion and
+ * eviction with preconditions. It answers over scripted_api.h.
  *
  *     store_open(&s, loop);
  *     store_put_text(&s, "pods", "ns", "{\"metadata\":{\"name\":\"x\"}}");   somebody else writes
@@ -53,9 +53,10 @@ struct storing_api {
     struct list objects;        /* in the order in which they first came; those that are gone too */
     struct stored_object **log; /* whom version STORE_FIRST + 1 + i has changed */
     unsigned version;
-    const char *kind;  /* of all objects, in group "" version "v1"; NULL: nothing is said */
-    unsigned writes;   /* of clients, that changed something */
-    unsigned requests; /* all but lists and watches */
+    const char *served; /* the answer to GET /api/v1; NULL: there is none */
+    const char *kind;   /* of all objects, in group "" version "v1"; NULL: nothing is said */
+    unsigned writes;    /* of clients, that changed something */
+    unsigned requests;  /* all but lists and watches */
     unsigned lists;
     unsigned conflicts; /* writes that were refused because the object was there or had changed */
     bool silent;        /* watches show nothing for as long as it is set */

@@ -356,6 +356,13 @@ static char *text_copy(struct slice s)
     return text;
 }
 
+/* The pod is gone at once. */
+static unsigned do_evict(struct storing_api *s, struct stored_object *o, const cJSON *eviction)
+{
+    unsigned status = do_delete(s, o, member(eviction, "deleteOptions"));
+    return status == 200 ? 201 : status;
+}
+
 unsigned store_act(struct storing_api *s, const struct request_info *ri, bool json_patch,
                    cJSON *body, const cJSON **out)
 {
@@ -365,10 +372,12 @@ unsigned store_act(struct storing_api *s, const struct request_info *ri, bool js
     char *subresource = text_copy(ri->subresource);
     struct stored_object *o = find(s, resource, ns, name);
     unsigned status = 405;
-    if (ri->verb == VERB_CREATE) {
+    if (ri->verb == VERB_CREATE && subresource[0] == '\0') {
         status = do_create(s, resource, ns, body, out);
     } else if (state_of(o) == NULL) {
         status = 404;
+    } else if (ri->verb == VERB_CREATE && strcmp(subresource, "eviction") == 0) {
+        status = do_evict(s, o, body);
     } else if (ri->verb == VERB_GET) {
         *out = state_of(o);
         status = 200;

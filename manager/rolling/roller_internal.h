@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * roller_internal.h - what the steps of the roller share.
+ *
+ *     queue -> roll_view_look -> roll_decide -> the annotations are as they should be?
+ *                no: they are written -> done; the watch brings it again
+ *                yes, and a pod is to be evicted: it is evicted -> done
+ *
+ * At most one request of a roll is under way. Between two steps anything may have changed: each
+ * looks anew.
+ */
+#ifndef MANAGER_ROLLING_ROLLER_INTERNAL_H
+#define MANAGER_ROLLING_ROLLER_INTERNAL_H
+
+#include "base/list.h"
+#include "base/table.h"
+#include "kube/client/object_request.h"
+#include "net/work_queue.h"
+#include "rolling/roll.h"
+#include "rolling/roll_status.h"
+#include "rolling/roller.h"
+#include "rolling/shard_lock.h"
+#include "rolling/stateful_set.h"
+
+#define ROLLER_UID_SIZE 64
+#define ROLLER_EVICTION_SIZE 64
+
+/* What the answer to a write told is believed for so long, until what is followed shows it: ms. */
+#define ROLLER_BELIEF_MS 10000
+
+/* The lock of one of its shards. */
+struct roll_lock_entry {
+    struct list link;
+    struct shard_lock *lock;
+    bool used; /* in the look under way */
+};
+
+/* A StatefulSet with the label. What is remembered no other leader would need. */
+struct roll {
+    struct table_node node;
+    struct roller *roller;
+    struct object_request *request;
+    struct stateful_set *set;
+    bool stale; /* not seen yet in the list under way */
+    bool gone;  /* the label was taken away, or the StatefulSet deleted */
+    bool fresh; /* it came while this roller ran: what it waits for counts from now */
+    struct list locks;
+
+    enum roll_state state; /* as it was found last */
+
+    /* What it waits for: a pod or a shard, by name; "": nothing. */
+    char waits_for[NAME_SUBDOMAIN_MAX + 1];
+    uint64_t waits_since;
+    char failing[ROLLER_UID_SIZE]; /* the pod of which a container does not start; "" */
+    uint64_t failing_since;
+
+    char target[ROLLER_UID_SIZE]; /* the pod whose eviction was asked for last, */
+    char target_name[NAME_SUBDOMAIN_MAX + 1];
+    char evicted[ROLLER_UID_SIZE]; /* and of which the API server has answered that it is; "" */
+    uint64_t evicted_at;
+    bool missed;          /* a pod was evicted, or was missing or ending at the last look */
+    uint64_t whole_since; /* since all are there; 0: a pod has never been missing */
+    uint64_t not_before;  /* of the next try to evict */
+    char blocked[ROLL_STATUS_MESSAGE_SIZE]; /* why the last one failed; "": it did not */
+
+    /* Annotations that are being written, and what Events are to tell then. */
+    struct roll_status writing;
+    struct roll_status before;
+    bool begins; /* another revision is rolled out */
+    char *base;  /* the version over which they were written last; NULL: none */
+    uint64_t written_at;
+    char shard[NAME_SUBDOMAIN_MAX + 1]; /* of the pod that was evicted last, as was told; "" */
+    char key[];
+};
+
+struct roller {
+    struct net_loop *loop;
+    struct roller_options options;
+    const struct net_clock *clock;
+    struct reflector *reflector;
+    struct work_queue *queue;
+    struct table rolls;
+    char eviction[ROLLER_EVICTION_SIZE]; /* "policy/v1": the API version of Evictions; "": not asked
+                                          */
+    bool full;                           /* there are more StatefulSets than are followed */
+};
+
+/* ---- what there is ---- */
+
+/* Valid until the loop runs on. */
+struct roll_view {
+    struct roll_facts facts;
+    struct roll_shard *shards;
+    struct roll_pod *pods;
+    const struct pod **objects;                /* of the pods; NULL: not there */
+    const struct shard_cache_config **configs; /* of the shards */
+    char *names;                               /* of the pods */
+};
+
+/* 0, then roll_view_deinit is due, or -ENOMEM. `status`: what the annotation says. */
+MUST_CHECK int roll_view_look(struct roll *r, const struct roll_status *status,
+                              struct roll_view *out);
+void roll_view_deinit(struct roll_view *v);
+
+/* Nobody's locks are followed any more. */
+void roll_forget_locks(struct roll *r);
+
+/* ---- what is said ---- */
+
+/* Why it cannot be rolled at all, for people; NULL: it can. */
+const char *roll_refusal(const struct roll *r);
+/* What the annotation is to say of a step. */
+void roll_describe(struct roll *r, const struct roll_view *v, const struct roll_step *step,
+                   const struct roll_status *before, struct roll_status *out);
+/* The annotations were written: Events tell what is new. */
+void roll_tell(struct roll *r);
+/* The patch that writes them, over the version that was looked at; NULL without memory. */
+MUST_CHECK cJSON *roll_patch(const struct roll *r, const struct roll_status *status,
+                             const char *expected);
+
+#endif

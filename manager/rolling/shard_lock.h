@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shard_lock.h - who leads a shard: the Lease of its leader election, followed at the API server.
+ *
+ * Clocks of machines differ, so what counts is when a renewal was seen, as for candidates
+ * themselves.
+ */
+#ifndef MANAGER_ROLLING_SHARD_LOCK_H
+#define MANAGER_ROLLING_SHARD_LOCK_H
+
+#include "base/err.h"
+#include "kube/client/client.h"
+#include "kube/client/reflector.h"
+#include "net/clock.h"
+#include "net/loop.h"
+#include "rolling/roll.h"
+
+struct shard_lock;
+
+struct shard_lock_options {
+    struct kube_client *client; /* must outlive it */
+    const char *ns;
+    const char *name;                /* of the Lease; both are copied */
+    const struct net_clock *clock;   /* kept, not copied */
+    const struct reflector_ops *ops; /* for tests; NULL: the usual */
+};
+
+/* Begins to follow with the loop's next turn. NULL with `e` set: -ENOMEM. */
+MUST_CHECK struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o,
+                                             struct err *e);
+
+const char *shard_lock_name(const struct shard_lock *s);
+enum roll_lock shard_lock_state(const struct shard_lock *s);
+/* When it was seen last that somebody took or renewed it. */
+uint64_t shard_lock_seen_at(const struct shard_lock *s);
+/* Who holds it, or did last; "": nobody. Valid until the loop runs on. */
+const char *shard_lock_holder(const struct shard_lock *s);
+
+/* At once. NULL is ignored. */
+void shard_lock_free(struct shard_lock *s);
+
+#endif
