@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the user guide says to type works as it stands there, but for the ports: others are used."""
 
+import json
 import os
 import pwd
 import re
@@ -214,6 +215,130 @@ class RecipeTest(mesh.MeshTestCase):
         self.assertEqual(["OPERATOR", "SHARD", "IN", "NOT IN"], rows[0])
         self.assertIn([self.namespace, "blue", "[demo-1 demo-2]", "<none>"], rows)
         self.assertIn([self.namespace, "green", "<none>", "[demo-1 demo-2]"], rows)
+
+
+KRIDGE = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: shardingconfigs.kridge.kusionstack.io}
+spec:
+  group: kridge.kusionstack.io
+  names: {plural: shardingconfigs, singular: shardingconfig, kind: ShardingConfig}
+  scope: Namespaced
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
+
+# As its README has it, and one that its manager would have made of a root.
+KRIDGE_CONFIG = """
+apiVersion: kridge.kusionstack.io/v1alpha1
+kind: ShardingConfig
+metadata:
+  name: NAME
+  namespace: NAMESPACE
+  labels: LABELS
+  finalizers: [finalizer.kridge.kusionstack.io/protected]
+spec:
+  controller:
+    leaderElectionName: operator-leader
+  webhook:
+    certDir: /tmp/webhook-certs
+    port: 9443
+  limits:
+    - objectSelector:
+        relateResources:
+          - apiGroups:
+              - '*'
+            resources:
+              - pods
+              - services
+        selector:
+          matchExpressions:
+            - key: kridge.kusionstack.io/namespace
+              operator: In
+              values:
+                - ns-a
+                - ns-b
+          matchLabels:
+          # ...
+  selector:
+    matchExpressions:
+      - key: statefulset.kubernetes.io/pod-name
+        operator: In
+        values:
+          - operator-demo-0
+"""
+
+
+class KridgeTest(mesh.MeshTestCase):
+    KIND = "shardingconfigs.kridge.kusionstack.io"
+
+    def setUp(self):
+        super().setUp()
+        mesh.install(self.addCleanup)
+        self.addCleanup(self.clean)
+        self.kubectl("apply", "-f", "-", stdin=KRIDGE)
+        path = "/apis/kridge.kusionstack.io/v1alpha1/shardingconfigs"
+        harness.wait_for(lambda: self.cluster.fetch(path).status == 200, "it is served")
+
+    def clean(self):
+        """Finalizers would hold the objects."""
+        for kind in (self.KIND, "shardingconfigs.ctrlmesh.kusionstack.io"):
+            for name in self.here("get", kind, "-o", "name", "--ignore-not-found").split():
+                self.here("patch", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        self.kubectl.run("delete", "crd", self.KIND)
+
+    def create(self, name, labels="{}"):
+        text = KRIDGE_CONFIG.replace("NAMESPACE", self.namespace)
+        text = text.replace("NAME", name).replace("LABELS", labels)
+        self.kubectl("apply", "-f", "-", stdin=text)
+        path = f"/apis/kridge.kusionstack.io/v1alpha1/namespaces/{self.namespace}/shardingconfigs/{name}"
+        status = {"status": {"root": {"childShardingConfigs": []}}}
+        self.cluster.json(path + "/status", "PATCH", status, "application/merge-patch+json")
+
+    def type(self, text):
+        """As it stands there, with the kubectl of the server."""
+        function = f'kubectl() {{ {self.kubectl.program} {" ".join(self.kubectl.base)} "$@"; }}\n'
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", function + text], capture_output=True, text=True, check=False
+        )
+        self.assertEqual(0, done.returncode, done.stderr)
+        return done.stdout
+
+    def compiled(self, kind):
+        """What the rules of the shard say, by `manager compile`."""
+        shards = "!kridge.kusionstack.io/auto-sharding-root"
+        things = self.here("get", kind, "-l", shards, "-o", "yaml")
+        done = subprocess.run(
+            [harness.program("manager"), "compile", "-f", "-"], input=things,
+            capture_output=True, text=True, check=False, env=harness.clean_environment(),
+        )  # fmt: skip
+        self.assertEqual(0, done.returncode, done.stderr)
+        return json.loads(done.stdout)["spec"]
+
+    def test_its_objects_are_copied(self):
+        self.create("shard-a")
+        self.create("shard-1-normal", "{kridge.kusionstack.io/auto-sharding-root: root}")
+        convert, pods, clean = blocks("Coming from Kridge")
+        self.assertIn("shard-a created", self.type(convert))
+        self.type(convert)  # once more does no harm
+        names = self.here("get", "shardingconfigs.ctrlmesh.kusionstack.io", "-o", "name").split()
+        self.assertEqual(["shardingconfig.ctrlmesh.kusionstack.io/shard-a"], names)
+        theirs = self.compiled(self.KIND)
+        ours = self.compiled("shardingconfigs.ctrlmesh.kusionstack.io")
+        there = json.dumps(theirs).replace("kridge.kusionstack.io", mesh.GROUP)
+        self.assertEqual(json.loads(there), ours)
+        self.start_manager()
+        self.wait_condition("shard-a", "Compiled", "True")
+        harness.wait_for(
+            lambda: "finalizers" not in self.get("shard-a")["metadata"], "the finalizer is taken off"
+        )
+        self.assertIn("enable-proxy", pods)  # an operator as in examples_test
+        self.assertIn(f"delete crd {self.KIND}", clean)
 
 
 if __name__ == "__main__":
