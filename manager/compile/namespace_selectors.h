@@ -21,7 +21,7 @@
 #define NAMESPACE_SELECTOR "namespaceSelector" /* the field of a limit */
 
 /* All are matched against all namespaces whenever labels change. */
-#define NAMESPACE_SELECTORS_MAX 8       /* different ones of a config */
+#define NAMESPACE_SELECTORS_MAX 8        /* different ones of a config */
 #define NAMESPACE_SELECTOR_SIZE_MAX 1000 /* requirements and values of one, */
 #define NAMESPACE_REQUIREMENTS_MAX 16    /* and requirements */
 #define NAMESPACE_NAMES_MAX 1000         /* namespaces that one may select */
