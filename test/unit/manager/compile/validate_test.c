@@ -55,12 +55,13 @@ static cJSON *parse(const char *text)
 static cJSON *config_of(const char *name, const char *spec)
 {
     char text[8192];
-    (void)snprintf(text, sizeof text,
-                   "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
-                   "kind: ShardingConfig\n"
-                   "metadata: {name: %s, namespace: demo}\n"
-                   "spec: {%s}\n",
-                   name, spec);
+    int len = snprintf(text, sizeof text,
+                       "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                       "kind: ShardingConfig\n"
+                       "metadata: {name: %s, namespace: demo}\n"
+                       "spec: {%s}\n",
+                       name, spec);
+    assert_true(len > 0 && (size_t)len < sizeof text);
     return parse(text);
 }
 
