@@ -155,7 +155,6 @@ static void renew_rules(struct status_lease *s)
  * while the rules are valid nobody can have given them up for lost. */
 static void note_missing(struct status_lease *s)
 {
-    s->required = 0;
     if (s->o.lease != NULL && s->known && !rules_lease_valid(s->o.lease)) {
         s->required = UINT64_MAX;
     }
