@@ -371,6 +371,16 @@ class RollingTest(mesh.MeshTestCase):
             return "state=Refused: updateStrategy.type must be OnDelete" in annotations.get(STATUS, "")
 
         harness.wait_for(refused, "a StatefulSet with rolling updates is refused")
+        strategy = {"type": "OnDelete", "rollingUpdate": None}
+        change = json.dumps({"spec": {"updateStrategy": strategy}})
+        self.here("patch", "statefulset", "other", "-p", change)
+
+        def taken():
+            key = STATUS.replace(".", "\\.")
+            path = f"jsonpath={{.metadata.annotations.{key}}}"
+            return self.here("get", "statefulset", "other", "-o", path) == "0/0 state=Done"
+
+        harness.wait_for(taken, "it is taken")
         self.wait_enforced(shard_of(order[0]), 2)
         self.assertEqual(order[:1], self.deleted())
         self.label(next(iter(SHARDS)))

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first byte says whether the rest is a pod or a ConfigMap with rules, as the API server might
- * send it, in JSON, or the text of the rules in an otherwise good ConfigMap. What is kept of a pod
- * must say the same when it is read again; what is written in place of a ConfigMap must be right.
+ * The first byte says whether the rest is a pod (and a StatefulSet) or a ConfigMap with rules, as
+ * the API server might send it, in JSON, or the text of the rules in an otherwise good ConfigMap.
+ * What is kept of a pod must say the same when it is read again; what is written in place of a
+ * ConfigMap must be right.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
+#include "rolling/stateful_set.h"
 #include "rules/rules.h"
 #include "shard/pod.h"
 #include "shard/rules_map.h"
@@ -25,6 +27,16 @@ static const struct pod_keys keys = {.generation = "p/rules-generation",
 static const char rules_text[] =
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"n\",\"name\":"
     "\"a\"},\"generation\":7,\"spec\":{\"limits\":[]}}";
+
+static void look_at_set(const cJSON *tree)
+{
+    struct stateful_set *s = stateful_set_new(tree, PREFIX);
+    CHECK(s != NULL && s->key != NULL && s->label != NULL);
+    CHECK(s->deadline_ms >= 1000 * ROLLING_DEADLINE_MIN);
+    CHECK(s->deadline_ms <= 1000 * ROLLING_DEADLINE_MAX);
+    CHECK(s->replicas <= INT32_MAX && s->first <= INT32_MAX && s->min_ready_s >= 0);
+    stateful_set_free(s);
+}
 
 static void look_at_pod(const cJSON *tree)
 {
@@ -102,6 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cJSON *tree = json_parse((const char *)data + 1, size - 1, &e);
     if (tree != NULL && data[0] % 3 == 1) {
         look_at_pod(tree);
+        look_at_set(tree);
     } else if (tree != NULL) {
         look_at_map(tree);
     }

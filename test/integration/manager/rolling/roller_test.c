@@ -427,7 +427,9 @@ static void test_stuck_after_the_deadline(void **state)
     begin(w);
     expect_evicted(w, 0);
     put_pod(w, 0, "r2", NOT_READY);
-    turns(w, 5000);
+    turns(w, 100);
+    fake_clock_pass(&store(w)->api.clock, 500000);
+    turns(w, 10);
     assert_string_equal(status(w), "0/3 shard=x-0-canary pod=op-0 state=Waiting: it is not Ready");
     expect_status(w, "0/3 shard=x-0-canary pod=op-0 state=Stuck: it is not Ready");
     put_pod(w, 0, "r2", READY);

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Lease of a shard, of an API server that keeps it.
+ */
+#include "rolling/shard_lock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "alloc_sweep.h"
+#include "base/log.h"
+#include "storing_api.h"
+
+struct user {
+    struct storing_api store;
+    struct shard_lock *lock;
+    unsigned renewals;
+};
+
+static struct shard_lock *make(struct user *u)
+{
+    struct err e = ERR_INIT;
+    const struct shard_lock_options o = {.client = u->store.api.client,
+                                         .ns = "n",
+                                         .name = "lead---a",
+                                         .clock = &u->store.api.clock.clock,
+                                         .ops = &u->store.ops};
+    return shard_lock_new(u->store.api.loop, &o, &e);
+}
+
+static int setup(void **state)
+{
+    struct net_loop *l = NULL;
+    struct user *u = calloc(1, sizeof *u);
+    *state = u;
+    return u != NULL && loop_setup((void **)&l) == 0 && store_open(&u->store, l) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct user *u = *state;
+    struct net_loop *l = u->store.api.loop;
+    shard_lock_free(u->lock);
+    shard_lock_free(NULL);
+    store_close(&u->store);
+    free(u);
+    return loop_free(l);
+}
+
+static void renew(struct user *u, const char *name, const char *holder)
+{
+    store_put_text(&u->store, "leases", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"holderIdentity\":\"%s\","
+                   "\"leaseDurationSeconds\":15,\"renewTime\":\"t%u\"}}",
+                   name, holder, u->renewals++);
+    store_settle(&u->store);
+}
+
+static void begin(struct user *u)
+{
+    u->lock = make(u);
+    assert_non_null(u->lock);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    assert_string_equal(shard_lock_name(u->lock), "lead---a");
+    store_settle(&u->store);
+}
+
+static void test_nobody_ever_led(void **state)
+{
+    struct user *u = *state;
+    renew(u, "lead---b", "op-1_x");
+    begin(u);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+    assert_string_equal(shard_lock_holder(u->lock), "");
+    renew(u, "lead---a", "op-0_x"); /* it may be an old one that somebody has put back */
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    renew(u, "lead---a", "op-0_x");
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_HELD);
+    assert_string_equal(shard_lock_holder(u->lock), "op-0_x");
+    store_delete(&u->store, "leases", "n", "lead---a");
+    store_settle(&u->store);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+}
+
+static void test_who_does_not_renew(void **state)
+{
+    struct user *u = *state;
+    renew(u, "lead---a", "op-0_x");
+    begin(u);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    fake_clock_jump(&u->store.api.clock, 15001);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_FREE);
+    renew(u, "lead---a", "op-0_x");
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_HELD);
+    uint64_t seen = shard_lock_seen_at(u->lock);
+    fake_clock_jump(&u->store.api.clock, 15000);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_HELD);
+    fake_clock_jump(&u->store.api.clock, 1);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_FREE);
+    assert_int_equal(shard_lock_seen_at(u->lock), seen);
+    renew(u, "lead---a", "op-1_x");
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_HELD);
+    renew(u, "lead---a", ""); /* given back */
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_FREE);
+}
+
+/* Another list of the same is no renewal; one without it is its end. */
+static void test_listed_anew(void **state)
+{
+    struct user *u = *state;
+    renew(u, "lead---a", "op-0_x");
+    begin(u);
+    store_expire_watches(&u->store, "leases");
+    store_settle(&u->store);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    u->store.silent = true;
+    store_delete(&u->store, "leases", "n", "lead---a");
+    store_expire_watches(&u->store, "leases");
+    u->store.silent = false;
+    store_settle(&u->store);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+}
+
+static void test_what_cannot_be_read(void **state)
+{
+    struct user *u = *state;
+    u->store.refused.part = "leases";
+    u->store.refused.status = 403;
+    u->lock = make(u);
+    assert_non_null(u->lock);
+    for (int i = 0; i < 20; i++) { /* it is tried again and again */
+        store_turn(&u->store, 1);
+    }
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    u->store.refused.part = NULL;
+    store_settle(&u->store);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+}
+
+static void test_freed_at_any_moment(void **state)
+{
+    struct user *u = *state;
+    renew(u, "lead---a", "op-0_x");
+    for (uint64_t ms = 0; ms < 10; ms++) {
+        u->lock = make(u);
+        assert_non_null(u->lock);
+        store_turn(&u->store, ms);
+        shard_lock_free(u->lock);
+    }
+    begin(u);
+}
+
+static bool play(void *data)
+{
+    struct user *u = data;
+    shard_lock_free(u->lock);
+    u->lock = make(u);
+    return u->lock != NULL;
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct user *u = *state;
+    assert_true(sweep_allocations(play, u) > 3);
+    store_settle(&u->store);
+    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_nobody_ever_led),     TEST(test_who_does_not_renew),  TEST(test_listed_anew),
+        TEST(test_what_cannot_be_read), TEST(test_freed_at_any_moment), TEST(test_out_of_memory),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
