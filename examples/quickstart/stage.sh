@@ -17,12 +17,12 @@ leaving=130
 
 # --- The end ---
 
-# Told again every second: what comes between bash's fork and exec is lost.
-end_processes() {
+# end_these PID...: told again every second, for what comes between bash's fork and exec is lost.
+end_these() {
 	local pid tries=0
-	for pid in "${processes[@]}"; do
+	for pid; do
 		while kill -0 "$pid" 2>/dev/null; do
-			[ $((tries++ % 20)) -ne 0 ] || kill "${processes[@]}" 2>/dev/null || true
+			[ $((tries++ % 20)) -ne 0 ] || kill "$@" 2>/dev/null || true
 			sleep 0.05
 		done
 	done
@@ -32,7 +32,7 @@ finish() {
 	local status=$?
 	trap '' INT TERM HUP
 	trap - EXIT
-	end_processes
+	end_these "${processes[@]}"
 	if [ -n "$created" ] && [ -z "$throwaway" ]; then
 		echo "Removing the namespaces $prefix-1 to $prefix-6 and $prefix-operator ..."
 		admin delete namespace "$prefix"-{1..6} "$prefix-operator" --ignore-not-found \
@@ -301,12 +301,12 @@ operator_pod() {
 }
 
 # What the kubelet would say of it. The manager may write to the pod in between: then it fails, and
-# is to be done again with what the pod has become.
+# is to be done again with what the pod has become. set_ready POD [ADDRESS]
 set_ready() {
 	local path=/api/v1/namespaces/$prefix-operator/pods/$1
 	admin get --raw "$path" |
 		admin patch --local -f - --type=merge -o json -p '{"status": {"phase": "Running",
-			"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
+			"podIP": "'"${2:-127.0.0.1}"'", "podIPs": [{"ip": "'"${2:-127.0.0.1}"'"}],
 			"conditions": [{"type": "Ready", "status": "True"}]}}' |
 		admin replace --raw "$path/status" -f - >/dev/null
 }
