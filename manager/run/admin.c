@@ -5,9 +5,10 @@
 
 #include "base/array.h"
 #include "base/prometheus.h"
+#include "root/root_summary.h"
 #include "shard/summary.h"
 
-enum { SHARDS_MAX = 200 /* that /status lists */ };
+enum { SHARDS_MAX = 200 /* that /status lists, and so many roots */ };
 
 /* What it lets the kubelet start must not depend on what it happens to know. */
 static bool version_ready(const struct manager_admin *p, char *why)
@@ -102,18 +103,19 @@ static void add_error(cJSON *object, const char *error)
     }
 }
 
-/* What each shard's status says, which any replica knows. */
-static void add_shards(const struct manager_admin *p, cJSON *shards)
+/* What the status of each shard, or of each root, says, which any replica knows. */
+static void add_configs(const struct manager_admin *p, cJSON *to, bool roots,
+                        void (*add)(cJSON *array, const cJSON *config))
 {
-    cJSON *items = cJSON_AddArrayToObject(shards, "items");
+    cJSON *items = cJSON_AddArrayToObject(to, "items");
     double count = 0;
     for (const struct shard_cache_config *c = NULL;
          (c = shard_cache_next_config(p->cache, c)) != NULL;) {
-        if (++count <= SHARDS_MAX) {
-            summary_add(items, c->object);
+        if (c->root == roots && ++count <= SHARDS_MAX) {
+            add(items, c->object);
         }
     }
-    cJSON_AddNumberToObject(shards, "count", count);
+    cJSON_AddNumberToObject(to, "count", count);
 }
 
 static void add_version(const struct manager_admin *p, cJSON *api)
@@ -148,7 +150,8 @@ static void add_status(void *data, cJSON *root)
     cJSON *shards = cJSON_AddObjectToObject(root, "shards");
     cJSON_AddBoolToObject(shards, "synced", shard_cache_synced(p->cache));
     add_error(shards, shard_cache_error(p->cache));
-    add_shards(p, shards);
+    add_configs(p, shards, false, summary_add);
+    add_configs(p, cJSON_AddObjectToObject(root, "roots"), true, root_summary_add);
     leader_status(p->leader, root);
     if (p->webhook != NULL) {
         webhook_serving_status(p->webhook, root);

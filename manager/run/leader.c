@@ -13,6 +13,7 @@
 #include "label/labeller.h"
 #include "net/timer.h"
 #include "rolling/roller.h"
+#include "root/roots.h"
 #include "shard/controller.h"
 
 enum {
@@ -47,6 +48,8 @@ struct leader {
     struct controller_counts counts;
     struct roller *roller;
     struct roller_counts rolled;
+    struct roots *roots;
+    struct roots_counts root_counts;
     struct labeller *labeller;
     struct labelled_source labelled; /* tells what it has done */
     uint64_t changes;                /* times that it came to lead */
@@ -176,6 +179,21 @@ static int begin_roller(struct leader *l, struct err *e)
     return l->roller == NULL ? e->code : 0;
 }
 
+static int begin_roots(struct leader *l, struct err *e)
+{
+    const struct roots_options o = {
+        .client = l->o.client,
+        .cache = l->o.cache,
+        .events = l->o.events,
+        .counts = &l->root_counts,
+        .labels = l->o.settings->labels,
+        .may_write = leader_may_write,
+        .data = l,
+    };
+    l->roots = roots_new(l->loop, &o, e);
+    return l->roots == NULL ? e->code : 0;
+}
+
 static int begin_labeller(struct leader *l, struct err *e)
 {
     const struct manager_flags *s = l->o.settings;
@@ -205,6 +223,8 @@ static void end_work(struct leader *l)
     l->labeller = NULL;
     roller_free(l->roller);
     l->roller = NULL;
+    roots_free(l->roots);
+    l->roots = NULL;
     controller_free(l->controller);
     l->controller = NULL;
 }
@@ -214,7 +234,8 @@ static void begin_work(void *data)
     struct leader *l = data;
     struct err e = ERR_INIT;
     set_state(l, LEADING);
-    if (begin_controller(l, &e) != 0 || begin_roller(l, &e) != 0 || begin_labeller(l, &e) != 0) {
+    if (begin_controller(l, &e) != 0 || begin_roots(l, &e) != 0 || begin_roller(l, &e) != 0 ||
+        begin_labeller(l, &e) != 0) {
         log_error("cannot start leading, will retry", log_str("error", e.msg));
         end_work(l);
         set_state(l, BLOCKED);
@@ -348,6 +369,16 @@ void leader_left_out(struct leader *l)
     }
 }
 
+static int queue_metrics(const struct leader *l, struct buf *out)
+{
+    const struct work_queue *queues[CONTROLLER_QUEUES_MAX + 1];
+    size_t count = l->controller == NULL ? 0 : controller_queues(l->controller, queues);
+    if (l->roots != NULL) {
+        queues[count++] = roots_queue(l->roots);
+    }
+    return count == 0 ? 0 : work_queue_metrics(out, queues, count);
+}
+
 int leader_metrics(const struct leader *l, struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
@@ -362,6 +393,12 @@ int leader_metrics(const struct leader *l, struct buf *out)
     }
     if (rc == 0) {
         rc = roller_metrics(l->roller, &l->rolled, out);
+    }
+    if (rc == 0) {
+        rc = roots_metrics(l->roots, &l->root_counts, out);
+    }
+    if (rc == 0) {
+        rc = queue_metrics(l, out);
     }
     return rc == 0 ? labeller_metrics(l->labeller, out) : rc;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * leader.h - the part of the manager that writes, which of several managers one alone does: the
- * controller of shards, the roller and the labeller, made when this process comes to lead and freed
- * when it does not any more.
+ * controllers of shards and of roots, the roller and the labeller, made when this process comes to
+ * lead and freed when it does not any more.
  */
 #ifndef MANAGER_RUN_LEADER_H
 #define MANAGER_RUN_LEADER_H

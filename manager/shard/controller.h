@@ -25,6 +25,7 @@
 #include "label/labelled.h"
 #include "net/clock.h"
 #include "net/loop.h"
+#include "net/work_queue.h"
 #include "shard/handover.h"
 #include "shard/left_out.h"
 #include "shard/namespaces.h"
@@ -35,6 +36,7 @@
 struct controller;
 
 #define CONTROLLER_WHY_SIZE 256
+#define CONTROLLER_QUEUES_MAX 3
 
 enum controller_result {
     CONTROLLER_WRITTEN,
@@ -126,10 +128,13 @@ void controller_look_pod(const struct controller *c, const struct shard_cache_co
 /* Adds what there is to say of traffic policies. `c` NULL: nothing. */
 void controller_status(const struct controller *c, cJSON *root);
 
-/* Appends metrics, cmesh_manager_... and those of its queues. `c` NULL: this process does not lead.
- * 0, -ENOBUFS or -ENOMEM. */
+/* Appends metrics, cmesh_manager_... without those of its queues. `c` NULL: this process does not
+ * lead. 0, -ENOBUFS or -ENOMEM. */
 MUST_CHECK int controller_metrics(const struct controller *c, const struct controller_counts *n,
                                   struct buf *out);
+/* Its queues; how many they are. */
+size_t controller_queues(const struct controller *c,
+                         const struct work_queue *out[CONTROLLER_QUEUES_MAX]);
 
 /* At once: requests are broken off; what was sent may be done all the same. NULL is ignored. */
 void controller_free(struct controller *c);

@@ -156,18 +156,22 @@ int controller_metrics(const struct controller *c, const struct controller_count
     if (c == NULL) {
         return buf_error(out);
     }
-    const struct work_queue *queues[3] = {c->queue, nudger_queue(c->nudger)};
-    size_t count = 2;
     write_states(out, c);
     write_probes(out, c);
     if (coverer_metrics(c->coverer, out) != 0) {
         return buf_error(out);
     }
+    return c->reporter == NULL ? buf_error(out) : policy_reporter_metrics(c->reporter, out);
+}
+
+size_t controller_queues(const struct controller *c,
+                         const struct work_queue *out[CONTROLLER_QUEUES_MAX])
+{
+    size_t count = 0;
+    out[count++] = c->queue;
+    out[count++] = nudger_queue(c->nudger);
     if (c->reporter != NULL) {
-        queues[count++] = policy_reporter_queue(c->reporter);
-        if (policy_reporter_metrics(c->reporter, out) != 0) {
-            return buf_error(out);
-        }
+        out[count++] = policy_reporter_queue(c->reporter);
     }
-    return work_queue_metrics(out, queues, count);
+    return count;
 }

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/rfc3339.h"
 #include "compile/compile.h"
+#include "object/conditions.h"
 #include "object/names.h"
 #include "shard/probe_answer.h"
 #include "shard/verdict.h"
@@ -143,35 +144,12 @@ static void add_rows(struct view *v, cJSON *status)
 
 /* ---- conditions ---- */
 
-/* When the condition came to have this status. */
-static const char *since(const struct view *v, const char *type, const char *status)
-{
-    const cJSON *conditions = field_get(field_get(v->f->config, "status"), "conditions");
-    const cJSON *before = edit_find(conditions, "type", type);
-    const char *time = field_text(before, "lastTransitionTime");
-    int64_t seconds = 0;
-    bool same = strcmp(field_text(before, "status"), status) == 0;
-    return same && rfc3339_parse(time, &seconds) ? time : v->now;
-}
-
-static void add_observed(struct view *v, cJSON *object)
-{
-    const cJSON *generation = field_get(field_get(v->f->config, "metadata"), "generation");
-    if (cJSON_IsNumber(generation)) {
-        edit_number(&v->ed, object, "observedGeneration", generation->valuedouble);
-    }
-}
-
 static void add_any(struct view *v, cJSON *conditions, const char *type, const char *status,
                     const char *reason, const char *message)
 {
-    cJSON *object = edit_append_object(&v->ed, conditions);
-    edit_string(&v->ed, object, "type", type);
-    edit_string(&v->ed, object, "status", status);
-    edit_string(&v->ed, object, "reason", reason);
-    edit_string(&v->ed, object, "message", message);
-    edit_string(&v->ed, object, "lastTransitionTime", since(v, type, status));
-    add_observed(v, object);
+    const struct conditions c = {
+        .ed = &v->ed, .list = conditions, .object = v->f->config, .now = v->now};
+    conditions_add(&c, type, status, reason, message);
 }
 
 static void add_condition(struct view *v, cJSON *conditions, const char *type, bool holds,
@@ -440,7 +418,8 @@ static void add_numbers(struct view *v, cJSON *status)
 {
     const struct status_facts *f = v->f;
     char text[64];
-    add_observed(v, status);
+    const struct conditions c = {.ed = &v->ed, .object = f->config};
+    conditions_add_observed(&c, status);
     if (f->generation != 0) {
         edit_number(&v->ed, status, "generation", (double)f->generation);
         edit_string(&v->ed, status, "checksum", f->checksum);

@@ -410,6 +410,17 @@ static unsigned fails(struct storing_api *s, const struct request_info *ri, enum
     return s->failing.status;
 }
 
+static enum store_patch patch_kind(const struct api_request *r)
+{
+    char force[PARAMETER_MAX];
+    if (strcmp(r->content_type, "application/apply-patch+yaml") == 0) {
+        bool forced = parameter(r, "force", force) && strcmp(force, "true") == 0;
+        return forced ? STORE_APPLY_FORCE : STORE_APPLY;
+    }
+    return strcmp(r->content_type, "application/json-patch+json") == 0 ? STORE_JSON_PATCH
+                                                                       : STORE_MERGE_PATCH;
+}
+
 static void serve_object(struct api_request *r, const struct request_info *ri)
 {
     struct storing_api *s = store_of(r);
@@ -426,8 +437,7 @@ static void serve_object(struct api_request *r, const struct request_info *ri)
         if (has_part(r, s->dropped.path)) {
             cJSON_DeleteItemFromObject(cJSON_GetObjectItem(body, "status"), s->dropped.field);
         }
-        status = store_act(s, ri, strcmp(r->content_type, "application/json-patch+json") == 0, body,
-                           &object);
+        status = store_act(s, ri, patch_kind(r), body, &object);
         cJSON_Delete(body);
     }
     if (fault == STORE_NONE) {

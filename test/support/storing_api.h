@@ -2,7 +2,8 @@
 /*
  * storing_api.h - an API server that keeps objects of any resource, with all their versions: lists
  * with selectors, pages and exact versions, watches with bookmarks, creation, patches, deletion and
- * eviction with preconditions. It answers over scripted_api.h.
+ * eviction with preconditions, and server-side apply by one field manager. It answers over
+ * scripted_api.h.
  *
  *     store_open(&s, loop);
  *     store_put_text(&s, "pods", "ns", "{\"metadata\":{\"name\":\"x\"}}");   somebody else writes
@@ -46,6 +47,7 @@ struct stored_object {
     char *name;
     struct stored_version *history; /* the first one first */
     size_t count;
+    cJSON *applied; /* what was applied last on the server's side; NULL: nothing */
 };
 
 struct storing_api {
@@ -79,6 +81,8 @@ struct storing_api {
     } failing;
     /* Called before a client's write is looked at; may write itself. */
     void (*before_write)(struct storing_api *s);
+    /* Whether a webhook lets what is applied pass; NULL: it does. */
+    bool (*admit)(struct storing_api *s, const cJSON *body);
 
     struct reflector_ops ops; /* for reflectors: their pauses pass with store_turn */
     struct list pauses;

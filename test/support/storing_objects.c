@@ -213,6 +213,8 @@ void store_delete(struct storing_api *s, const char *resource, const char *ns, c
     struct stored_object *o = find(s, resource, ns, name);
     assert_non_null(state_of(o));
     add_version(s, o, NULL);
+    cJSON_Delete(o->applied);
+    o->applied = NULL;
 }
 
 const cJSON *store_get(const struct storing_api *s, const char *resource, const char *ns,
@@ -246,6 +248,7 @@ void store_free_objects(struct storing_api *s)
             free(o->history[i].text);
         }
         free(o->history);
+        cJSON_Delete(o->applied);
         free(o->resource);
         free(o->ns);
         free(o->name);
@@ -320,9 +323,10 @@ static cJSON *apply_merge_patch(const cJSON *old, const char *subresource, const
 }
 
 static unsigned do_patch(struct storing_api *s, struct stored_object *o, const char *subresource,
-                         bool json_patch, cJSON *patch, const cJSON **out)
+                         enum store_patch kind, cJSON *patch, const cJSON **out)
 {
     const cJSON *old = state_of(o);
+    bool json_patch = kind == STORE_JSON_PATCH;
     cJSON *json =
         json_patch ? apply_json_patch(old, patch) : apply_merge_patch(old, subresource, patch);
     if (json == NULL) {
@@ -339,12 +343,66 @@ static unsigned do_patch(struct storing_api *s, struct stored_object *o, const c
     return 200;
 }
 
+/* What was applied before and is not any more goes. */
+static void take_back(cJSON *from, const cJSON *before, const cJSON *now)
+{
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, before)
+    {
+        const cJSON *kept = member(now, item->string);
+        if (kept == NULL) {
+            cJSON_DeleteItemFromObjectCaseSensitive(from, item->string);
+        } else if (cJSON_IsObject(item) && cJSON_IsObject(kept)) {
+            take_back(member(from, item->string), item, kept);
+        }
+    }
+}
+
+/* Without force what others wrote otherwise is a conflict. Arrays are taken whole. */
+static unsigned do_apply(struct storing_api *s, const char *resource, const char *ns, cJSON *body,
+                         bool force, const cJSON **out)
+{
+    cJSON *json = NULL;
+    struct stored_object *o = find_or_make(s, resource, ns, meta(body, "name"));
+    const cJSON *old = state_of(o);
+    bool versioned = meta(body, "resourceVersion")[0] != '\0';
+    if (s->admit != NULL && !s->admit(s, body)) {
+        return 403;
+    }
+    if (old == NULL ? versioned : is_another(member(body, "metadata"), old)) {
+        return 409;
+    }
+    if (old != NULL && !force && !cJSON_Compare(member(old, "spec"), member(body, "spec"), true)) {
+        return 409;
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(member(body, "metadata"), "uid");
+    cJSON_DeleteItemFromObjectCaseSensitive(member(body, "metadata"), "resourceVersion");
+    json = cJSON_Duplicate(old != NULL ? old : body, true);
+    if (old != NULL) {
+        take_back(json, o->applied, body);
+        merge(json, body);
+    }
+    cJSON_Delete(o->applied);
+    o->applied = cJSON_Duplicate(body, true);
+    if (old != NULL && cJSON_Compare(old, json, true)) {
+        cJSON_Delete(json);
+    } else {
+        set_metadata(s, o, json);
+        add_version(s, o, json);
+        s->writes++;
+    }
+    *out = state_of(o);
+    return old == NULL ? 201 : 200;
+}
+
 static unsigned do_delete(struct storing_api *s, struct stored_object *o, const cJSON *options)
 {
     if (is_another(member(options, "preconditions"), state_of(o))) {
         return 409;
     }
     add_version(s, o, NULL);
+    cJSON_Delete(o->applied);
+    o->applied = NULL;
     s->writes++;
     return 200;
 }
@@ -363,9 +421,10 @@ static unsigned do_evict(struct storing_api *s, struct stored_object *o, const c
     return status == 200 ? 201 : status;
 }
 
-unsigned store_act(struct storing_api *s, const struct request_info *ri, bool json_patch,
+unsigned store_act(struct storing_api *s, const struct request_info *ri, enum store_patch kind,
                    cJSON *body, const cJSON **out)
 {
+    bool applies = kind == STORE_APPLY || kind == STORE_APPLY_FORCE;
     char *resource = text_copy(ri->resource);
     char *ns = text_copy(ri->namespace);
     char *name = text_copy(ri->name);
@@ -374,6 +433,8 @@ unsigned store_act(struct storing_api *s, const struct request_info *ri, bool js
     unsigned status = 405;
     if (ri->verb == VERB_CREATE && subresource[0] == '\0') {
         status = do_create(s, resource, ns, body, out);
+    } else if (ri->verb == VERB_PATCH && applies) {
+        status = do_apply(s, resource, ns, body, kind == STORE_APPLY_FORCE, out);
     } else if (state_of(o) == NULL) {
         status = 404;
     } else if (ri->verb == VERB_CREATE && strcmp(subresource, "eviction") == 0) {
@@ -382,7 +443,7 @@ unsigned store_act(struct storing_api *s, const struct request_info *ri, bool js
         *out = state_of(o);
         status = 200;
     } else if (ri->verb == VERB_PATCH) {
-        status = do_patch(s, o, subresource, json_patch, body, out);
+        status = do_patch(s, o, subresource, kind, body, out);
     } else if (ri->verb == VERB_DELETE) {
         status = do_delete(s, o, body);
     }

@@ -561,7 +561,9 @@ unsigned long fixture_adds(struct fixture *s, const char *queue)
     char name[64];
     struct buf out = BUF_INIT(1024 * 1024);
     (void)snprintf(name, sizeof name, "workqueue_adds_total{name=\"%s\"} ", queue);
-    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
+    const struct work_queue *queues[CONTROLLER_QUEUES_MAX];
+    size_t count = controller_queues(s->controller, queues);
+    assert_int_equal(work_queue_metrics(&out, queues, count), 0);
     const char *found = strstr(buf_cstr(&out), name);
     assert_non_null(found);
     unsigned long adds = strtoul(found + strlen(name), NULL, 10);

@@ -874,11 +874,11 @@ static void test_metrics(void **state)
         strstr(text, "cmesh_manager_writes_total{what=\"configmap\",result=\"written\"} 1\n"));
     assert_non_null(strstr(text, "cmesh_manager_enforce_seconds_count 1\n"));
     assert_non_null(strstr(text, "cmesh_manager_known_pods 1\n"));
-    assert_non_null(strstr(text, "workqueue_depth{name=\"shards\"} 0\n"));
     buf_clear(&out);
     assert_int_equal(controller_metrics(NULL, &s->counts, &out), 0);
-    assert_null(strstr(buf_cstr(&out), "workqueue"));
+    assert_null(strstr(buf_cstr(&out), "cmesh_manager_shards{"));
     buf_reset(&out);
+    assert_int_not_equal(fixture_adds(s, "shards"), 0);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a root has now: its children and their pods; and what follows of it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "compile/labelled.h"
+#include "object/conditions.h"
+#include "root/roots_internal.h"
+#include "json/edit.h"
+#include "json/field.h"
+
+enum {
+    HOLD_MS = 30000, /* buckets move again after so long, whatever became of the last ones */
+    MS = 1000,
+    MICROSECONDS = 1000000,
+};
+
+/* ---- children ---- */
+
+/* NULL: nobody controls it. */
+static const cJSON *controller_of(const struct shard_cache_config *config)
+{
+    const cJSON *owner = NULL;
+    cJSON_ArrayForEach(owner, field_get(field_get(config->object, "metadata"), "ownerReferences"))
+    {
+        if (cJSON_IsTrue(field_get(owner, "controller"))) {
+            return owner;
+        }
+    }
+    return NULL;
+}
+
+bool root_owns(const struct root *t, const struct shard_cache_config *config)
+{
+    return t->uid != NULL && strcmp(field_text(controller_of(config), "uid"), t->uid) == 0;
+}
+
+bool root_owned_before(const struct root *t, const struct shard_cache_config *config)
+{
+    const cJSON *owner = controller_of(config);
+    return !root_owns(t, config) && strcmp(field_text(owner, "kind"), COMPILE_KIND) == 0 &&
+           strcmp(field_text(owner, "name"), strchr(t->key, '/') + 1) == 0;
+}
+
+static char *child_key(const struct root *t, unsigned number)
+{
+    char ns[ROOT_NS_SIZE];
+    char name[CHILD_NAME_SIZE];
+    char *key = NULL;
+    if (child_name(&t->pass.spec, number, name) != 0 ||
+        asprintf(&key, "%s/%s", root_namespace(t, ns), name) < 0) {
+        return NULL;
+    }
+    return key;
+}
+
+const struct shard_cache_config *root_find_child(const struct root *t, unsigned number)
+{
+    char *key = child_key(t, number);
+    const struct shard_cache_config *config =
+        key == NULL ? NULL : shard_cache_find_config(t->roots->options.cache, key);
+    free(key);
+    return config;
+}
+
+static bool is_due(const struct root *t, const struct root_child *c,
+                   const struct shard_cache_config *config)
+{
+    return c->base != 0 && c->base == root_version(config) &&
+           roots_now(t->roots) - c->written_at <= ROOTS_BELIEF_MS;
+}
+
+void root_child_forget(struct root_child *c)
+{
+    free(c->uid);
+    free(c->version);
+    *c = (struct root_child){.known = false};
+}
+
+/* ---- pods ---- */
+
+static bool has_sidecars(const struct pod *p, const char *key)
+{
+    return p->shard[0] == '\0' ? p->proxy_port != 0 : strcmp(p->shard, key) == 0;
+}
+
+static void count_pod(const struct pod *p, const char *key, struct root_pods *out)
+{
+    bool own = has_sidecars(p, key);
+    out->all++;
+    out->own += own;
+    if (own && p->ready && !p->ending) {
+        out->ready++;
+        bool first = p->ready_since != 0 && (out->since == 0 || p->ready_since < out->since);
+        out->since = first ? p->ready_since : out->since;
+    }
+}
+
+static int count_all(const struct shard_cache *w, const char *key, struct root_pods *out)
+{
+    size_t count = 0;
+    const struct shard_cache_config *config = shard_cache_find_config(w, key);
+    const struct pod **injected = shard_cache_injected(w, key, &count);
+    const struct pod **selected = config == NULL ? NULL : shard_cache_pods_of(w, config);
+    bool known = injected != NULL && (config == NULL || selected != NULL);
+    for (size_t i = 0; known && i < count; i++) {
+        if (!injected[i]->over) {
+            count_pod(injected[i], key, out);
+        }
+    }
+    for (size_t i = 0; known && config != NULL && i < config->pod_count; i++) {
+        bool counted = strcmp(selected[i]->shard, key) == 0;
+        if (!counted && !selected[i]->over) {
+            count_pod(selected[i], key, out);
+        }
+    }
+    free(injected);
+    free(selected);
+    return known ? 0 : -ENOMEM;
+}
+
+int root_count_pods(const struct root *t, unsigned number, struct root_pods *out)
+{
+    char *key = child_key(t, number);
+    *out = (struct root_pods){.all = 0};
+    int rc = key == NULL ? -ENOMEM : count_all(t->roots->options.cache, key, out);
+    free(key);
+    return rc;
+}
+
+/* ---- facts ---- */
+
+/* For how long, by what its pods say; the API server's clock may be another one. */
+static uint64_t alive_ms(const struct root *t, const struct root_pods *pods)
+{
+    int64_t now = net_clock_wall(t->roots->clock) / MICROSECONDS;
+    return pods->since == 0 || pods->since > now ? 0 : (uint64_t)(now - pods->since) * MS;
+}
+
+static void look_at_life(struct root *t, struct root_child *c, const struct root_pods *pods,
+                         struct layout_child *fact)
+{
+    uint64_t wake_ms = 0;
+    const struct root_life_sight sight = {
+        .alive = pods->ready > 0,
+        .alive_ms = alive_ms(t, pods),
+        .now = roots_now(t->roots),
+        .takeover_s = t->pass.spec.automatic.takeover_s,
+    };
+    fact->has_pods = pods->all > 0;
+    fact->life = root_life_look(&c->life, &sight, &wake_ms);
+    if (wake_ms != 0) {
+        roots_look(t->roots, t->key, wake_ms);
+    }
+}
+
+bool root_child_settle(const struct root *t, struct root_child *c,
+                       const struct shard_cache_config *config)
+{
+    if (c->base != 0 && !is_due(t, c, config)) {
+        free(c->uid);
+        free(c->version);
+        c->uid = NULL;
+        c->version = NULL;
+        c->base = 0;
+    }
+    return c->base == 0;
+}
+
+/* What was written last is what it has: whatever somebody made of that since is put back; so is a
+ * child that somebody deleted. Whether there is one, or is to be one again. */
+static bool read_child(struct root *t, unsigned number, struct layout_child *fact)
+{
+    struct root_child *c = &t->children[number];
+    const struct shard_cache_config *config = root_find_child(t, number);
+    bool settled = root_child_settle(t, c, config);
+    *fact = (struct layout_child){.number = number};
+    if (config != NULL && root_owns(t, config)) {
+        int rc = child_read(&t->pass.spec, config->object, t->roots->options.labels.prefix, fact);
+        (void)rc; /* the name is one of its own */
+        if (!c->known && settled) {
+            c->known = true;
+            c->buckets = fact->buckets;
+            c->taken_over = fact->taken_over;
+        }
+    } else if (config != NULL && settled) {
+        c->known = false;
+    }
+    fact->buckets = c->buckets;
+    fact->taken_over = c->taken_over;
+    return c->known;
+}
+
+static int gather_child(struct root *t, unsigned number)
+{
+    struct layout_child fact;
+    struct root_pods pods;
+    if (!read_child(t, number, &fact)) {
+        t->children[number].life.seen = false;
+        return 0;
+    }
+    int rc = root_count_pods(t, number, &pods);
+    if (rc == 0) {
+        look_at_life(t, &t->children[number], &pods, &fact);
+        t->pass.facts[t->pass.fact_count++] = fact;
+    }
+    return rc;
+}
+
+int root_gather(struct root *t)
+{
+    int rc = 0;
+    t->pass.fact_count = 0;
+    for (unsigned i = 0; rc == 0 && i < ROOT_CHILDREN_MAX; i++) {
+        rc = gather_child(t, i);
+    }
+    return rc;
+}
+
+/* ---- layout ---- */
+
+/* Whether its rules stand in its ConfigMap, as far as the controller of shards can do that now: it
+ * waits for nobody who has to give something up. */
+static bool has_arrived(const struct shard_cache_config *config)
+{
+    const cJSON *status = field_get(config->object, "status");
+    const cJSON *meta = field_get(config->object, "metadata");
+    const cJSON *published = conditions_find(status, "Published");
+    bool waits = strcmp(field_text(published, "status"), "False") == 0 &&
+                 strcmp(field_text(published, "reason"), "WaitingForHandover") == 0;
+    return !waits && cJSON_Compare(field_get(meta, "generation"),
+                                   field_get(status, "observedGeneration"), true);
+}
+
+static bool all_arrived(const struct root *t)
+{
+    for (unsigned i = 0; i < ROOT_CHILDREN_MAX; i++) {
+        const struct root_child *c = &t->children[i];
+        const struct shard_cache_config *config = c->known ? root_find_child(t, i) : NULL;
+        if (c->known && (c->base != 0 || (config != NULL && !has_arrived(config)))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What was broken off in the middle is finished first. */
+static bool is_broken_off(const struct root_pass *p)
+{
+    uint32_t claimed = 0;
+    bool twice = false;
+    for (size_t i = 0; i < p->fact_count; i++) {
+        twice = twice || (claimed & p->facts[i].buckets) != 0;
+        claimed |= p->facts[i].buckets;
+    }
+    return twice;
+}
+
+/* One step at a time. The children's changes bring the root again. */
+static bool must_hold(struct root *t)
+{
+    uint64_t ms = roots_now(t->roots) - t->moved_at;
+    if (t->pass.layout.moved == 0 || ms >= HOLD_MS || is_broken_off(&t->pass) || all_arrived(t)) {
+        return false;
+    }
+    roots_look(t->roots, t->key, HOLD_MS - ms);
+    return true;
+}
+
+static void hold(struct root *t)
+{
+    struct layout *l = &t->pass.layout;
+    for (size_t i = 0; i < l->count; i++) {
+        const struct root_child *c = &t->children[l->shards[i].number];
+        l->shards[i].buckets = c->known ? c->buckets : 0;
+        l->shards[i].taken_over = c->known && c->taken_over;
+    }
+    l->moved = 0;
+}
+
+void root_lay_out(struct root *t)
+{
+    struct root_pass *p = &t->pass;
+    const struct layout_facts facts = {
+        .children = p->facts,
+        .child_count = p->fact_count,
+        .replicas = p->target.state == TARGET_FOUND ? p->target.replicas : -1,
+    };
+    layout_make(&p->spec, &facts, &p->layout);
+    p->held = must_hold(t);
+    if (p->held) {
+        hold(t);
+    }
+}
+
+/* ---- what is to go ---- */
+
+static bool is_in_layout(const struct layout *l, unsigned number)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        if (l->shards[i].number == number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_removal(struct root_pass *p, const struct shard_cache_config *config,
+                       unsigned number)
+{
+    struct root_removal *all =
+        realloc(p->removals, (p->removal_count + 1) * sizeof(struct root_removal));
+    if (all == NULL) {
+        return -ENOMEM;
+    }
+    p->removals = all;
+    struct root_removal *r = &all[p->removal_count++];
+    *r = (struct root_removal){.number = number,
+                               .name = strdup(config->name),
+                               .uid = strdup(config->uid),
+                               .version = strdup(config->version)};
+    return r->name == NULL || r->uid == NULL || r->version == NULL ? -ENOMEM : 0;
+}
+
+/* One that the cache shows as it is, and that holds no buckets any more. */
+static bool is_to_go(struct root *t, unsigned number)
+{
+    const struct root_child *c = &t->children[number];
+    return c->known && c->base == 0 && !is_in_layout(&t->pass.layout, number);
+}
+
+static int consider(struct root *t, const struct shard_cache_config *config)
+{
+    int number = child_number(&t->pass.spec, config->name);
+    if (number < 0) {
+        return add_removal(&t->pass, config, ROOT_CHILDREN_MAX);
+    }
+    return is_to_go(t, (unsigned)number) ? add_removal(&t->pass, config, (unsigned)number) : 0;
+}
+
+int root_find_removals(struct root *t)
+{
+    char ns[ROOT_NS_SIZE];
+    int rc = 0;
+    const struct shard_cache_config *c = NULL;
+    (void)root_namespace(t, ns);
+    while (rc == 0 && (c = shard_cache_next_config_in(t->roots->options.cache, ns, c)) != NULL) {
+        rc = root_owns(t, c) ? consider(t, c) : 0;
+    }
+    for (unsigned i = 0; rc == 0 && i < ROOT_CHILDREN_MAX; i++) {
+        if (is_to_go(t, i) && root_find_child(t, i) == NULL) {
+            root_child_forget(&t->children[i]); /* somebody did it */
+        }
+    }
+    return rc;
+}

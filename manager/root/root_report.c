@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The last step of a pass: the root's status.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/buf.h"
+#include "base/keyed_hash.h"
+#include "base/log.h"
+#include "root/roots_internal.h"
+#include "json/edit.h"
+#include "json/field.h"
+
+enum {
+    STATUS_MS = 1000, /* a status is not written again before */
+    NAMES_MAX = 5,    /* pods, or shards, that a message names */
+    NAMES_SIZE = 2048,
+    MICROSECONDS = 1000,
+
+};
+
+/* What the status is made of, and what that points into. */
+struct report {
+    struct root_status_facts facts;
+    struct root_status_shard shards[ROOT_CHILDREN_MAX];
+    char names[ROOT_CHILDREN_MAX][CHILD_NAME_SIZE];
+    struct buf foreign;
+    struct buf earlier;
+    struct buf foreign_pods;
+    size_t foreign_pod_count;
+};
+
+/* ---- facts ---- */
+
+static int append_name(struct buf *out, const char *name)
+{
+    return buf_printf(out, "%s%s", out->len == 0 ? "" : ", ", name);
+}
+
+/* Pods that a shard selects, and whose sidecars are of another one. */
+static int find_foreign_pods(struct report *r, const struct shard_cache *w,
+                             const struct shard_cache_config *config)
+{
+    const struct pod **pods = shard_cache_pods_of(w, config);
+    int rc = pods == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < config->pod_count; i++) {
+        const struct pod *p = pods[i];
+        bool foreign = !p->over && p->shard[0] != '\0' && strcmp(p->shard, config->key) != 0;
+        if (foreign && r->foreign_pod_count < NAMES_MAX) {
+            rc = append_name(&r->foreign_pods, p->name);
+        }
+        r->foreign_pod_count += foreign;
+    }
+    free(pods);
+    return rc;
+}
+
+static bool is_observed(const struct shard_cache_config *config)
+{
+    return cJSON_Compare(field_get(field_get(config->object, "metadata"), "generation"),
+                         field_get(field_get(config->object, "status"), "observedGeneration"),
+                         true);
+}
+
+static int look_at_name(const struct root *t, struct report *r,
+                        const struct shard_cache_config *config)
+{
+    if (root_owned_before(t, config)) {
+        return append_name(&r->earlier, config->name);
+    }
+    return append_name(&r->foreign, config->name);
+}
+
+static int add_shard(const struct root *t, struct report *r, const struct layout_shard *s)
+{
+    const struct root_child *c = &t->children[s->number];
+    const struct shard_cache_config *config = root_find_child(t, s->number);
+    struct root_status_shard *out = &r->shards[r->facts.count];
+    struct root_pods pods;
+    char *name = r->names[r->facts.count++];
+    int rc = child_name(&t->pass.spec, s->number, name);
+    if (rc != 0 || root_count_pods(t, s->number, &pods) != 0) {
+        return rc != 0 ? rc : -ENOMEM;
+    }
+    if (config != NULL && !root_owns(t, config)) {
+        rc = c->base == 0 ? look_at_name(t, r, config) : 0;
+        config = NULL;
+    }
+    *out = (struct root_status_shard){
+        .name = name,
+        .exists = config != NULL,
+        .status = config == NULL ? NULL : field_get(config->object, "status"),
+        .observed = config != NULL && c->base == 0 && is_observed(config),
+        .normal = s->number != 0,
+        .first = s->first,
+        .wanted = s->pods,
+        .pods = pods.all,
+        .ready = pods.ready,
+        .buckets = c->known ? c->buckets : 0,
+        .taken_over = c->known && c->taken_over,
+        .leaving = s->leaving,
+    };
+    return rc != 0 || config == NULL ? rc : find_foreign_pods(r, t->roots->options.cache, config);
+}
+
+static const char *text_of(struct buf *b)
+{
+    return b->len == 0 ? NULL : buf_cstr(b);
+}
+
+static const char *invalid_reason(const struct err *e)
+{
+    switch (e->code) {
+    case -EDQUOT:
+        return "OverBudget";
+    case -E2BIG:
+        return "TooManyNamespaces";
+    default:
+        return "Invalid";
+    }
+}
+
+/* Something is left to do, be it later. */
+static bool is_under_way(const struct root *t)
+{
+    const struct root_pass *p = &t->pass;
+    bool under_way = p->held && !p->spec.disable;
+    for (size_t i = 0; !p->spec.disable && i < p->layout.count; i++) {
+        const struct layout_shard *s = &p->layout.shards[i];
+        const struct root_child *c = &t->children[s->number];
+        under_way = under_way || !c->known || c->buckets != s->buckets;
+    }
+    return under_way;
+}
+
+static int collect(struct root *t, const struct shard_cache_config *config, struct report *r)
+{
+    const struct root_pass *p = &t->pass;
+    int rc = 0;
+    r->facts = (struct root_status_facts){
+        .root = config->object,
+        .invalid = p->invalid.code == 0 ? NULL : p->invalid.msg,
+        .invalid_reason = invalid_reason(&p->invalid),
+        .drops_pod_names = p->whole != NULL && child_drops_pod_names(p->whole),
+        .disabled = p->spec.disable,
+        .under_way = is_under_way(t),
+        .refused = p->refused ? p->why.msg : NULL,
+        .target_name = p->spec.target,
+        .target = p->target,
+        .size = p->layout.size,
+        .needed = p->layout.needed,
+        .shards = r->shards,
+        .now_ms = net_clock_wall(t->roots->clock) / MICROSECONDS,
+    };
+    for (size_t i = 0; rc == 0 && i < p->layout.count; i++) {
+        const struct layout_shard *s = &p->layout.shards[i];
+        bool left_out = p->spec.disable && root_find_child(t, s->number) == NULL;
+        rc = left_out ? 0 : add_shard(t, r, s);
+    }
+    if (rc == 0 && r->foreign_pod_count > NAMES_MAX) {
+        rc = buf_printf(&r->foreign_pods, " and %zu more", r->foreign_pod_count - NAMES_MAX);
+    }
+    r->facts.foreign = text_of(&r->foreign);
+    r->facts.earlier = text_of(&r->earlier);
+    r->facts.foreign_pods = text_of(&r->foreign_pods);
+    return rc;
+}
+
+/* ---- Events ---- */
+
+static void tell_conflict(struct root *t, const struct shard_cache_config *config,
+                          const struct report *r)
+{
+    const char *foreign = r->facts.foreign;
+    uint64_t digest = foreign == NULL ? 0 : keyed_hash(0, slice_str(foreign));
+    if (digest != 0 && digest != t->conflicts) {
+        const struct event_object about = event_object_of(config->object);
+        event_record(t->roots->options.events, &about, EVENT_WARNING, "ChildConflict",
+                     "Other ShardingConfigs have the names of shards: %s.", foreign);
+    }
+    t->conflicts = digest;
+}
+
+/* ---- writing ---- */
+
+static void finish(struct root *t)
+{
+    cJSON_Delete(t->status);
+    t->status = NULL;
+    root_done(t, t->pass.refused ? WORK_RETRY : WORK_DONE, 0);
+}
+
+static void on_written(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct root *t = data;
+    t->request = NULL;
+    if (object != NULL) {
+        finish(t);
+        return;
+    }
+    t->status_base = 0;
+    cJSON_Delete(t->status);
+    t->status = NULL;
+    if (error->code != 409 && error->code != 404) {
+        log_warn("cannot write the status of a root", log_str("root", t->key),
+                 log_str("error", error->msg));
+    }
+    root_done(t, WORK_RETRY, error->retry_after);
+}
+
+/* Refused when the root has changed since. Takes what the old status has and the new one has not
+ * away. */
+static cJSON *make_patch(const struct shard_cache_config *config, const cJSON *new)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    cJSON *meta = edit_object(&ed, patch, "metadata");
+    const cJSON *item = NULL;
+    edit_string(&ed, meta, "uid", config->uid);
+    edit_string(&ed, meta, "resourceVersion", config->version);
+    cJSON *status = cJSON_Duplicate(new, true);
+    edit_set(&ed, patch, "status", status);
+    cJSON_ArrayForEach(item, field_map(config->object, "status"))
+    {
+        if (ed.rc == 0 && !cJSON_HasObjectItem(new, item->string)) {
+            edit_set(&ed, status, item->string, cJSON_CreateNull());
+        }
+    }
+    return edit_result(&ed, patch);
+}
+
+static void send_status(struct root *t, const struct shard_cache_config *config)
+{
+    char *path = root_path(t);
+    cJSON *body = make_patch(config, t->status);
+    const struct object_request_options q = {
+        .verb = OBJECT_REQUEST_MERGE_PATCH,
+        .path = path,
+        .name = config->name,
+        .subresource = "status",
+        .body = body,
+        .field_manager = ROOT_FIELD_MANAGER,
+        .metadata_only = true,
+    };
+    t->status_base = root_version(config);
+    t->status_at = roots_now(t->roots);
+    if (path == NULL || body == NULL) {
+        root_done(t, WORK_RETRY, 0);
+    } else {
+        (void)root_write(t, &q, on_written);
+    }
+    cJSON_Delete(body);
+    free(path);
+}
+
+/* Whether it is too early to write it again: then the root comes again. */
+static bool is_too_early(struct root *t, const struct shard_cache_config *config)
+{
+    uint64_t ms = roots_now(t->roots) - t->status_at;
+    bool due = t->status_base == root_version(config) && ms <= ROOTS_BELIEF_MS;
+    bool soon = t->status_at != 0 && ms < STATUS_MS;
+    if (due || soon) {
+        roots_look(t->roots, t->key, soon ? STATUS_MS - ms : ROOTS_BELIEF_MS);
+    }
+    return due || soon;
+}
+
+void root_report(struct root *t)
+{
+    const struct shard_cache_config *config = root_config(t);
+    struct report *r = calloc(1, sizeof *r);
+    bool changed = false;
+    if (r == NULL) {
+        root_done(t, WORK_RETRY, 0);
+        return;
+    }
+    buf_init(&r->foreign, NAMES_SIZE);
+    buf_init(&r->earlier, NAMES_SIZE);
+    buf_init(&r->foreign_pods, NAMES_SIZE);
+    cJSON_Delete(t->status);
+    t->status = NULL;
+    if (collect(t, config, r) == 0) {
+        tell_conflict(t, config, r);
+        t->status = root_status_make(&r->facts, &changed);
+    }
+    t->child_count = 0;
+    for (size_t i = 0; i < r->facts.count; i++) {
+        t->child_count += r->shards[i].exists;
+    }
+    buf_reset(&r->foreign);
+    buf_reset(&r->earlier);
+    buf_reset(&r->foreign_pods);
+    free(r);
+    if (t->status == NULL) {
+        root_done(t, WORK_RETRY, 0);
+    } else if (!changed || is_too_early(t, config)) {
+        finish(t);
+    } else {
+        send_status(t, config);
+    }
+}

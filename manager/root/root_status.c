@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "root/root_status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/buf.h"
+#include "base/rfc3339.h"
+#include "object/conditions.h"
+#include "root/buckets.h"
+#include "json/edit.h"
+#include "json/field.h"
+
+enum {
+    NAMES_MAX = 5,        /* shards that a message names */
+    TEXT_MAX = 2048,      /* bytes of a message */
+    COUNT_MAX = 10000000, /* pods that a status can tell of */
+    MS = 1000,
+};
+
+struct view {
+    const struct root_status_facts *f;
+    struct edit ed;
+    struct conditions conditions;
+    char now[RFC3339_SIZE];
+    uint64_t pods;
+    uint64_t enforcing;
+    bool ready;
+    bool stalled;
+    const char *reason; /* of Ready */
+    char text[TEXT_MAX];
+};
+
+static void add(struct view *v, const char *type, const char *status, const char *reason,
+                const char *message)
+{
+    conditions_add(&v->conditions, type, status, reason, message);
+}
+
+/* ---- Compiled ---- */
+
+static void add_compiled(struct view *v)
+{
+    const struct root_status_facts *f = v->f;
+    if (f->invalid != NULL) {
+        add(v, "Compiled", "False", f->invalid_reason, f->invalid);
+    } else if (f->drops_pod_names) {
+        add(v, "Compiled", "True", "PodNamesIgnored",
+            "The spec is valid. spec.selector asks for names of pods, which is left out: which "
+            "pods a shard has follows from their ordinals.");
+    } else {
+        add(v, "Compiled", "True", "Valid", "The spec is valid.");
+    }
+}
+
+/* ---- Sized ---- */
+
+/* Those without a single pod, if the StatefulSet is all that makes pods. */
+static int write_short(const struct root_status_facts *f, struct buf *out)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < f->count; i++) {
+        const struct root_status_shard *s = &f->shards[i];
+        bool none = !s->leaving && s->wanted > 0 && s->first >= (unsigned)f->target.replicas;
+        if (none && found < NAMES_MAX) {
+            buf_printf(out, "%s%s", found == 0 ? " No pods have: " : ", ", s->name);
+        }
+        found += none;
+    }
+    if (found > NAMES_MAX) {
+        buf_printf(out, " and %zu more", found - NAMES_MAX);
+    }
+    return found > 0 ? buf_append_char(out, '.') : buf_error(out);
+}
+
+static int write_found(const struct root_status_facts *f, struct buf *out)
+{
+    unsigned replicas = (unsigned)f->target.replicas;
+    buf_printf(out, "StatefulSet %s has %u replica%s; %u %s needed.", f->target_name, replicas,
+               replicas == 1 ? "" : "s", f->needed, f->needed == 1 ? "is" : "are");
+    if (replicas < f->needed) {
+        return write_short(f, out);
+    }
+    if (replicas > f->needed) {
+        buf_printf(out, " Its pods from %s-%u on are in no shard.", f->target_name, f->needed);
+    }
+    return buf_error(out);
+}
+
+static int write_foreign_pods(const struct root_status_facts *f, struct buf *out)
+{
+    if (f->foreign_pods != NULL) {
+        buf_printf(out, " Recreate pods that have the sidecars of another shard: %s.",
+                   f->foreign_pods);
+    }
+    return buf_error(out);
+}
+
+static const char *judge_size(const struct root_status_facts *f, const char **reason,
+                              struct buf *out)
+{
+    switch (f->target.state) {
+    case TARGET_FOUND:
+        (void)write_found(f, out);
+        bool enough = (unsigned)f->target.replicas >= f->needed;
+        *reason = enough ? "Sized" : "TooFewReplicas";
+        return enough ? "True" : "False";
+    case TARGET_ABSENT:
+        buf_printf(out, "There is no StatefulSet %s.", f->target_name);
+        *reason = "NotFound";
+        return "False";
+    case TARGET_OVER:
+        buf_printf(out, "StatefulSet %s is not followed: those of %d others are.", f->target_name,
+                   TARGETS_MAX);
+        *reason = "TooMany";
+        return "Unknown";
+    case TARGET_UNKNOWN:
+        buf_printf(out, "StatefulSet %s cannot be read: %.512s", f->target_name, f->target.error);
+        *reason = "Unreadable";
+        return "Unknown";
+    case TARGET_ASKED:
+        break;
+    }
+    buf_printf(out, "StatefulSet %s is being read.", f->target_name);
+    *reason = "Pending";
+    return "Unknown";
+}
+
+/* While it is asked for, what was said last stands. */
+static bool keep_sized(struct view *v)
+{
+    const cJSON *old = conditions_find(field_get(v->f->root, "status"), "Sized");
+    if (v->f->target.state != TARGET_ASKED || old == NULL) {
+        return false;
+    }
+    edit_append(&v->ed, v->conditions.list, cJSON_Duplicate(old, true));
+    return true;
+}
+
+static void add_sized(struct view *v)
+{
+    if (keep_sized(v)) {
+        return;
+    }
+    const char *reason = NULL;
+    struct buf text = BUF_INIT(TEXT_MAX);
+    const char *status = judge_size(v->f, &reason, &text);
+    if (write_foreign_pods(v->f, &text) == 0) {
+        add(v, "Sized", status, reason, buf_cstr(&text));
+    } else {
+        edit_fail(&v->ed, buf_error(&text));
+    }
+    buf_reset(&text);
+}
+
+/* ---- Conflict ---- */
+
+static void add_conflict(struct view *v)
+{
+    const struct root_status_facts *f = v->f;
+    if (f->foreign != NULL) {
+        (void)snprintf(v->text, sizeof v->text,
+                       "Other ShardingConfigs have the names of shards, and stay as they are: %s. "
+                       "Delete them, or give root another prefix.",
+                       f->foreign);
+        add(v, "Conflict", "True", "NameTaken", v->text);
+    } else if (f->earlier != NULL) {
+        (void)snprintf(v->text, sizeof v->text,
+                       "Shards of an earlier ShardingConfig of this name are not deleted yet by "
+                       "the garbage collector: %s.",
+                       f->earlier);
+        add(v, "Conflict", "True", "WaitingForGarbageCollector", v->text);
+    } else {
+        add(v, "Conflict", "False", "NoConflict", "No other object has the name of a shard.");
+    }
+}
+
+/* ---- Ready ---- */
+
+static void set_ready(struct view *v, bool ready, const char *reason)
+{
+    v->ready = ready;
+    v->reason = reason;
+}
+
+/* That somebody has to change something is for them to know. */
+static bool judge_spec(struct view *v)
+{
+    const struct root_status_facts *f = v->f;
+    if (f->invalid != NULL) {
+        (void)snprintf(v->text, sizeof v->text, "%s", f->invalid);
+        set_ready(v, false, f->invalid_reason);
+        v->stalled = true;
+    } else if (f->foreign != NULL || f->earlier != NULL) {
+        (void)snprintf(v->text, sizeof v->text, "Names of shards are taken: %s.",
+                       f->foreign != NULL ? f->foreign : f->earlier);
+        set_ready(v, false, "Conflict");
+        v->stalled = f->foreign != NULL;
+    } else if (f->refused != NULL) {
+        (void)snprintf(v->text, sizeof v->text, "%s", f->refused);
+        set_ready(v, false, "Refused");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool waits(const struct root_status_shard *s)
+{
+    const cJSON *published = conditions_find(s->status, "Published");
+    return strcmp(field_text(published, "status"), "False") == 0 &&
+           strcmp(field_text(published, "reason"), "WaitingForHandover") == 0;
+}
+
+/* Not all that is to be is there, or in force. */
+static bool judge_progress(struct view *v)
+{
+    const struct root_status_facts *f = v->f;
+    bool resizing = f->under_way;
+    (void)snprintf(v->text, sizeof v->text, "Shards are being changed.");
+    for (size_t i = 0; i < f->count && !resizing; i++) {
+        const struct root_status_shard *s = &f->shards[i];
+        if (!s->exists || !s->observed) {
+            (void)snprintf(v->text, sizeof v->text, "Shard %s is being changed.", s->name);
+            resizing = true;
+        } else if (waits(s)) {
+            const cJSON *published = conditions_find(s->status, "Published");
+            (void)snprintf(v->text, sizeof v->text, "Shard %s: %.1024s", s->name,
+                           field_text(published, "message"));
+            resizing = true;
+        } else if (s->leaving && s->pods > 0) {
+            (void)snprintf(v->text, sizeof v->text,
+                           "Shard %s is not to be any more, and goes with its last pod.", s->name);
+            resizing = true;
+        }
+    }
+    if (resizing) {
+        set_ready(v, false, "Resizing");
+    }
+    return resizing;
+}
+
+static bool judge_pods(struct view *v)
+{
+    for (size_t i = 0; i < v->f->count; i++) {
+        const struct root_status_shard *s = &v->f->shards[i];
+        if (!s->leaving && s->ready == 0) {
+            (void)snprintf(v->text, sizeof v->text, "Shard %s has no ready pod%s.", s->name,
+                           s->taken_over ? "; the others have its buckets" : "");
+            set_ready(v, false, "WaitingForPods");
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool judge_children(struct view *v)
+{
+    for (size_t i = 0; i < v->f->count; i++) {
+        const struct root_status_shard *s = &v->f->shards[i];
+        const cJSON *ready = conditions_find(s->status, "Ready");
+        const char *reason = field_text(ready, "reason");
+        if (strcmp(field_text(ready, "status"), "True") != 0) {
+            (void)snprintf(v->text, sizeof v->text, "Shard %s: %.1024s", s->name,
+                           ready == NULL ? "not looked at yet" : field_text(ready, "message"));
+            set_ready(v, false, reason[0] == '\0' ? "Pending" : reason);
+            v->stalled = conditions_find(s->status, "Stalled") != NULL;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void judge(struct view *v)
+{
+    if (judge_spec(v) || judge_progress(v) || judge_pods(v) || judge_children(v)) {
+        return;
+    }
+    (void)snprintf(v->text, sizeof v->text,
+                   "%" PRIu64 " of %" PRIu64 " pods of %zu shards enforce their rules.",
+                   v->enforcing, v->pods, v->f->count);
+    set_ready(v, true, v->f->disabled ? "Disabled" : "Enforced");
+}
+
+static void add_ready(struct view *v)
+{
+    judge(v);
+    add(v, "Ready", v->ready ? "True" : "False", v->reason, v->text);
+    if (v->stalled) {
+        add(v, "Stalled", "True", v->reason, v->text);
+    }
+}
+
+/* ---- the whole ---- */
+
+/* "2/3" of each shard that tells it. */
+static void count_pods(struct view *v)
+{
+    for (size_t i = 0; i < v->f->count; i++) {
+        const char *text = field_text(v->f->shards[i].status, "enforced");
+        char *end = NULL;
+        unsigned long n = strtoul(text, &end, 10);
+        unsigned long m = *end == '/' ? strtoul(end + 1, NULL, 10) : 0;
+        if (n <= m && m <= COUNT_MAX) {
+            v->enforcing += n;
+            v->pods += m;
+        }
+    }
+}
+
+static void add_shard(struct view *v, cJSON *array, const struct root_status_shard *s)
+{
+    char buckets[BUCKETS_TEXT_SIZE];
+    cJSON *row = edit_append_object(&v->ed, array);
+    edit_string(&v->ed, row, "name", s->name);
+    edit_number(&v->ed, row, "pods", (double)s->pods);
+    edit_number(&v->ed, row, "readyPods", (double)s->ready);
+    if (s->normal) {
+        buckets_print(s->buckets, buckets);
+        edit_string(&v->ed, row, "buckets", buckets[0] == '\0' ? "none" : buckets);
+    }
+    if (s->taken_over) {
+        edit_bool(&v->ed, row, "takenOver", true);
+    }
+}
+
+/* Of a spec that makes no sense nothing is known of shards; what was told stays. */
+static void add_root(struct view *v, cJSON *status)
+{
+    const struct root_status_facts *f = v->f;
+    const cJSON *old = field_get(field_get(f->root, "status"), "root");
+    if (f->invalid != NULL && f->count == 0) {
+        if (old != NULL) {
+            edit_set(&v->ed, status, "root", cJSON_Duplicate(old, true));
+        }
+        return;
+    }
+    cJSON *root = edit_object(&v->ed, status, "root");
+    cJSON *names = edit_array(&v->ed, root, "childShardingConfigs");
+    edit_number(&v->ed, root, "size", f->size);
+    cJSON *shards = edit_array(&v->ed, root, "shards");
+    for (size_t i = 0; i < f->count; i++) {
+        if (f->shards[i].exists) {
+            edit_append_string(&v->ed, names, f->shards[i].name);
+        }
+        add_shard(v, shards, &f->shards[i]);
+    }
+}
+
+cJSON *root_status_make(const struct root_status_facts *f, bool *changed)
+{
+    struct view v = {.f = f};
+    char text[64];
+    cJSON *status = cJSON_CreateObject();
+    if (status == NULL || rfc3339_format(f->now_ms / MS, v.now) != 0) {
+        cJSON_Delete(status);
+        return NULL;
+    }
+    count_pods(&v);
+    v.conditions = (struct conditions){.ed = &v.ed, .object = f->root, .now = v.now};
+    conditions_add_observed(&v.conditions, status);
+    if (f->invalid == NULL || f->count > 0) {
+        edit_number(&v.ed, status, "podCount", (double)v.pods);
+        (void)snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, v.enforcing, v.pods);
+        edit_string(&v.ed, status, "enforced", text);
+    }
+    v.conditions.list = edit_array(&v.ed, status, "conditions");
+    add_compiled(&v);
+    if (f->invalid == NULL) {
+        add_sized(&v);
+        add_conflict(&v);
+    }
+    add_ready(&v);
+    add_root(&v, status);
+    if (v.ed.rc != 0) {
+        cJSON_Delete(status);
+        return NULL;
+    }
+    *changed = !cJSON_Compare(status, field_get(f->root, "status"), true);
+    return status;
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "root/roots.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/keyed_hash.h"
+#include "base/log.h"
+#include "base/prometheus.h"
+#include "compile/labelled.h"
+#include "root/roots_internal.h"
+#include "json/field.h"
+
+enum {
+    PARALLEL = 4,
+    GATHER_MS = 20,     /* changes of pods and children are gathered for so long, */
+    NAMES_MS = 200,     /* and those of namespaces */
+    RESYNC_MS = 300000, /* each root is looked at again after this and up to twice this */
+};
+
+uint64_t roots_now(const struct roots *r)
+{
+    return net_clock_now(r->clock);
+}
+
+const char *root_namespace(const struct root *t, char out[ROOT_NS_SIZE])
+{
+    (void)snprintf(out, ROOT_NS_SIZE, "%.*s", (int)strcspn(t->key, "/"), t->key);
+    return out;
+}
+
+const struct shard_cache_config *root_config(const struct root *t)
+{
+    const struct shard_cache_config *c = shard_cache_find_config(t->roots->options.cache, t->key);
+    return c != NULL && c->root ? c : NULL;
+}
+
+char *root_path(const struct root *t)
+{
+    char ns[ROOT_NS_SIZE];
+    char *path = NULL;
+    int n = asprintf(&path, SHARD_CACHE_GROUP_PATH "/namespaces/%s/" SHARD_CACHE_RESOURCE,
+                     root_namespace(t, ns));
+    return n < 0 ? NULL : path;
+}
+
+uint64_t root_version(const struct shard_cache_config *config)
+{
+    uint64_t hash = config == NULL ? 1
+                                   : keyed_hash(keyed_hash(0, slice_str(config->uid)),
+                                                slice_str(config->version));
+    return hash == 0 ? 1 : hash;
+}
+
+/* ---- roots ---- */
+
+static struct root *find_root(const struct roots *r, const char *key)
+{
+    struct table_node *n = table_find(&r->all, key);
+    return n == NULL ? NULL : LIST_ITEM(n, struct root, node);
+}
+
+/* NULL without memory. */
+static struct root *provide_root(struct roots *r, const char *key)
+{
+    struct root *t = find_root(r, key);
+    if (t != NULL) {
+        return t;
+    }
+    size_t size = strlen(key) + 1;
+    t = calloc(1, sizeof *t + size);
+    if (t == NULL) {
+        return NULL;
+    }
+    memcpy(t->key, key, size);
+    t->roots = r;
+    t->moved_at = roots_now(r);
+    if (table_insert(&r->all, &t->node, t->key) != 0) {
+        free(t);
+        return NULL;
+    }
+    return t;
+}
+
+static void forget_children(struct root *t)
+{
+    for (size_t i = 0; i < ARRAY_LEN(t->children); i++) {
+        root_child_forget(&t->children[i]);
+    }
+    t->size = 0;
+    t->moved = 0;
+    t->conflicts = 0;
+    t->status_base = 0;
+}
+
+static void free_root(struct root *t)
+{
+    table_remove(&t->roots->all, &t->node);
+    object_request_cancel(t->request);
+    root_end_pass(t);
+    forget_children(t);
+    targets_leave(t->roots->targets, &t->watch);
+    cJSON_Delete(t->status);
+    free(t->uid);
+    free(t);
+}
+
+/* ---- what is to be done ---- */
+
+void roots_look(struct roots *r, const char *key, uint64_t ms)
+{
+    int rc = ms == 0 ? work_queue_add(r->queue, key) : work_queue_add_after(r->queue, key, ms);
+    if (rc != 0) {
+        log_error("out of memory; this root is processed again with its next change",
+                  log_str("root", key));
+    }
+}
+
+static void end_namespaces(struct roots *r)
+{
+    free(r->names);
+    r->names = NULL;
+    namespaces_free(r->namespaces);
+    r->namespaces = NULL;
+}
+
+static void release_namespaces(struct roots *r)
+{
+    bool needed = false;
+    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
+        needed = needed || LIST_ITEM(n, struct root, node)->needs_namespaces;
+    }
+    if (!needed) {
+        end_namespaces(r);
+    }
+}
+
+void root_done(struct root *t, enum work_result result, unsigned retry_after)
+{
+    struct roots *r = t->roots;
+    bool gone = root_config(t) == NULL;
+    root_end_pass(t);
+    if (!gone) {
+        roots_look(r, t->key, RESYNC_MS + net_clock_random(r->clock) % RESYNC_MS);
+    }
+    work_queue_done(r->queue, t->key, gone ? WORK_DONE : result, retry_after);
+    if (gone) {
+        free_root(t);
+    }
+    release_namespaces(r);
+}
+
+/* Another root of the same name knows nothing of this one's children. */
+static int take_uid(struct root *t, const char *uid)
+{
+    if (t->uid != NULL && strcmp(t->uid, uid) == 0) {
+        return 0;
+    }
+    char *copy = strdup(uid);
+    if (copy == NULL) {
+        return -ENOMEM;
+    }
+    forget_children(t);
+    free(t->uid);
+    t->uid = copy;
+    return 0;
+}
+
+static void on_work(void *data, const char *key)
+{
+    struct roots *r = data;
+    struct root *t = provide_root(r, key);
+    char ns[ROOT_NS_SIZE];
+    if (t == NULL) {
+        work_queue_done(r->queue, key, WORK_RETRY, 0);
+        return;
+    }
+    const struct shard_cache_config *config = root_config(t);
+    bool ready = shard_cache_ready(r->options.cache, root_namespace(t, ns));
+    if (config == NULL || !ready || field_meta(config->object, "deletionTimestamp")[0] != '\0') {
+        root_done(t, WORK_DONE, 0); /* on_ready brings it again */
+    } else if (take_uid(t, config->uid) != 0) {
+        root_done(t, WORK_RETRY, 0);
+    } else {
+        root_begin(t);
+    }
+}
+
+bool root_write(struct root *t, const struct object_request_options *q, object_request_cb cb)
+{
+    struct roots *r = t->roots;
+    struct err e = ERR_INIT;
+    if (r->options.may_write(r->options.data)) {
+        t->request = object_request_start(r->loop, r->options.client, q, cb, t, &e);
+    }
+    if (t->request == NULL) {
+        if (e.code != 0) {
+            log_warn("request to the API server failed", log_str("root", t->key),
+                     log_str("error", e.msg));
+        }
+        root_done(t, WORK_RETRY, 0);
+    }
+    return t->request != NULL;
+}
+
+/* ---- what the cache tells ---- */
+
+static void look_in_namespace(struct roots *r, const char *ns)
+{
+    size_t len = strlen(ns);
+    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
+        const struct root *t = LIST_ITEM(n, struct root, node);
+        if (strncmp(t->key, ns, len) == 0 && t->key[len] == '/') {
+            roots_look(r, t->key, GATHER_MS);
+        }
+    }
+}
+
+/* The root that a child says to be of. */
+static void look_at_parent(struct roots *r, const struct shard_cache_config *child)
+{
+    char label[LABELLED_KEY_MAX];
+    char *key = NULL;
+    (void)snprintf(label, sizeof label, "%s/" ROOT_LABEL, r->options.labels.prefix);
+    const char *name = field_text(field_get(field_get(child->object, "metadata"), "labels"), label);
+    if (name[0] != '\0' && asprintf(&key, "%s/%s", child->ns, name) >= 0) {
+        const struct shard_cache_config *root = shard_cache_find_config(r->options.cache, key);
+        if (root != NULL && root->root) {
+            roots_look(r, key, GATHER_MS);
+        }
+        free(key);
+    }
+}
+
+static void on_shard(void *data, const char *key, enum shard_cache_part part)
+{
+    struct roots *r = data;
+    char ns[ROOT_NS_SIZE];
+    const struct shard_cache_config *c = shard_cache_find_config(r->options.cache, key);
+    if (part == SHARD_CACHE_CONFIGMAP) {
+        return;
+    }
+    if (find_root(r, key) != NULL || (c != NULL && c->root)) {
+        roots_look(r, key, 0);
+    }
+    (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(key, "/"), key);
+    if (c == NULL || part == SHARD_CACHE_CONFIG) {
+        look_in_namespace(r, ns); /* its name may be a child's, whatever else it is */
+    } else {
+        look_at_parent(r, c);
+    }
+}
+
+static void on_ready(void *data, const char *ns)
+{
+    if (ns != NULL) {
+        look_in_namespace(data, ns);
+    }
+}
+
+static const struct shard_cache_handlers handlers = {.on_shard = on_shard, .on_ready = on_ready};
+
+static void on_target(void *data, const char *key)
+{
+    struct roots *r = data;
+    char ns[ROOT_NS_SIZE];
+    (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(key, "/"), key);
+    look_in_namespace(r, ns);
+}
+
+/* ---- the names of namespaces ---- */
+
+static void on_namespaces(void *data)
+{
+    struct roots *r = data;
+    free(r->names);
+    r->names = NULL;
+    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
+        const struct root *t = LIST_ITEM(n, struct root, node);
+        if (t->needs_namespaces) {
+            roots_look(r, t->key, NAMES_MS);
+        }
+    }
+}
+
+static void follow_namespaces(struct roots *r)
+{
+    struct err e = ERR_INIT;
+    const struct namespaces_options o = {
+        .client = r->options.client,
+        .system = true,
+        .unknown = "which namespaces a canary with both lists has",
+        .ops = r->options.ops,
+        .on_change = on_namespaces,
+        .data = r,
+    };
+    r->namespaces = namespaces_new(r->loop, &o, &e);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool collect_names(struct roots *r)
+{
+    size_t count = 0;
+    uint64_t digest = 0;
+    for (const char *n = NULL; (n = namespaces_next(r->namespaces, n)) != NULL;) {
+        count++;
+    }
+    r->names = calloc(count + 1, sizeof *r->names);
+    if (r->names == NULL) {
+        return false;
+    }
+    r->name_count = 0;
+    for (const char *n = NULL; (n = namespaces_next(r->namespaces, n)) != NULL;) {
+        r->names[r->name_count++] = n;
+    }
+    qsort(r->names, r->name_count, sizeof *r->names, compare_names);
+    for (size_t i = 0; i < r->name_count; i++) {
+        digest = keyed_hash(digest, slice_str(r->names[i]));
+    }
+    r->names_digest = digest;
+    return true;
+}
+
+bool roots_names(struct roots *r, struct child_namespaces *out)
+{
+    if (r->namespaces == NULL) {
+        follow_namespaces(r);
+    }
+    if (r->namespaces == NULL || !namespaces_synced(r->namespaces) ||
+        (r->names == NULL && !collect_names(r))) {
+        return false;
+    }
+    *out = (struct child_namespaces){.names = r->names, .count = r->name_count};
+    return true;
+}
+
+/* ---- metrics ---- */
+
+static void write_applies(struct buf *out, const struct roots_counts *n)
+{
+    static const char name[] = "cmesh_manager_root_applies_total";
+    static const char *const results[ROOTS_RESULTS] = {[ROOTS_WRITTEN] = "written",
+                                                       [ROOTS_CONFLICT] = "conflict",
+                                                       [ROOTS_REFUSED] = "refused",
+                                                       [ROOTS_FAILED] = "failed"};
+    prometheus_head(out, name, "counter",
+                    "Writes of the ShardingConfigs that the leading manager makes of roots, "
+                    "deletions among them.");
+    for (size_t i = 0; i < ROOTS_RESULTS; i++) {
+        buf_printf(out, "%s{result=\"%s\"} %" PRIu64 "\n", name, results[i], n->applies[i]);
+    }
+}
+
+int roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out)
+{
+    const struct prometheus_metric counters[] = {
+        {"cmesh_manager_root_buckets_moved_total", "counter",
+         "Buckets of namespaces that went from one automatic shard to another.", n->moved},
+        {"cmesh_manager_root_takeovers_total", "counter",
+         "Automatic shards whose share was given to the others because they had no ready pod.",
+         n->takeovers},
+    };
+    prometheus_write(out, counters, ARRAY_LEN(counters));
+    write_applies(out, n);
+    if (r == NULL) {
+        return buf_error(out);
+    }
+    uint64_t children = 0;
+    for (struct table_node *t = NULL; (t = table_next(&r->all, t)) != NULL;) {
+        children += LIST_ITEM(t, struct root, node)->child_count;
+    }
+    const struct prometheus_metric gauges[] = {
+        {"cmesh_manager_root_roots", "gauge", "ShardingConfigs with root, automatic shards.",
+         r->all.count},
+        {"cmesh_manager_root_children", "gauge", "ShardingConfigs that were made of roots.",
+         children},
+    };
+    return prometheus_write(out, gauges, ARRAY_LEN(gauges));
+}
+
+const struct work_queue *roots_queue(const struct roots *r)
+{
+    return r->queue;
+}
+
+/* ---- life ---- */
+
+struct roots *roots_new(struct net_loop *l, const struct roots_options *o, struct err *e)
+{
+    struct roots *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        (void)err_memory(e);
+        return NULL;
+    }
+    r->loop = l;
+    r->options = *o;
+    r->clock = o->clock != NULL ? o->clock : &net_clock_system;
+    const struct work_queue_options queue = {
+        .name = "roots", .parallel = o->parallel != 0 ? o->parallel : PARALLEL, .clock = o->clock};
+    const struct targets_options targets = {
+        .client = o->client, .max = o->targets, .ops = o->ops, .on_change = on_target, .data = r};
+    r->queue = work_queue_new(l, &queue, on_work, r, e);
+    r->targets = r->queue == NULL ? NULL : targets_new(l, &targets);
+    if (r->targets == NULL) {
+        (void)err_memory(e);
+        roots_free(r);
+        return NULL;
+    }
+    r->listener = (struct shard_cache_listener){.handlers = &handlers, .data = r};
+    shard_cache_listen(o->cache, &r->listener);
+    for (const struct shard_cache_config *c = NULL;
+         (c = shard_cache_next_config(o->cache, c)) != NULL;) {
+        if (c->root) {
+            roots_look(r, c->key, 0);
+        }
+    }
+    return r;
+}
+
+void roots_free(struct roots *r)
+{
+    if (r == NULL) {
+        return;
+    }
+    shard_cache_unlisten(r->options.cache, &r->listener);
+    work_queue_free(r->queue);
+    for (struct table_node *n = NULL; (n = table_next(&r->all, NULL)) != NULL;) {
+        free_root(LIST_ITEM(n, struct root, node));
+    }
+    table_deinit(&r->all);
+    targets_free(r->targets);
+    end_namespaces(r);
+    free(r);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * roots.h - makes of each ShardingConfig with spec.root its children, one for each shard, and keeps
+ * them as they are to be: writes those that differ, deletes those that are not to be any more, and
+ * tells by the root's status and by Events what is so.
+ *
+ * Only the leader has one: it begins with roots_new and ends with roots_free, whenever leadership
+ * comes and goes. What it must know is in the children themselves, so the next leader goes on from
+ * there; only how long shards have lived or been dead is counted anew.
+ */
+#ifndef MANAGER_ROOT_ROOTS_H
+#define MANAGER_ROOT_ROOTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "compile/compile.h"
+#include "kube/client/client.h"
+#include "kube/client/event_recorder.h"
+#include "kube/client/reflector.h"
+#include "net/clock.h"
+#include "net/loop.h"
+#include "net/work_queue.h"
+#include "shard/shard_cache.h"
+
+struct roots;
+
+enum roots_result {
+    ROOTS_WRITTEN,
+    ROOTS_CONFLICT, /* somebody else was faster, or it is gone: looked at again */
+    ROOTS_REFUSED,  /* by a webhook, by rights, as invalid */
+    ROOTS_FAILED,
+    ROOTS_RESULTS,
+};
+
+/* Counts go on from one leadership to the next: they belong to whoever makes roots. All zero at
+ * first. */
+struct roots_counts {
+    uint64_t applies[ROOTS_RESULTS]; /* of children, deletions too */
+    uint64_t moved;                  /* buckets that went from one shard to another */
+    uint64_t takeovers;              /* shards whose buckets went to the others for want of pods */
+};
+
+struct roots_options {
+    struct kube_client *client; /* these four must outlive it */
+    struct shard_cache *cache;
+    struct event_recorder *events;
+    struct roots_counts *counts;
+    struct compile_labels labels; /* texts are kept, not copied; prefix is not NULL */
+    /* Whether this process leads at this very moment: asked right before each write. */
+    bool (*may_write)(void *data);
+    void *data;
+    size_t targets;                  /* StatefulSets that are followed; 0: TARGETS_MAX */
+    const struct reflector_ops *ops; /* for tests; NULL: the usual */
+    unsigned parallel;               /* roots that are handled at a time; 0: 4 */
+    const struct net_clock *clock;   /* kept, not copied; NULL: the system's */
+};
+
+/* Begins with all that the cache knows. NULL with `e` set: -ENOMEM. */
+MUST_CHECK struct roots *roots_new(struct net_loop *l, const struct roots_options *o,
+                                   struct err *e);
+
+/* Appends metrics, cmesh_manager_root_... without those of its queue. `r` NULL: this process does
+ * not lead. 0, -ENOBUFS or -ENOMEM. */
+MUST_CHECK int roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out);
+const struct work_queue *roots_queue(const struct roots *r);
+
+/* At once: requests are broken off; what was sent may be done all the same. NULL is ignored. */
+void roots_free(struct roots *r);
+
+#endif

@@ -1,0 +1,840 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The controller of roots against a small API server.
+ */
+#include "root/roots.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "base/log.h"
+#include "roots_fixture.h"
+#include "json/edit.h"
+#include "json/field.h"
+
+/* Two shards of a pod each, which are ready. */
+static void begin_two(struct world *w)
+{
+    world_size(w, 2, 1);
+    world_stateful_set(w, 2);
+    world_pod(w, 0, "x-1-normal", true);
+    world_pod(w, 1, "x-2-normal", true);
+    world_lead(w);
+    world_expect_buckets(w, 1, "0-15");
+    world_expect_buckets(w, 2, "16-31");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_settle(w);
+}
+
+/* ---- the usual way ---- */
+
+static void test_children(void **state)
+{
+    struct world *w = *state;
+    world_root_with(w,
+                    "\"canary\":{\"replicas\":1,\"inShardHash\":[\"3\"]},"
+                    "\"auto\":{\"shardingSize\":2,\"everyShardReplicas\":2}",
+                    ",\"controller\":{\"leaderElectionName\":\"lock\"}");
+    world_stateful_set(w, 4);
+    world_lead(w);
+    world_expect_buckets(w, 1, "0-2,4-16");
+    world_expect_buckets(w, 2, "17-31");
+    const cJSON *root = store_get(&w->store, "shardingconfigs", "n", "r");
+    const cJSON *child = world_child(w, 2);
+    assert_string_equal(store_text(child, "metadata/ownerReferences/0/uid"),
+                        field_meta(root, "uid"));
+    assert_string_equal(store_text(child, "metadata/labels/ctrlmesh.kusionstack.io~auto-sharding-"
+                                          "root"),
+                        "r");
+    assert_string_equal(store_text(child, "spec/controller/leaderElectionName"), "lock");
+    assert_string_equal(store_text(child, "spec/selector/matchExpressions/0/values/0"), "op-3");
+    assert_non_null(world_child(w, 0));
+    world_expect_condition(w, "Sized", "False", "TooFewReplicas");
+    assert_non_null(strstr(world_condition(w, "Sized", "message"), "5 are needed."));
+    world_stateful_set(w, 5);
+    world_expect_condition(w, "Sized", "True", "Sized");
+    world_expect_condition(w, "Ready", "False", "WaitingForPods");
+    world_pod(w, 0, "x-0-canary", true);
+    world_pod(w, 1, "x-1-normal", true);
+    world_pod(w, 3, "x-2-normal", true);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_expect_condition(w, "Conflict", "False", "NoConflict");
+    root = store_get(&w->store, "shardingconfigs", "n", "r");
+    assert_string_equal(store_text(root, "status/enforced"), "3/3");
+    assert_string_equal(store_text(root, "status/podCount"), "3");
+    assert_string_equal(store_text(root, "status/root/childShardingConfigs/0"), "x-0-canary");
+    assert_string_equal(store_text(root, "status/root/size"), "2");
+    assert_string_equal(store_text(root, "status/root/shards/1/buckets"), "0-2,4-16");
+    assert_string_equal(store_text(root, "status/root/shards/1/readyPods"), "1");
+}
+
+static void test_nothing_is_written_when_nothing_changed(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    unsigned writes = w->store.writes;
+    unsigned requests = w->store.requests;
+    store_end_watches(&w->store);
+    world_pass(w, 300);
+    world_retire(w);
+    world_lead(w);
+    world_settle(w);
+    assert_int_equal(w->store.writes, writes);
+    assert_int_equal(w->store.requests, requests);
+}
+
+static void test_spec_goes_to_children(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    world_root_with(w, "\"auto\":{\"shardingSize\":2,\"everyShardReplicas\":1}",
+                    ",\"controller\":{\"leaderElectionName\":\"other\"}");
+    world_expect_text(w, "x-1-normal", "spec/controller/leaderElectionName", "other");
+    world_expect_text(w, "x-2-normal", "spec/controller/leaderElectionName", "other");
+    world_size(w, 2, 1);
+    world_expect_text(w, "x-2-normal", "spec/controller/leaderElectionName", "");
+    assert_string_equal(world_buckets(w, 1), "0-15");
+    assert_int_equal(world_events(w, "Resized"), 0);
+    assert_int_equal(world_events(w, "ChildPutBack"), 0);
+}
+
+/* ---- another size ---- */
+
+static void test_sizes(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    unsigned since = w->store.version;
+    world_size(w, 3, 1);
+    world_stateful_set(w, 3);
+    world_expect_buckets(w, 3, "");
+    world_settle(w);
+    assert_string_equal(world_buckets(w, 1), "0-15"); /* it has no pod yet */
+    world_expect_condition(w, "Ready", "False", "WaitingForPods");
+    world_pod(w, 2, "x-3-normal", true);
+    world_expect_event(w, "Resized", "From 2 to 3 shards; 10 buckets moved.");
+    assert_int_equal(world_gained(w, since), 10);
+    assert_int_equal(w->counts.moved, 10);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+
+    world_size(w, 10, 1);
+    world_stateful_set(w, 10);
+    for (unsigned i = 4; i <= 10; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "x-%u-normal", i);
+        world_expect_buckets(w, i, "");
+        world_pod(w, i - 1, name, true);
+    }
+    world_expect_event(w, "Resized", "From 3 to 10 shards");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+
+    since = w->store.version;
+    world_size(w, 2, 1);
+    world_expect_event(w, "Resized", "From 10 to 2 shards");
+    assert_non_null(world_child(w, 10)); /* as long as it has a pod */
+    assert_string_equal(world_buckets(w, 10), "");
+    assert_true(world_gained(w, since) <= 26);
+    for (unsigned i = 2; i < 10; i++) {
+        world_delete_pod(w, i);
+    }
+    world_expect_gone(w, "x-10-normal");
+    world_expect_gone(w, "x-3-normal");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_expect_attended(w);
+}
+
+/* Buckets move again when the last ones have arrived, or after a while. */
+static void test_one_step_at_a_time(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    w->waiting = 3;
+    world_size(w, 3, 1);
+    world_pod(w, 2, "x-3-normal", true);
+    world_expect_event(w, "Resized", "From 2 to 3 shards");
+    world_expect_condition(w, "Ready", "False", "Resizing");
+    char *before = strdup(world_buckets(w, 3));
+    world_size(w, 4, 1);
+    world_pod(w, 3, "x-4-normal", true);
+    world_pass(w, 20000);
+    assert_string_equal(world_buckets(w, 4), "");
+    assert_string_equal(world_buckets(w, 3), before);
+    world_expect_condition(w, "Ready", "False", "Resizing");
+    world_pass(w, 11000);
+    assert_string_not_equal(world_buckets(w, 4), "");
+    free(before);
+
+    world_size(w, 5, 1);
+    world_pod(w, 4, "x-5-normal", true);
+    world_pass(w, 5000);
+    assert_string_equal(world_buckets(w, 5), "");
+    w->waiting = 0;
+    world_expect_event(w, "Resized", "From 4 to 5 shards");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_expect_attended(w);
+}
+
+/* Shards whose pods are others for a moment are refused, and come again. */
+static void test_other_pods(void **state)
+{
+    struct world *w = *state;
+    static const struct {
+        unsigned size;
+        unsigned every;
+    } steps[] = {{4, 3}, {4, 1}, {2, 5}, {6, 2}, {3, 1}, {3, 4}};
+    w->refuses = true;
+    begin_two(w);
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        char first[16];
+        world_size(w, steps[i].size, steps[i].every);
+        for (unsigned n = 0; n < steps[i].size; n++) {
+            char name[32];
+            (void)snprintf(name, sizeof name, "x-%u-normal", n + 1);
+            (void)snprintf(first, sizeof first, "op-%u", n * steps[i].every);
+            world_expect_text(w, name, "spec/selector/matchExpressions/0/values/0", first);
+            world_pod(w, n * steps[i].every, name, true);
+        }
+        world_settle(w);
+    }
+    assert_true(w->refusals > 0);
+    world_expect_attended(w);
+}
+
+static void test_pods_of_another_shard(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    world_pod(w, 2, "x-2-normal", true);
+    world_size(w, 2, 2);
+    world_stateful_set(w, 4);
+    world_expect_text(w, "x-1-normal", "spec/selector/matchExpressions/0/values/1", "op-1");
+    world_settle(w);
+    assert_non_null(strstr(world_condition(w, "Sized", "message"),
+                           "Recreate pods that have the sidecars of another shard: op-1."));
+}
+
+/* ---- what others do ---- */
+
+static void edit_child(struct world *w, const char *text)
+{
+    cJSON *child = cJSON_Duplicate(world_child(w, 1), true);
+    cJSON *patch = cJSON_Parse(text);
+    cJSON *spec = cJSON_GetObjectItem(child, "spec");
+    cJSON *item = patch->child;
+    cJSON_DeleteItemFromObject(spec, item->string);
+    assert_true(cJSON_AddItemToObject(spec, item->string, cJSON_Duplicate(item, true)));
+    cJSON *fields =
+        cJSON_Parse("[{\"manager\":\"kubectl-edit\",\"time\":\"2026-01-01T00:00:00Z\"}]");
+    cJSON_DeleteItemFromObject(cJSON_GetObjectItem(child, "metadata"), "managedFields");
+    cJSON_AddItemToObject(cJSON_GetObjectItem(child, "metadata"), "managedFields", fields);
+    store_put(&w->store, "shardingconfigs", "n", child);
+    cJSON_Delete(patch);
+}
+
+static void test_edited_child_is_put_back(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    char *spec = cJSON_PrintUnformatted(cJSON_GetObjectItem(world_child(w, 1), "spec"));
+    edit_child(w, "{\"limits\":[]}");
+    world_expect_event(w, "ChildPutBack", "x-1-normal was changed by kubectl-edit");
+    world_settle(w);
+    char *again = cJSON_PrintUnformatted(cJSON_GetObjectItem(world_child(w, 1), "spec"));
+    assert_string_not_equal(again, "");
+    assert_non_null(strstr(again, "sharding-hash"));
+    cJSON_free(again);
+    /* A field that nobody else asks for goes, too. */
+    edit_child(w, "{\"webhook\":{\"port\":7}}");
+    world_expect_text(w, "x-1-normal", "spec/webhook/port", "7");
+    world_expect_text(w, "x-1-normal", "spec/webhook/port", "");
+    world_settle(w);
+    assert_int_equal(world_events(w, "ChildPutBack"), 2);
+    assert_string_equal(world_buckets(w, 1), "0-15");
+    cJSON_free(spec);
+}
+
+static void test_edited_buckets_are_put_back(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    cJSON *child = cJSON_Duplicate(world_child(w, 1), true);
+    cJSON *annotations = cJSON_GetObjectItem(cJSON_GetObjectItem(child, "metadata"), "annotations");
+    struct edit ed = {.rc = 0};
+    edit_string(&ed, annotations, WORLD_PREFIX "/auto-sharding-buckets", "0-31");
+    store_put(&w->store, "shardingconfigs", "n", child);
+    world_expect_buckets(w, 1, "0-31");
+    world_expect_buckets(w, 1, "0-15");
+    world_settle(w);
+    assert_string_equal(world_buckets(w, 2), "16-31");
+    world_expect_event(w, "ChildPutBack", "x-1-normal");
+}
+
+static void test_deleted_child_is_made_again(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    store_delete(&w->store, "shardingconfigs", "n", "x-2-normal");
+    world_expect_buckets(w, 2, "16-31");
+    world_expect_event(w, "ChildPutBack", "x-2-normal was deleted");
+    world_settle(w);
+    assert_string_equal(world_buckets(w, 1), "0-15");
+}
+
+static void put_foreign(struct world *w, const char *name, const char *owner)
+{
+    store_put_text(&w->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"%s\"%s},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"a\":\"b\"}},\"limits\":[]}}",
+                   name, owner);
+}
+
+static void test_conflict(void **state)
+{
+    struct world *w = *state;
+    put_foreign(w, "x-3-normal", "");
+    begin_two(w);
+    world_size(w, 3, 1);
+    world_pod(w, 2, "x-3-normal", true);
+    world_expect_condition(w, "Conflict", "True", "NameTaken");
+    world_expect_condition(w, "Ready", "False", "Conflict");
+    world_expect_condition(w, "Stalled", "True", "Conflict");
+    world_expect_event(w, "ChildConflict", "x-3-normal");
+    world_settle(w);
+    assert_string_equal(world_buckets(w, 1), "0-15");
+    assert_string_equal(world_buckets(w, 3), "");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(
+                         cJSON_GetObjectItem(world_child(w, 3), "spec"), "limits")),
+                     0);
+    store_delete(&w->store, "shardingconfigs", "n", "x-3-normal");
+    world_expect_condition(w, "Conflict", "False", "NoConflict");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_expect_attended(w);
+}
+
+static void test_children_of_an_earlier_root(void **state)
+{
+    struct world *w = *state;
+    put_foreign(w, "x-1-normal",
+                ",\"ownerReferences\":[{\"kind\":\"ShardingConfig\",\"name\":\"r\",\"uid\":"
+                "\"earlier\",\"controller\":true}]");
+    world_size(w, 2, 1);
+    world_lead(w);
+    world_expect_condition(w, "Conflict", "True", "WaitingForGarbageCollector");
+    assert_string_equal(world_condition(w, "Stalled", "status"), "");
+    assert_int_equal(world_events(w, "ChildConflict"), 0);
+    store_delete(&w->store, "shardingconfigs", "n", "x-1-normal");
+    world_expect_condition(w, "Conflict", "False", "NoConflict");
+    world_pod(w, 0, "x-1-normal", true);
+    world_pod(w, 1, "x-2-normal", true);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_expect_attended(w);
+}
+
+/* A foreign object comes between the look and the write. */
+static void take_name(struct storing_api *s)
+{
+    s->before_write = NULL;
+    put_foreign(LIST_ITEM(s, struct world, store), "x-1-normal", "");
+}
+
+static void test_name_is_taken_at_the_last_moment(void **state)
+{
+    struct world *w = *state;
+    world_size(w, 1, 1);
+    w->store.before_write = take_name;
+    world_lead(w);
+    world_expect_condition(w, "Conflict", "True", "NameTaken");
+    world_settle(w);
+    assert_string_equal(world_buckets(w, 1), "");
+}
+
+static void test_made_again_root(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    store_delete(&w->store, "shardingconfigs", "n", "r");
+    world_settle(w);
+    assert_non_null(world_child(w, 1)); /* the garbage collector's */
+    world_size(w, 2, 1);
+    world_expect_condition(w, "Conflict", "True", "WaitingForGarbageCollector");
+    store_delete(&w->store, "shardingconfigs", "n", "x-1-normal");
+    store_delete(&w->store, "shardingconfigs", "n", "x-2-normal");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+}
+
+/* ---- what the root says ---- */
+
+static void test_disabled(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    world_root(w, "\"disable\":true,\"auto\":{\"shardingSize\":3,\"everyShardReplicas\":2}");
+    world_expect_condition(w, "Ready", "True", "Disabled");
+    store_delete(&w->store, "shardingconfigs", "n", "x-2-normal");
+    world_expect_text(w, "r", "status/root/shards/1/name", "");
+    world_settle(w);
+    assert_null(world_child(w, 2));
+    assert_null(world_child(w, 3));
+    assert_string_equal(store_text(world_child(w, 1), "spec/selector/matchExpressions/0/values/1"),
+                        "");
+    world_size(w, 2, 1);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+}
+
+static void test_being_deleted(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    cJSON *root = cJSON_Duplicate(store_get(&w->store, "shardingconfigs", "n", "r"), true);
+    struct edit ed = {.rc = 0};
+    edit_string(&ed, cJSON_GetObjectItem(root, "metadata"), "deletionTimestamp",
+                "2026-01-01T00:00:00Z");
+    store_put(&w->store, "shardingconfigs", "n", root);
+    world_settle(w);
+    unsigned writes = w->store.writes;
+    store_delete(&w->store, "shardingconfigs", "n", "x-2-normal");
+    world_settle(w);
+    assert_int_equal(w->store.writes, writes);
+}
+
+static void test_invalid(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    world_root(w, "\"auto\":{\"shardingSize\":33,\"everyShardReplicas\":1}");
+    world_expect_condition(w, "Compiled", "False", "Invalid");
+    world_expect_condition(w, "Stalled", "True", "Invalid");
+    assert_string_equal(world_buckets(w, 1), "0-15");
+    const cJSON *root = store_get(&w->store, "shardingconfigs", "n", "r");
+    assert_string_equal(store_text(root, "status/root/size"), "2");
+    world_size(w, 2, 1);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    assert_string_equal(world_condition(w, "Stalled", "status"), "");
+}
+
+/* Children that do not have a name of its are made by others: deleted, and made anew. */
+static void test_another_prefix(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    store_put_text(&w->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"r\"},\"spec\":{\"root\":{\"prefix\":\"y\","
+                   "\"targetStatefulSet\":\"op\",\"resourceSelector\":[{\"relateResources\":["
+                   "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],\"auto\":{"
+                   "\"shardingSize\":2,\"everyShardReplicas\":1}}}}");
+    world_expect_gone(w, "x-1-normal");
+    world_expect_gone(w, "x-2-normal");
+    world_expect_text(w, "y-2-normal", "spec/selector/matchExpressions/0/values/0", "op-1");
+    world_settle(w);
+    assert_null(world_child(w, 1));
+}
+
+static void test_no_canary_any_more(void **state)
+{
+    struct world *w = *state;
+    world_root(w, "\"canary\":{\"replicas\":1,\"inNamespaces\":[\"a\"]},"
+                  "\"auto\":{\"shardingSize\":2,\"everyShardReplicas\":1}");
+    world_pod(w, 0, "x-0-canary", true);
+    world_pod(w, 1, "x-1-normal", true);
+    world_pod(w, 2, "x-2-normal", true);
+    world_lead(w);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    w->refuses = true;
+    world_size(w, 2, 1);
+    world_expect_text(w, "x-1-normal", "spec/selector/matchExpressions/0/values/0", "op-0");
+    world_settle(w);
+    assert_non_null(world_child(w, 0)); /* op-0 has its sidecars */
+    world_pod(w, 0, "x-1-normal", true);
+    world_expect_gone(w, "x-0-canary");
+}
+
+/* ---- as many as there are pods for ---- */
+
+#define AS_MANY "\"auto\":{\"shardingSize\":\"auto\",\"everyShardReplicas\":2}"
+
+static void test_elastic(void **state)
+{
+    struct world *w = *state;
+    world_root(w, AS_MANY);
+    world_stateful_set(w, 4);
+    world_lead(w);
+    world_expect_buckets(w, 2, "16-31");
+    world_pod(w, 0, "x-1-normal", true);
+    world_pod(w, 2, "x-2-normal", true);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_stateful_set(w, 6);
+    world_expect_buckets(w, 3, "");
+    world_pod(w, 4, "x-3-normal", false);
+    world_settle(w);
+    assert_string_equal(world_buckets(w, 3), "");
+    world_pod(w, 4, "x-3-normal", true);
+    world_expect_event(w, "Resized", "From 2 to 3 shards; 10 buckets moved.");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_stateful_set(w, 5); /* not enough for three */
+    world_expect_event(w, "Resized", "From 3 to 2 shards");
+    assert_non_null(world_child(w, 3));
+    world_delete_pod(w, 4);
+    world_expect_gone(w, "x-3-normal");
+    world_expect_condition(w, "Sized", "True", "Sized");
+    store_delete(&w->store, "statefulsets", "n", "op");
+    world_expect_condition(w, "Sized", "False", "NotFound");
+    world_settle(w);
+    assert_string_not_equal(world_buckets(w, 2), "");
+    world_expect_attended(w);
+}
+
+static void test_without_the_right_to_statefulsets(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    world_retire(w);
+    w->store.refused.part = "statefulsets";
+    w->store.refused.status = 403;
+    store_end_watches(&w->store);
+    world_root(w, AS_MANY);
+    world_lead(w);
+    world_expect_condition(w, "Sized", "Unknown", "Unreadable");
+    world_settle(w);
+    assert_string_equal(world_buckets(w, 2), "16-31");
+    assert_null(world_child(w, 3));
+}
+
+static void test_too_many_statefulsets(void **state)
+{
+    struct world *w = *state;
+    w->targets = 1;
+    begin_two(w);
+    store_put_text(&w->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"r2\"},\"spec\":{\"root\":{\"prefix\":\"z\","
+                   "\"targetStatefulSet\":\"other\",\"resourceSelector\":[{\"relateResources\":["
+                   "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],\"auto\":{"
+                   "\"shardingSize\":1,\"everyShardReplicas\":1}}}}");
+    world_expect_text(w, "r2", "status/conditions/1/reason", "TooMany");
+    store_delete(&w->store, "shardingconfigs", "n", "r");
+    world_settle(w);
+    cJSON *again = cJSON_Duplicate(store_get(&w->store, "shardingconfigs", "n", "r2"), true);
+    store_put(&w->store, "shardingconfigs", "n", again);
+    world_expect_text(w, "r2", "status/conditions/1/reason", "NotFound");
+}
+
+/* ---- takeover ---- */
+
+#define TAKEOVER                                                                                   \
+    "\"auto\":{\"shardingSize\":3,\"everyShardReplicas\":1,\"takeover\":{\"afterSeconds\":30}}"
+
+static void test_takeover(void **state)
+{
+    struct world *w = *state;
+    world_root(w, TAKEOVER);
+    world_pod(w, 0, "x-1-normal", true);
+    world_pod(w, 1, "x-2-normal", true);
+    world_pod(w, 2, "x-3-normal", true);
+    world_lead(w);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_pass(w, 31000); /* nobody moves anything now */
+    char *before = strdup(world_buckets(w, 2));
+    world_delete_pod(w, 1);
+    world_pass(w, 25000);
+    assert_string_equal(world_buckets(w, 2), before);
+    world_pass(w, 6000);
+    assert_string_equal(world_buckets(w, 2), "");
+    world_expect_event(w, "TakenOver", "x-2-normal");
+    assert_int_equal(w->counts.takeovers, 1);
+    world_expect_condition(w, "Ready", "False", "WaitingForPods");
+    world_expect_text(w, "x-2-normal",
+                      "metadata/annotations/ctrlmesh.kusionstack.io~auto-"
+                      "sharding-taken-over",
+                      "true");
+    world_pod(w, 1, "x-2-normal", true);
+    world_pass(w, 25000);
+    assert_string_equal(world_buckets(w, 2), "");
+    world_pass(w, 6000);
+    assert_string_not_equal(world_buckets(w, 2), "");
+    world_expect_event(w, "GivenBack", "x-2-normal");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    assert_int_equal(world_events(w, "Resized"), 0);
+    world_expect_text(w, "x-2-normal",
+                      "metadata/annotations/ctrlmesh.kusionstack.io~auto-"
+                      "sharding-taken-over",
+                      "");
+    world_expect_attended(w);
+    free(before);
+}
+
+/* The next leader counts anew, and goes on where shards were taken over. */
+static void test_takeover_and_another_leader(void **state)
+{
+    struct world *w = *state;
+    world_root(w, TAKEOVER);
+    world_pod(w, 0, "x-1-normal", true);
+    world_pod(w, 2, "x-3-normal", true);
+    world_lead(w);
+    world_expect_buckets(w, 2, "11-21");
+    world_pass(w, 25000);
+    world_retire(w);
+    world_lead(w);
+    world_pass(w, 25000);
+    assert_string_equal(world_buckets(w, 2), "11-21");
+    world_pass(w, 6000);
+    assert_string_equal(world_buckets(w, 2), "");
+    world_retire(w);
+    world_lead(w);
+    world_settle(w);
+    assert_string_equal(world_buckets(w, 2), "");
+    assert_int_equal(w->counts.takeovers, 1);
+}
+
+/* ---- a canary with both lists ---- */
+
+#define BOTH                                                                                       \
+    "\"canary\":{\"replicas\":1,\"inNamespaces\":[\"listed\"],\"inShardHash\":[\"0\",\"1\",\"2\"," \
+    "\"3\",\"4\",\"5\",\"6\",\"7\",\"8\",\"9\",\"10\",\"11\",\"12\",\"13\",\"14\",\"15\"]},"       \
+    "\"auto\":{\"shardingSize\":1,\"everyShardReplicas\":1}"
+
+static size_t canary_names(struct world *w)
+{
+    const cJSON *limits = field_get(field_get(world_child(w, 0), "spec"), "limits");
+    const cJSON *item = NULL;
+    size_t count = 0;
+    cJSON_ArrayForEach(
+        item, field_get(field_get(cJSON_GetArrayItem(limits, 0), "selector"), "matchExpressions"))
+    {
+        count += (size_t)cJSON_GetArraySize(field_get(item, "values"));
+    }
+    return count;
+}
+
+static void test_namespaces_of_the_canary(void **state)
+{
+    struct world *w = *state;
+    for (unsigned i = 0; i < 40; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "ns-%u", i);
+        world_namespace(w, name);
+    }
+    world_root(w, BOTH);
+    world_lead(w);
+    world_expect_buckets(w, 1, "16-31");
+    world_settle(w);
+    size_t before = canary_names(w);
+    assert_in_range(before, 2, 40);
+    for (unsigned i = 40; i < 800; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "ns-%u", i);
+        world_namespace(w, name);
+    }
+    world_pass(w, 1000);
+    assert_true(canary_names(w) > before);
+    for (unsigned i = 800; i < 2600; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "ns-%u", i);
+        world_namespace(w, name);
+    }
+    world_expect_condition(w, "Compiled", "False", "TooManyNamespaces");
+    world_size(w, 1, 1);
+    world_expect_condition(w, "Compiled", "True", "Valid");
+    world_settle(w);
+    unsigned lists = w->store.lists;
+    store_expire_watches(&w->store, "/namespaces?");
+    world_settle(w);
+    assert_int_equal(w->store.lists, lists); /* nobody needs them any more */
+}
+
+/* ---- what goes wrong ---- */
+
+static void test_every_failure_is_tried_again(void **state)
+{
+    struct world *w = *state;
+    static const struct {
+        unsigned status;
+        enum store_fault fault;
+    } faults[] = {
+        {403, STORE_NONE}, {409, STORE_NONE}, {422, STORE_NONE},   {500, STORE_NONE},
+        {404, STORE_NONE}, {0, STORE_CUT},    {0, STORE_CUT_DONE},
+    };
+    static const char *const paths[] = {"x-1-normal", "x-2-normal", "x-3-normal", "/r/status"};
+    begin_two(w);
+    for (size_t p = 0; p < ARRAY_LEN(paths); p++) {
+        for (size_t f = 0; f < ARRAY_LEN(faults); f++) {
+            world_pod(w, 2, "x-3-normal", true);
+            store_fail(&w->store, paths[p], faults[f].status, faults[f].fault, 1);
+            world_size(w, 3, 1);
+            world_expect_event(w, "Resized", "From 2 to 3");
+            world_expect_condition(w, "Ready", "True", "Enforced");
+            world_settle(w);
+            assert_int_equal(w->store.failing.count, 0);
+            store_fail(&w->store, paths[p], faults[f].status, faults[f].fault, 1);
+            world_size(w, 2, 1);
+            world_delete_pod(w, 2);
+            world_expect_gone(w, "x-3-normal");
+            world_expect_condition(w, "Ready", "True", "Enforced");
+            world_settle(w);
+            assert_int_equal(w->store.failing.count, 0);
+            assert_string_not_equal(world_buckets(w, 1), world_buckets(w, 2));
+        }
+    }
+    world_expect_attended(w);
+}
+
+/* Whoever leads next goes on, wherever the last one was stopped. */
+static void test_leader_lost_in_the_middle(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    for (unsigned turns = 0; turns < 40; turns++) {
+        bool larger = turns % 2 == 0;
+        if (larger) {
+            world_pod(w, 2, "x-3-normal", true);
+        } else {
+            world_delete_pod(w, 2);
+        }
+        world_size(w, larger ? 3 : 2, 1);
+        for (unsigned i = 0; i < turns / 2; i++) {
+            run_for(w->store.api.loop, 1);
+            fake_clock_pass(&w->clock, 4);
+        }
+        world_retire(w);
+        unsigned writes = w->store.writes;
+        run_for(w->store.api.loop, 10);
+        assert_true(w->store.writes <= writes + 1); /* what was on its way */
+        world_lead(w);
+        world_expect_condition(w, "Ready", "True", "Enforced");
+        world_settle(w);
+        assert_int_equal(world_child(w, 3) != NULL, larger);
+    }
+    world_expect_attended(w);
+}
+
+static void test_held_answers(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    world_pod(w, 2, "x-3-normal", true);
+    for (unsigned i = 0; i < 4; i++) {
+        static const char *const paths[] = {"x-3-normal", "x-1-normal", "x-2-normal", "/r/status"};
+        store_fail(&w->store, paths[i], 0, STORE_HOLD, 1);
+        world_size(w, i % 2 == 0 ? 3 : 2, 1);
+        for (unsigned k = 0; k < 200 && w->store.failing.count > 0; k++) {
+            world_turn(w);
+        }
+        world_retire(w);
+        store_fail(&w->store, "", 0, STORE_NONE, 0);
+        world_lead(w);
+        world_expect_condition(w, "Ready", i % 2 == 0 ? "True" : "False",
+                               i % 2 == 0 ? "Enforced" : "Resizing");
+    }
+    world_expect_attended(w);
+}
+
+static void test_edited_while_it_is_written(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    world_pod(w, 2, "x-3-normal", true);
+    w->store.held = true;
+    world_size(w, 3, 1);
+    for (unsigned i = 0; i < 1000 && !store_holds(&w->store); i++) {
+        world_turn(w);
+    }
+    assert_true(store_holds(&w->store));
+    world_root_with(w, "\"auto\":{\"shardingSize\":2,\"everyShardReplicas\":1}",
+                    ",\"controller\":{\"leaderElectionName\":\"late\"}");
+    run_for(w->store.api.loop, 20);
+    w->store.held = false;
+    store_go_on(&w->store);
+    world_expect_text(w, "x-2-normal", "spec/controller/leaderElectionName", "late");
+    world_delete_pod(w, 2);
+    world_expect_gone(w, "x-3-normal");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_expect_attended(w);
+}
+
+static void test_nothing_is_written_without_the_lease(void **state)
+{
+    struct world *w = *state;
+    world_size(w, 2, 1);
+    world_lead(w);
+    w->holds = false;
+    world_pass(w, 2000);
+    assert_int_equal(w->store.writes, 0);
+    w->holds = true;
+    world_pod(w, 0, "x-1-normal", true);
+    world_expect_buckets(w, 1, "0-15");
+}
+
+static void test_freed_at_any_moment(void **state)
+{
+    struct world *w = *state;
+    world_root(w, BOTH);
+    world_stateful_set(w, 2);
+    for (unsigned i = 0; i < 30; i++) {
+        world_lead(w);
+        for (unsigned k = 0; k < i; k++) {
+            run_for(w->store.api.loop, 1);
+            fake_clock_pass(&w->clock, 3);
+        }
+        world_retire(w);
+        run_for(w->store.api.loop, 1);
+    }
+    roots_free(NULL);
+}
+
+static void test_metrics(void **state)
+{
+    struct world *w = *state;
+    struct buf out = BUF_INIT(65536);
+    begin_two(w);
+    assert_int_equal(roots_metrics(w->roots, &w->counts, &out), 0);
+    assert_non_null(strstr(buf_cstr(&out), "\ncmesh_manager_root_roots 1\n"));
+    assert_non_null(strstr(buf_cstr(&out), "\ncmesh_manager_root_children 2\n"));
+    assert_non_null(
+        strstr(buf_cstr(&out), "\ncmesh_manager_root_applies_total{result=\"written\"} 2\n"));
+    buf_clear(&out);
+    assert_int_equal(roots_metrics(NULL, &w->counts, &out), 0);
+    assert_null(strstr(buf_cstr(&out), "cmesh_manager_root_children"));
+    buf_reset(&out);
+    assert_string_equal(work_queue_name(roots_queue(w->roots)), "roots");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_children),
+        TEST(test_nothing_is_written_when_nothing_changed),
+        TEST(test_spec_goes_to_children),
+        TEST(test_sizes),
+        TEST(test_one_step_at_a_time),
+        TEST(test_other_pods),
+        TEST(test_pods_of_another_shard),
+        TEST(test_edited_child_is_put_back),
+        TEST(test_edited_buckets_are_put_back),
+        TEST(test_deleted_child_is_made_again),
+        TEST(test_conflict),
+        TEST(test_children_of_an_earlier_root),
+        TEST(test_name_is_taken_at_the_last_moment),
+        TEST(test_made_again_root),
+        TEST(test_disabled),
+        TEST(test_being_deleted),
+        TEST(test_invalid),
+        TEST(test_another_prefix),
+        TEST(test_no_canary_any_more),
+        TEST(test_elastic),
+        TEST(test_without_the_right_to_statefulsets),
+        TEST(test_too_many_statefulsets),
+        TEST(test_takeover),
+        TEST(test_takeover_and_another_leader),
+        TEST(test_namespaces_of_the_canary),
+        TEST(test_every_failure_is_tried_again),
+        TEST(test_leader_lost_in_the_middle),
+        TEST(test_held_answers),
+        TEST(test_edited_while_it_is_written),
+        TEST(test_nothing_is_written_without_the_lease),
+        TEST(test_freed_at_any_moment),
+        TEST(test_metrics),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
