@@ -218,6 +218,7 @@ class InstallationCase(harness.TestCase):
         )
         self.work_with_policies()
         self.work_with_a_roll()
+        self.work_with_a_root(configs)
         injected = self.cluster.json(f"/api/v1/namespaces/{DEMO}/pods/blue-0")
         names = [c["name"] for c in injected["spec"]["containers"]]
         self.assertEqual(["cmesh-localproxy", "cmesh-rulesync", "operator"], names)
@@ -303,6 +304,22 @@ class InstallationCase(harness.TestCase):
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self.home}/leases/cmesh-manager"
         lease = self.cluster.json(path)
         return lease["spec"].get("leaseTransitions", 0) >= 1 and lease["spec"].get("holderIdentity")
+
+    def work_with_a_root(self, configs):
+        """Shards are made of it, and one is deleted when it is not to be any more."""
+        limit = {"relateResources": [{"apiGroups": [""], "resources": ["configmaps"]}]}
+        limit["selector"] = {"matchLabels": {"auto": "yes"}}
+        auto = {"shardingSize": 2, "everyShardReplicas": 1}
+        root = {"prefix": "auto", "targetStatefulSet": "auto", "resourceSelector": [limit]}
+        thing = {"apiVersion": GROUP + "/v1alpha1", "kind": "ShardingConfig"}
+        thing.update(metadata={"name": "auto"}, spec={"root": {**root, "auto": auto}})
+        self.cluster.json(configs, "POST", thing)
+        last = f"{configs}/auto-2-normal"
+        harness.wait_for(lambda: self.cluster.fetch(last).status == 200, "there are two shards")
+        change = {"spec": {"root": {"auto": {"shardingSize": 1}}}}
+        self.cluster.json(f"{configs}/auto", "PATCH", change, "application/merge-patch+json")
+        harness.wait_for(lambda: self.cluster.fetch(last).status == 404, "one is deleted")
+        self.cluster.json(f"{configs}/auto", "DELETE")
 
     def retire(self):
         """What k8s/README.md says is to be done first. The rules go with the last pod that mounts

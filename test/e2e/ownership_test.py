@@ -8,94 +8,25 @@ shards are made and deleted, edits are taken back, pods die, and so does the man
 written in a namespace is written by its old shard, then by its new one, and not at the same time.
 """
 
-import itertools
-import json
-import os
 import random
 import signal
-import threading
 import time
 
 import audit
 import harness
 import mesh
-import wire
+import working_pod
 
 SEED = harness.seed()
 STEPS = harness.reloads(12)
 SPACES = 6
 SHARDS_MAX = 4
-KEY = mesh.GROUP + "/namespace"
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
+KEY = working_pod.KEY
 SOON = 60  # seconds in which a shard works on what it has, on however busy a machine
 
 
 def setUpModule():
     mesh.install()
-
-
-class Worker(threading.Thread):
-    """An operator: no cache, so that what it does was shown to it a moment ago."""
-
-    def __init__(self, proxy):
-        super().__init__(daemon=True)
-        self.proxy = proxy
-        self.over = threading.Event()
-        self.start()
-
-    def run(self):
-        while not self.over.wait(0.02):
-            try:
-                self.work()
-            except (OSError, wire.Cut, ValueError):
-                pass  # it ends, or has no rules
-
-    def work(self):
-        answer = self.proxy.fetch("/api/v1/configmaps?labelSelector=owned")
-        items = json.loads(answer.body)["items"] if answer.status == 200 else []
-        for item in items:
-            meta = item["metadata"]
-            path = f"/api/v1/namespaces/{meta['namespace']}/configmaps/{meta['name']}"
-            body = json.dumps({"data": {"at": str(time.time())}}).encode()
-            kind = [("Content-Type", "application/merge-patch+json")]
-            if not self.over.is_set():
-                self.proxy.fetch(path, "PATCH", kind, body)
-
-    def end(self):
-        self.over.set()
-        self.join(30)
-
-
-class WorkingPod(mesh.Pod):
-    """Some tell what they enforce by a Lease; of these some cannot be asked."""
-
-    def __init__(self, case, name, of):
-        super().__init__(case, name, {"shard": of}, of)
-        self.tells, reachable = case.pick.choice(((True, True), (True, False), (False, True)))
-        if not reachable:
-            self.reached_at = mesh.new_address()  # nobody is there
-        self.user = f"{name}.{os.getpid()}.{next(harness.Run.counter)}"
-        self.kubeconfig = case.cluster.user_kubeconfig(self.folder, self.user)
-        self.worker = None
-        case.allow(self.user)
-
-    def start(self):
-        super().start()
-        self.worker = Worker(self.proxy)
-        return self
-
-    def stop(self):
-        if self.worker is not None:
-            self.worker.end()
-            self.worker = None
-        super().stop()
-
-    def die(self):
-        """As with its node, which is then known to be gone."""
-        if self.proxy is not None:
-            self.stop_proxy(signal.SIGKILL)
-        self.stop()
-        self.delete()
 
 
 class OwnershipTest(mesh.MeshTestCase):
@@ -113,22 +44,8 @@ class OwnershipTest(mesh.MeshTestCase):
         self.users = {}  # user -> shard
         self.owner = {}  # namespace -> shard
         self.steps = []
-        self.log = audit.Log(self.cluster.env["CLUSTER_AUDIT_LOG"], f".{os.getpid()}.")
-        self.seen = []  # of each entry there, the write that it is
+        self.writes = working_pod.Writes(self, self.users)
         self.lead = self.manager("--probe-interval", "1")
-
-    def allow(self, user):
-        name = f"owned-{user}"
-        binding = {
-            "metadata": {"name": name},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                        "name": "cluster-admin"},
-            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}],
-        }  # fmt: skip
-        if self.cluster.fetch(RBAC).status == 404:
-            return  # an API server that lets everybody do everything
-        self.cluster.json(f"{RBAC}/clusterrolebindings", "POST", binding)
-        self.addCleanup(self.cluster.fetch, f"{RBAC}/clusterrolebindings/{name}", "DELETE")
 
     # ---- shards ----
 
@@ -146,7 +63,9 @@ class OwnershipTest(mesh.MeshTestCase):
 
     def new_pod(self, shard):
         self.serial += 1
-        pod = WorkingPod(self, f"{shard}-{self.serial}", shard)
+        tells, reachable = self.pick.choice(((True, True), (True, False), (False, True)))
+        name = f"{shard}-{self.serial}"
+        pod = working_pod.WorkingPod(self, name, shard, tells=tells, reachable=reachable)
         self.users[pod.user] = shard
         self.pods[shard].append(pod)
         pod.start()
@@ -163,21 +82,7 @@ class OwnershipTest(mesh.MeshTestCase):
         for space in self.spaces:
             owner = self.owner[space]
             users = {user for user, shard in self.users.items() if shard == owner}
-            since = self.steps[-1].begun
-
-            def works(space=space, users=users, since=since):
-                recent = itertools.takewhile(lambda w: w.came > since, reversed(self.writes()))
-                return any(w.pod in users and w.namespace == space and w.ok() for w in recent)
-
-            harness.wait_for(works, f"{owner} works in {space}", SOON, 0.2)
-
-    def writes(self):
-        """The pod of each is its user here."""
-        for entry in self.log.entries()[len(self.seen):]:
-            user = entry["user"]["username"]
-            write = entry["verb"] in audit.WRITES and user in self.users
-            self.seen.append(audit.write_of(entry, user, self.users[user]) if write else None)
-        return sorted(filter(None, self.seen), key=lambda write: write.came)
+            self.writes.soon(space, users, self.steps[-1].begun, SOON)
 
     # ---- steps ----
 
@@ -275,8 +180,8 @@ class OwnershipTest(mesh.MeshTestCase):
         self.settled()
         for _ in range(STEPS):
             self.step()
-        gaps = audit.judge_steps(self, self.steps, self.writes())
-        writes = len(self.writes())
+        gaps = audit.judge_steps(self, self.steps, self.writes.all())
+        writes = len(self.writes.all())
         print(f"seed {SEED}: {STEPS} steps, {writes} writes by {len(self.users)} pods, {len(gaps)} "
               f"hand-overs, nobody's for {max(gaps, default=0):.2f} s at most", flush=True)  # fmt: skip
         self.assertGreater(len(gaps), 0)
