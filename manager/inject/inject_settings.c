@@ -196,13 +196,23 @@ static int check_proxy_arg(const char *argument, struct err *e)
                : 0;
 }
 
-static int check_rules_lease(uint64_t seconds, struct err *e)
+static int check_rules_lease(const struct inject_settings *s, struct err *e)
 {
-    return seconds == 0 ||
-                   (seconds >= CONTROL_RULES_LEASE_MIN_S && seconds <= CONTROL_RULES_LEASE_MAX_S)
-               ? 0
-               : err_set(e, -EINVAL, "--rules-lease must be 0, or from %d to %d",
-                         CONTROL_RULES_LEASE_MIN_S, CONTROL_RULES_LEASE_MAX_S);
+    uint64_t seconds = s->rules_lease_s;
+    if (seconds == 0) {
+        return 0;
+    }
+    if (seconds < CONTROL_RULES_LEASE_MIN_S || seconds > CONTROL_RULES_LEASE_MAX_S) {
+        return err_set(e, -EINVAL, "--rules-lease must be 0, or from %d to %d",
+                       CONTROL_RULES_LEASE_MIN_S, CONTROL_RULES_LEASE_MAX_S);
+    }
+    for (const char *const *arg = s->proxy_args; arg != NULL && *arg != NULL; arg++) {
+        if (strcmp(*arg, "--status-lease=false") == 0) {
+            return err_set(e, -EINVAL, "--rules-lease cannot be combined with --proxy-arg=%s",
+                           *arg);
+        }
+    }
+    return 0;
 }
 
 int inject_settings_check(const struct inject_settings *s, struct err *e)
@@ -212,7 +222,7 @@ int inject_settings_check(const struct inject_settings *s, struct err *e)
         check_image("--nat-image", s->nat_image, e) != 0 ||
         check_domain(s->cluster_domain, e) != 0 || check_resources(s, e) != 0 ||
         check_pull_secrets(s->pull_secrets, e) != 0 || inject_environment_check(s->env, e) != 0 ||
-        check_rules_lease(s->rules_lease_s, e) != 0) {
+        check_rules_lease(s, e) != 0) {
         return e->code;
     }
     for (const char *const *arg = s->proxy_args; arg != NULL && *arg != NULL; arg++) {

@@ -173,6 +173,21 @@ static void flags_that_localproxy_does_not_take_are_refused(void **state)
     }
 }
 
+/* localproxy would not start. */
+static void a_lease_needs_the_lease_with_the_status(void **state)
+{
+    static const char *const arguments[] = {"--status-lease=false", NULL};
+    struct inject_settings s = inject_defaults;
+    struct err e = ERR_INIT;
+    (void)state;
+    s.proxy_args = arguments;
+    assert_int_equal(inject_settings_check(&s, &e), 0);
+    s.rules_lease_s = 30;
+    assert_int_equal(inject_settings_check(&s, &e), -EINVAL);
+    assert_string_equal(e.msg,
+                        "--rules-lease cannot be combined with --proxy-arg=--status-lease=false");
+}
+
 static const struct flag *find(const struct flag *f, const char *name)
 {
     while (f->name != NULL && strcmp(f->name, name) != 0) {
@@ -229,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(settings_that_no_pod_can_have_are_refused),
+        cmocka_unit_test(a_lease_needs_the_lease_with_the_status),
         cmocka_unit_test(variables_that_the_sidecars_must_not_get_are_refused),
         cmocka_unit_test(flags_that_localproxy_does_not_take_are_refused),
         cmocka_unit_test(the_flags_are_those_of_localproxy),
