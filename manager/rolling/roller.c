@@ -20,6 +20,7 @@ enum {
     TICK_MS = 1000,    /* a roll that is under way is looked at so often, */
     QUIET_MS = 30000,  /* and any other */
     EACH_MS = 1000,    /* between two writes of annotations */
+    GATHER_MS = 50,    /* changes of pods are gathered for so long */
     BLOCKED_MS = 5000, /* until an eviction that was refused is tried again */
     STATUS_ITEMS = 200,
     MS = 1000,
@@ -562,6 +563,26 @@ static void on_state(void *data, const char *error)
 static const struct reflector_handlers handlers = {
     .on_list = on_list, .on_object = on_object, .on_synced = on_synced, .on_state = on_state};
 
+/* ---- pods ---- */
+
+/* Of "namespace/NAME-ORDINAL" it is the StatefulSet NAME: which that is, its look finds out. */
+static void on_pod(void *data, const struct pod *pod, bool gone)
+{
+    struct roller *o = data;
+    const char *dash = strrchr(pod->key, '-');
+    (void)gone;
+    if (pod->owner[0] == '\0' || dash == NULL || o->rolls.count == 0) {
+        return;
+    }
+    char *key = strndup(pod->key, (size_t)(dash - pod->key));
+    if (key != NULL && find_roll(o, key) != NULL) {
+        enqueue(o, key, GATHER_MS);
+    }
+    free(key); /* without memory the next tick does it */
+}
+
+static const struct shard_cache_handlers pod_handlers = {.on_pod = on_pod};
+
 /* ---- what it says ---- */
 
 void roller_status(const struct roller *r, cJSON *root)
@@ -662,6 +683,8 @@ struct roller *roller_new(struct net_loop *l, const struct roller_options *o, st
         return NULL;
     }
     r->options.namespace = NULL; /* copied by the reflector */
+    r->pods = (struct shard_cache_listener){.handlers = &pod_handlers, .data = r};
+    shard_cache_listen(o->cache, &r->pods);
     return r;
 }
 
@@ -670,6 +693,7 @@ void roller_free(struct roller *r)
     if (r == NULL) {
         return;
     }
+    shard_cache_unlisten(r->options.cache, &r->pods);
     reflector_free(r->reflector);
     for (struct table_node *n = NULL; (n = table_next(&r->rolls, NULL)) != NULL;) {
         free_roll(roll_of(n));

@@ -79,6 +79,7 @@ struct roller {
     const struct net_clock *clock;
     struct reflector *reflector;
     struct work_queue *queue;
+    struct shard_cache_listener pods;
     struct table rolls;
     char eviction[ROLLER_EVICTION_SIZE]; /* "policy/v1": the API version of Evictions; "": not asked
                                           */
