@@ -41,6 +41,8 @@ def blocks(name):
 
 
 class ReadmeTestCase(node.TestCase):
+    teams = operator_test.TEAMS
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -56,7 +58,7 @@ class ReadmeTestCase(node.TestCase):
 
     def setUp(self):
         super().setUp()
-        spaces = ["namespace/" + name for name in (OPERATOR, *operator_test.TEAMS)]
+        spaces = ["namespace/" + name for name in (OPERATOR, *self.teams)]
         self.addCleanup(self.kubectl.run, "delete", "--ignore-not-found", *spaces)
 
     def follow(self, command, **more):
@@ -95,7 +97,7 @@ class ReadmeTestCase(node.TestCase):
         """team -> the pod that reported it."""
         return {
             team: self.report_of(team)["reportedBy"]
-            for team in operator_test.TEAMS
+            for team in self.teams
             if self.report_of(team)
         }
 
@@ -128,7 +130,7 @@ class ReadmeTestCase(node.TestCase):
         return {lease["metadata"]["name"] for lease in self.cluster.json(path + others)["items"]}
 
     def check_gone(self):
-        for name in (OPERATOR, *operator_test.TEAMS):
+        for name in (OPERATOR, *self.teams):
             path = f"/api/v1/namespaces/{name}"
             harness.wait_for(
                 lambda p=path: self.cluster.fetch(p).status == 404, f"{name} is gone", 300
@@ -323,6 +325,67 @@ def teams(blues):
         team: "report-operator-[01]" if i < blues else "report-operator-[23]"
         for i, team in enumerate(operator_test.TEAMS)
     }
+
+
+class AutomaticShardsTest(ManagedTestCase):
+    COLOURS = "blue cyan gold gray green ivory navy olive orange red silver white"
+    teams = [f"team-{colour}" for colour in COLOURS.split()]
+    BUCKETS = "ctrlmesh.kusionstack.io/auto-sharding-buckets"
+
+    def setUp(self):
+        super().setUp()
+        self.install()
+
+    def shards(self):
+        """The pod of each bucket, by the shards that have any."""
+        owners = {}
+        for shard in self.cluster.json(CONFIGS)["items"]:
+            found = re.fullmatch(r"report-(\d+)-normal", shard["metadata"]["name"])
+            runs = shard["metadata"].get("annotations", {}).get(self.BUCKETS, "") if found else ""
+            for run in runs.split(",") if runs else ():
+                first, _, last = run.partition("-")
+                for bucket in range(int(first), int(last or first) + 1):
+                    owners[bucket] = f"{OPERATOR}-{int(found[1]) - 1}"
+        return owners
+
+    def check_spread(self, count):
+        """Each team is worked on by the pod of its shard, and each shard has a leader."""
+        owners = self.shards()
+        self.assertEqual(32, len(owners))
+        self.assertEqual({f"{OPERATOR}-{i}" for i in range(count)}, set(owners.values()))
+        self.wait_reporters({team: owners[mesh_hash(team)] for team in self.teams})
+        locks = {f"{OPERATOR}---report-{i + 1}-normal" for i in range(count)}
+        self.assertLessEqual(locks, self.leases())
+
+    def test_readme(self):
+        demo, start, look, more, fewer, log, away = blocks("automatic-shards")
+        self.assertEqual("examples/automatic-shards/demo\n", demo)
+        self.follow(start)
+        shown = self.follow(look)
+        self.assertRegex(shown, r"report-1-normal +0-15\n")
+        self.assertRegex(shown, r"report-2-normal +16-31\n")
+        self.check_spread(2)
+        self.assertIn("5/5 True", self.follow(more))
+        self.check_spread(5)
+        self.assertIn("3/3 True", self.follow(fewer))
+        self.check_spread(3)
+        names = [shard["metadata"]["name"] for shard in self.cluster.json(CONFIGS)["items"]]
+        shards = [f"report-{i}-normal" for i in (1, 2, 3)]
+        self.assertEqual([*shards, OPERATOR], sorted(names))
+        self.assertEqual([0] * 9, self.restarts("app=report-operator"))
+        shown = self.follow(log)
+        self.assertIn('"Namespace disappeared" namespace="team-gray"', shown)
+        self.assertEqual(2, shown.count('"Namespace appeared" namespace="team-gray"'))
+        self.follow(away)
+        self.check_gone()
+
+
+def mesh_hash(namespace):
+    """As the control label has it."""
+    number = 0
+    for character in namespace:
+        number = (number * 33 + ord(character)) % 32
+    return number
 
 
 class KindTest(ManagedTestCase):

@@ -10,6 +10,7 @@ import subprocess
 import unittest
 
 import harness
+import manifests
 import mesh
 import real_clients
 
@@ -24,6 +25,21 @@ def blocks(heading):
     with open(GUIDE, encoding="utf-8") as f:
         section = f.read().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return re.findall(r"^```sh\n(.*?)^```$", section, re.M | re.S)
+
+
+def manifests_of(heading):
+    """Those below a heading, in order: in fences marked yaml."""
+    with open(GUIDE, encoding="utf-8") as f:
+        section = f.read().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return manifests.parse("---\n".join(re.findall(r"^```yaml\n(.*?)^```$", section, re.M | re.S)))
+
+
+def merged(thing, change):
+    """As a merge patch does it."""
+    if not isinstance(change, dict):
+        return change
+    thing = thing if isinstance(thing, dict) else {}
+    return {**thing, **{key: merged(thing.get(key), value) for key, value in change.items()}}
 
 
 class Shell:
@@ -215,6 +231,35 @@ class RecipeTest(mesh.MeshTestCase):
         self.assertEqual(["OPERATOR", "SHARD", "IN", "NOT IN"], rows[0])
         self.assertIn([self.namespace, "blue", "[demo-1 demo-2]", "<none>"], rows)
         self.assertIn([self.namespace, "green", "<none>", "[demo-1 demo-2]"], rows)
+
+
+class AutomaticShardsTest(harness.TestCase):
+    """What the guide says of roots, by `manager compile`."""
+
+    def children(self, root, replicas):
+        target = {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "my-operator", "namespace": "my-namespace"},
+            "spec": {"replicas": replicas},
+        }
+        files = [self.path(name, json.dumps(thing)) for name, thing in (("r", root), ("s", target))]
+        done = subprocess.run(
+            [harness.program("manager"), "compile", "-f", files[0], "-f", files[1]],
+            capture_output=True, text=True, check=False, env=harness.clean_environment(),
+        )  # fmt: skip
+        self.assertEqual(0, done.returncode, done.stderr)
+        return re.findall(r'"name": "(my-operator-\d+-\w+)"', done.stdout)
+
+    def test_manifests(self):
+        whole, canary, takeover, rebalance = manifests_of("Automatic shards")
+        three = [f"my-operator-{number}-normal" for number in (1, 2, 3)]
+        self.assertEqual(three, self.children(whole, 6))
+        self.assertEqual(three[:2], self.children(whole, 5))
+        for change in (takeover, rebalance):
+            self.assertEqual(three, self.children(merged(whole, change), 6))
+        shards = ["my-operator-0-canary", *three]
+        self.assertEqual(shards, self.children(merged(whole, canary), 7))
 
 
 KRIDGE = """

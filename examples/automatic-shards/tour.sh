@@ -1,0 +1,264 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What the demo shows, on a control plane of its own. Run by `demo`.
+set -euo pipefail
+
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "${BASH_SOURCE[0]}")/../quickstart/stage.sh"
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+prefix=report # of the operator's namespace
+throwaway=1   # the cluster is the demo's own
+operator=$prefix-operator
+network=127.$((RANDOM % 200 + 20)).$((RANDOM % 250 + 1)) # the pods' addresses, on this machine
+teams=$(sed -n 's/^  name: \(team-.*\)/\1/p' "$here/teams.yaml" | sort)
+pods=0          # that run
+failed=
+declare -A programs # of each pod
+
+ok() {
+	say "  ok      $*"
+}
+
+wrong() {
+	say "  WRONG   $*"
+	failed=1
+}
+
+# --- The operator ---
+
+# No scheduler has this name, so the pods stay what they are here: objects. The demo plays the kubelet,
+# and its programs stand in for the sidecars.
+stateful_set() {
+	cat <<-YAML
+		apiVersion: apps/v1
+		kind: StatefulSet
+		metadata: {name: $operator, namespace: $operator}
+		spec:
+		  serviceName: $operator
+		  replicas: 0
+		  podManagementPolicy: Parallel
+		  selector: {matchLabels: {app: $operator}}
+		  template:
+		    metadata: {labels: {app: $operator}}
+		    spec:
+		      schedulerName: cmesh-demo
+		      containers:
+		      - {name: operator, image: cmesh-demo}
+		      - {name: cmesh-localproxy, image: cmesh-demo}
+		      - {name: cmesh-rulesync, image: cmesh-demo}
+	YAML
+}
+
+shard_of() {
+	echo "$prefix-$(($1 + 1))-normal"
+}
+
+# start_pod NUMBER: its sidecars, and what the kubelet says of it.
+start_pod() {
+	local pod=$operator-$1 shard address=$network.$(($1 + 1)) first=${#processes[@]}
+	shard=$(shard_of "$1")
+	rm -rf "$pod" "$pod".*ready
+	mkdir "$pod"
+	run "$pod.rulesync.log" "$bin/rulesync/rulesync" --shard="$operator/$shard" \
+		--from-configmap="$operator/cmesh-rules-$shard" --to="$pod/rules.json" \
+		--control="$pod.sock" --admin="$address:5442" --ready-file="$pod.rulesync.ready"
+	XDG_STATE_HOME=$work run "$pod.localproxy.log" "$bin/localproxy/localproxy" \
+		--rules="$pod/rules.json" --control="$pod.sock" --listen=127.0.0.1:0 \
+		--admin="$address:5441" --ready-file="$pod.ready"
+	programs[$pod]=${processes[*]:first}
+	await test -f "$pod.ready" -a -f "$pod.rulesync.ready" ||
+		die "$pod does not start: $(tail -n 3 "$pod".*.log)"
+	await set_ready "$pod" "$address" || die "$(cat await.log)"
+	XDG_STATE_HOME=$work "$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
+		--proxy="http://$(value "$pod.ready" listen)" -o "$pod.kubeconfig"
+}
+
+# stop_pod NUMBER
+stop_pod() {
+	local pod=$operator-$1 pid others=()
+	for pid in "${processes[@]}"; do
+		[[ " ${programs[$pod]} " == *" $pid "* ]] || others+=("$pid")
+	done
+	# shellcheck disable=SC2086 # they are several
+	end_these ${programs[$pod]}
+	processes=("${others[@]}")
+}
+
+# scale NUMBER: as kubectl says it, and what the node does about it.
+scale() {
+	local number
+	say "  kubectl scale statefulset $operator --replicas=$1"
+	for ((number = pods - 1; number >= $1; number--)); do
+		stop_pod "$number"
+	done
+	admin scale statefulset "$operator" --namespace "$operator" --replicas="$1" >/dev/null
+	for ((number = pods; number < $1; number++)); do
+		await admin get pod "$operator-$number" --namespace "$operator" -o name >/dev/null ||
+			die "$operator-$number is not made: $(cat await.log)"
+		start_pod "$number"
+	done
+	pods=$1
+}
+
+# --- Who has what ---
+
+# SHARD BUCKETS of each, the buckets as in 0-10,13.
+list_buckets() {
+	admin get shardingconfigs --namespace "$operator" -l "$label/auto-sharding-root=$operator" \
+		-o jsonpath="{range .items[*]}{.metadata.name} {.metadata.annotations.${label//./\\.}/auto-sharding-buckets}{\"\\n\"}{end}" |
+		awk 'NF == 2' | sort -V
+}
+
+# BUCKET SHARD of each bucket.
+owners() {
+	awk '{ n = split($2, runs, ",")
+		for (i = 1; i <= n; i++) {
+			last = split(runs[i], ends, "-")
+			for (b = ends[1]; b <= ends[last]; b++) print b, $1
+		} }' "$1" | sort
+}
+
+# NAMESPACE POD of what is seen through each pod.
+list_views() {
+	local number pod
+	for ((number = 0; number < pods; number++)); do
+		pod=$operator-$number
+		through "$pod" get namespaces -o name --request-timeout=10s |
+			sed -n "s,^namespace/\(team-.*\),\1 $pod,p"
+	done | sort
+}
+
+# Whether each shard has buckets, and each team is seen through one pod.
+is_spread() {
+	list_buckets >buckets
+	[ "$(wc -l <buckets)" -eq "$pods" ] && list_views >views &&
+		[ "$(cut -d' ' -f1 views)" = "$teams" ] && [ "$(field "$operator" enforced)" = "$pods/$pods" ] &&
+		[ "$(field "$operator" 'conditions[?(@.type=="Ready")].status')" = True ]
+}
+
+show_shards() {
+	local shard has pod
+	printf '  %-18s%-18s%s\n' SHARD BUCKETS "NAMESPACES THAT ITS POD SEES"
+	while read -r shard has; do
+		pod=$operator-$((${shard//[^0-9]/} - 1))
+		printf '  %-18s%-18s%s\n' "$shard" "$has" \
+			"$(awk -v pod="$pod" '$2 == pod { print $1 }' views | paste -sd' ')"
+	done <buckets
+}
+
+# The numbers of buckets differ by one at most.
+check_balance() {
+	local sizes
+	sizes=$(owners buckets | cut -d' ' -f2 | uniq_count | sort -n)
+	if [ $(($(tail -n 1 <<<"$sizes") - $(head -n 1 <<<"$sizes"))) -le 1 ]; then
+		ok "each of the $(wc -l <buckets) shards has $(uniq <<<"$sizes" | paste -sd/ | sed 's,/, or ,') of the 32 buckets"
+	else
+		wrong "they are not shared evenly: $(paste -sd' ' <<<"$sizes")"
+	fi
+}
+
+uniq_count() {
+	sort | uniq -c | awk '{ print $1 }'
+}
+
+# show_change NUMBER
+show_change() {
+	local begun moved
+	owners buckets >owners.before
+	begun=$(date +%s%3N)
+	scale "$1"
+	await is_spread || die "it is not spread over $1: $(cat buckets views) $(tail -n 3 manager.log)"
+	owners buckets >owners.now
+	moved=$(join owners.before owners.now | awk '$2 != $3' | wc -l)
+	say
+	show_shards
+	ok "each of the $(wc -l <<<"$teams") namespaces is seen through one pod," \
+		"$((($(date +%s%3N) - begun) / 1000)) s after \"kubectl scale\""
+	check_balance
+	ok "$moved buckets have moved; $((32 - moved)) are where they were"
+	check_watch
+}
+
+# --- A watch ---
+
+# Through the first pod: a line for each event.
+open_watch() {
+	: >watch
+	run watch.log "$KUBECTL" --kubeconfig "$operator-0.kubeconfig" get namespaces \
+		--watch --output-watch-events -o jsonpath='{.type} {.object.metadata.name}{"\n"}' >watch
+	await watch_is_right || die "the watch does not begin: $(cat watch.log)"
+}
+
+# What an informer would have now.
+watched() {
+	awk '$2 ~ /^team-/ { if ($1 == "DELETED") delete has[$2]; else has[$2] = 1 }
+		END { for (name in has) print name }' watch | sort
+}
+
+watch_is_right() {
+	[ "$(watched)" = "$(awk -v pod="$operator-0" '$2 == pod { print $1 }' views)" ]
+}
+
+check_watch() {
+	await watch_is_right || true
+	if watch_is_right && all_run; then
+		ok "so says the watch that was opened through $operator-0 at the beginning, and never ended"
+	else
+		wrong "the watch through $operator-0 says $(watched | paste -sd' ') $(cat watch.log)"
+	fi
+}
+
+# --- The tour ---
+
+made() {
+	[ "$(list_buckets | wc -l)" -eq "$1" ]
+}
+
+main() {
+	enter_work
+	find_kubectl
+	say
+	say "Twelve namespaces, an operator as StatefulSet, and the manager"
+	{
+		namespace "$operator"
+		echo ---
+		cat "$here/teams.yaml"
+		echo ---
+		stateful_set
+	} >objects.yaml
+	apply objects.yaml
+	define_kind shardingconfigs crd.yaml
+	start_manager
+
+	say
+	say "One ShardingConfig, with root: as many shards as the StatefulSet has pods"
+	sed -n '/^  root:/,$ { /#/d; s/^  /        /; p }' "$here/root.yaml"
+	apply "$here/root.yaml"
+	scale 2
+	await is_spread || die "it is not spread: $(cat buckets views) $(tail -n 3 manager.log)"
+	say
+	say "  kubectl get shardingconfigs"
+	admin get shardingconfigs --namespace "$operator" | sed 's/^/          /'
+	say
+	show_shards
+	check_balance
+	open_watch
+
+	say
+	say "Three pods more: each new shard gets its share as soon as its pod is ready"
+	show_change 5
+
+	say
+	say "Two pods go: what was theirs goes to those that stay"
+	show_change 3
+
+	say
+	say "  kubectl get shardingconfigs"
+	admin get shardingconfigs --namespace "$operator" | sed 's/^/          /'
+	[ -z "$failed" ] || die "something of this is not as it should be"
+	say
+	say "All of it is as it should be. The demo ends, and removes what it made."
+}
+
+main

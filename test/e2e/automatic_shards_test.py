@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demo of automatic shards, on a control plane of its own: it ends by itself, or when it is
+interrupted, and leaves nothing behind."""
+
+import os
+import re
+import signal
+import subprocess
+
+import harness
+
+DEMO = os.path.join(harness.ROOT, "examples", "automatic-shards")
+
+
+@harness.needs("controllers")
+class DemoTest(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.temporary = os.path.join(self.folder, "tmp")
+        os.mkdir(self.temporary)
+        self.said = self.path("said", "")
+
+    def start(self):
+        """In a session of its own, as from a terminal."""
+        with open(self.said, "w", encoding="utf-8") as said:
+            tour = subprocess.Popen(
+                [harness.CLUSTER, "run", "--", os.path.join(DEMO, "tour.sh")],
+                env={**os.environ, "TMPDIR": self.temporary}, stdin=subprocess.DEVNULL,
+                stdout=said, stderr=said, start_new_session=True,
+            )  # fmt: skip
+        self.addCleanup(self.end, tour)
+        return tour
+
+    def end(self, tour):
+        if tour.poll() is None:
+            os.killpg(tour.pid, signal.SIGKILL)
+            tour.wait()
+
+    def text(self):
+        with open(self.said, encoding="utf-8") as f:
+            return f.read()
+
+    def test_it_ends_by_itself(self):
+        tour = self.start()
+        code = tour.wait(500)
+        text = self.text()
+        self.assertEqual(0, code, text)
+        self.assertNotIn("WRONG", text)
+        for shards in (2, 5, 3):
+            self.assertRegex(text, rf"ok +each of the {shards} shards has .* of the 32 buckets")
+        # The least that must move from 2 to 5, and from 5 to 3.
+        self.assertEqual(["18", "12"], re.findall(r"ok +(\d+) buckets have moved", text))
+        self.assertRegex(text, r"report-operator +3 +3/3 +True +Enforced")
+        self.assertEqual([], os.listdir(self.temporary))
+
+    def test_it_is_interrupted(self):
+        tour = self.start()
+        harness.wait_for(
+            lambda: "--replicas=5" in self.text() or tour.poll() is not None, "it has begun", 300
+        )
+        self.assertIsNone(tour.poll(), self.text())
+        os.killpg(tour.pid, signal.SIGINT)
+        self.assertEqual(130, tour.wait(120), self.text())
+        self.assertEqual([], os.listdir(self.temporary))
+
+
+if __name__ == "__main__":
+    harness.main()
