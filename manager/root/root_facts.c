@@ -286,6 +286,7 @@ static void hold(struct root *t)
 void root_lay_out(struct root *t)
 {
     struct root_pass *p = &t->pass;
+    root_load_begin_pass(t);
     const struct layout_facts facts = {
         .children = p->facts,
         .child_count = p->fact_count,
@@ -295,6 +296,8 @@ void root_lay_out(struct root *t)
     p->held = must_hold(t);
     if (p->held) {
         hold(t);
+    } else {
+        root_load_move(t);
     }
 }
 

@@ -334,6 +334,7 @@ static void on_applied(void *data, const cJSON *object, const struct api_error *
     }
     count(t, ROOTS_WRITTEN);
     note_moves(t);
+    root_load_written(t);
     const struct event_object root = about(t);
     tell_put_back(t, &root, name);
     tell_taken_over(t, &root, name, &before);

@@ -31,6 +31,7 @@ struct report {
     struct buf foreign;
     struct buf earlier;
     struct buf foreign_pods;
+    struct load_moves moves;
     size_t foreign_pod_count;
 };
 
@@ -96,6 +97,7 @@ static int add_shard(const struct root *t, struct report *r, const struct layout
         .status = config == NULL ? NULL : field_get(config->object, "status"),
         .observed = config != NULL && c->base == 0 && is_observed(config),
         .normal = s->number != 0,
+        .number = s->number,
         .first = s->first,
         .wanted = s->pods,
         .pods = pods.all,
@@ -141,6 +143,7 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
 {
     const struct root_pass *p = &t->pass;
     int rc = 0;
+    r->moves = root_load_moves(t);
     r->facts = (struct root_status_facts){
         .root = config->object,
         .invalid = p->invalid.code == 0 ? NULL : p->invalid.msg,
@@ -154,6 +157,8 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
         .size = p->layout.size,
         .needed = p->layout.needed,
         .shards = r->shards,
+        .load = t->load.report.known ? &t->load.report : NULL,
+        .moves = &r->moves,
         .now_ms = net_clock_wall(t->roots->clock) / MICROSECONDS,
     };
     for (size_t i = 0; rc == 0 && i < p->layout.count; i++) {
@@ -212,6 +217,18 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     root_done(t, WORK_RETRY, error->retry_after);
 }
 
+/* What `old` has and `to` has not. */
+static void take_away(struct edit *ed, cJSON *to, const cJSON *old)
+{
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, old)
+    {
+        if (ed->rc == 0 && !cJSON_HasObjectItem(to, item->string)) {
+            edit_set(ed, to, item->string, cJSON_CreateNull());
+        }
+    }
+}
+
 /* Refused when the root has changed since. Takes what the old status has and the new one has not
  * away. */
 static cJSON *make_patch(const struct shard_cache_config *config, const cJSON *new)
@@ -219,16 +236,14 @@ static cJSON *make_patch(const struct shard_cache_config *config, const cJSON *n
     struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateObject();
     cJSON *meta = edit_object(&ed, patch, "metadata");
-    const cJSON *item = NULL;
+    const cJSON *old = field_map(config->object, "status");
     edit_string(&ed, meta, "uid", config->uid);
     edit_string(&ed, meta, "resourceVersion", config->version);
     cJSON *status = cJSON_Duplicate(new, true);
     edit_set(&ed, patch, "status", status);
-    cJSON_ArrayForEach(item, field_map(config->object, "status"))
-    {
-        if (ed.rc == 0 && !cJSON_HasObjectItem(new, item->string)) {
-            edit_set(&ed, status, item->string, cJSON_CreateNull());
-        }
+    if (ed.rc == 0) {
+        take_away(&ed, status, old);
+        take_away(&ed, cJSON_GetObjectItemCaseSensitive(status, "root"), field_map(old, "root"));
     }
     return edit_result(&ed, patch);
 }

@@ -325,6 +325,27 @@ static void add_shard(struct view *v, cJSON *array, const struct root_status_sha
     if (s->taken_over) {
         edit_bool(&v->ed, row, "takenOver", true);
     }
+    if (s->normal && v->f->load != NULL) {
+        edit_number(&v->ed, row, "loadPercent", v->f->load->of_shard[s->number]);
+    }
+}
+
+static void add_load(struct view *v, cJSON *root)
+{
+    const struct root_status_facts *f = v->f;
+    const char *names[SHARDING_HASH_SIZE] = {NULL};
+    for (size_t i = 0; i < f->count; i++) {
+        for (unsigned k = 0; k < SHARDING_HASH_SIZE; k++) {
+            bool has = f->shards[i].normal && (f->shards[i].buckets >> k & 1) != 0;
+            names[k] = has ? f->shards[i].name : names[k];
+        }
+    }
+    if (f->load != NULL) {
+        load_report_add(&v->ed, root, f->load, names);
+    }
+    if (f->moves != NULL) {
+        load_moves_add(&v->ed, root, f->moves);
+    }
 }
 
 /* Of a spec that makes no sense nothing is known of shards; what was told stays. */
@@ -348,6 +369,7 @@ static void add_root(struct view *v, cJSON *status)
         }
         add_shard(v, shards, &f->shards[i]);
     }
+    add_load(v, root);
 }
 
 cJSON *root_status_make(const struct root_status_facts *f, bool *changed)

@@ -25,6 +25,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "root/load_report.h"
 #include "root/targets.h"
 
 struct root_status_shard {
@@ -33,6 +34,7 @@ struct root_status_shard {
     const cJSON *status; /* of that; NULL: it has none yet */
     bool observed;       /* the status is about the spec that it has */
     bool normal;
+    unsigned number;
     unsigned first; /* ordinals of its pods: first to first + wanted - 1 */
     unsigned wanted;
     size_t pods;      /* that it has, */
@@ -59,7 +61,9 @@ struct root_status_facts {
     unsigned needed; /* pods for them and the canary */
     const struct root_status_shard *shards;
     size_t count;
-    int64_t now_ms; /* of the epoch: for conditions that change */
+    const struct load_report *load; /* NULL: nothing is known of it */
+    const struct load_moves *moves; /* NULL: likewise */
+    int64_t now_ms;                 /* of the epoch: for conditions that change */
 };
 
 /* The new status. The caller frees. NULL without memory. *changed: it says anything else than the

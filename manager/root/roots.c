@@ -90,6 +90,7 @@ static void forget_children(struct root *t)
     for (size_t i = 0; i < ARRAY_LEN(t->children); i++) {
         root_child_forget(&t->children[i]);
     }
+    root_load_forget(t);
     t->size = 0;
     t->moved = 0;
     t->conflicts = 0;
@@ -363,6 +364,10 @@ int roots_metrics(const struct roots *r, const struct roots_counts *n, struct bu
     const struct prometheus_metric counters[] = {
         {"cmesh_manager_root_buckets_moved_total", "counter",
          "Buckets of namespaces that went from one automatic shard to another.", n->moved},
+        {"cmesh_manager_root_rebalanced_total", "counter",
+         "Buckets of namespaces that went from one automatic shard to another for the sake of "
+         "load.",
+         n->rebalanced},
         {"cmesh_manager_root_takeovers_total", "counter",
          "Automatic shards whose share was given to the others because they had no ready pod.",
          n->takeovers},
@@ -408,7 +413,7 @@ struct roots *roots_new(struct net_loop *l, const struct roots_options *o, struc
         .client = o->client, .max = o->targets, .ops = o->ops, .on_change = on_target, .data = r};
     r->queue = work_queue_new(l, &queue, on_work, r, e);
     r->targets = r->queue == NULL ? NULL : targets_new(l, &targets);
-    if (r->targets == NULL) {
+    if (r->targets == NULL || roots_load_begin(r) != 0) {
         (void)err_memory(e);
         roots_free(r);
         return NULL;
@@ -429,6 +434,7 @@ void roots_free(struct roots *r)
     if (r == NULL) {
         return;
     }
+    roots_load_end(r);
     shard_cache_unlisten(r->options.cache, &r->listener);
     work_queue_free(r->queue);
     for (struct table_node *n = NULL; (n = table_next(&r->all, NULL)) != NULL;) {

@@ -20,6 +20,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "compile/compile.h"
+#include "control/status.h"
 #include "kube/client/client.h"
 #include "kube/client/event_recorder.h"
 #include "kube/client/reflector.h"
@@ -43,6 +44,7 @@ enum roots_result {
 struct roots_counts {
     uint64_t applies[ROOTS_RESULTS]; /* of children, deletions too */
     uint64_t moved;                  /* buckets that went from one shard to another */
+    uint64_t rebalanced;             /* of them for the sake of load */
     uint64_t takeovers;              /* shards whose buckets went to the others for want of pods */
 };
 
@@ -54,7 +56,11 @@ struct roots_options {
     struct compile_labels labels; /* texts are kept, not copied; prefix is not NULL */
     /* Whether this process leads at this very moment: asked right before each write. */
     bool (*may_write)(void *data);
+    /* What a pod, "namespace/name", counts; NULL: it does not, or is not known to. Valid until the
+     * loop runs on. NULL: nobody knows, and nothing moves for the sake of load. */
+    const struct control_load *(*load_of)(void *data, const char *pod);
     void *data;
+    uint64_t minute_ms;              /* in which load is counted; 0: 60,000 */
     size_t targets;                  /* StatefulSets that are followed; 0: TARGETS_MAX */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
     unsigned parallel;               /* roots that are handled at a time; 0: 4 */

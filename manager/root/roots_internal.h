@@ -25,6 +25,7 @@
 #include "root/child.h"
 #include "root/layout.h"
 #include "root/root_life.h"
+#include "root/root_load.h"
 #include "root/root_spec.h"
 #include "root/root_status.h"
 #include "root/roots.h"
@@ -115,6 +116,7 @@ struct root {
     unsigned size;      /* of the layout that was reached last; 0: none was */
     size_t moved;       /* buckets since then, */
     bool told_takeover; /* of which an Event has told */
+    struct root_load load;
     uint64_t conflicts; /* digest of those that an Event told of; 0: none */
 
     cJSON *status;        /* that is being written */
@@ -136,6 +138,7 @@ struct roots {
     size_t name_count;
     uint64_t names_digest;
     struct table all; /* struct root */
+    struct net_timer *load_timer;
 };
 
 /* ---- roots.c ---- */

@@ -179,6 +179,12 @@ static int begin_roller(struct leader *l, struct err *e)
     return l->roller == NULL ? e->code : 0;
 }
 
+static const struct control_load *load_of(void *data, const char *pod)
+{
+    const struct leader *l = data;
+    return controller_load(l->controller, pod);
+}
+
 static int begin_roots(struct leader *l, struct err *e)
 {
     const struct roots_options o = {
@@ -188,6 +194,8 @@ static int begin_roots(struct leader *l, struct err *e)
         .counts = &l->root_counts,
         .labels = l->o.settings->labels,
         .may_write = leader_may_write,
+        .load_of = load_of,
+        .minute_ms = l->o.minute_ms,
         .data = l,
     };
     l->roots = roots_new(l->loop, &o, e);

@@ -38,6 +38,7 @@ struct leader_options {
     const struct sharding_resources *resources;
     const struct labels_keys *keys;
     const struct left_out *left_out; /* by the webhook for pods */
+    uint64_t minute_ms;              /* as roots_options */
     /* This process has come to lead. From the loop. */
     void (*on_lead)(void *data);
     void *data;

@@ -36,6 +36,7 @@ struct run {
     char host[256];
     char identity[IDENTITY_SIZE];
     const char *namespace;
+    uint64_t minute_ms; /* of roots */
 
     struct kube_access access;
     struct kube_client *client;
@@ -321,6 +322,7 @@ static int open_leader(struct run *r, struct err *e)
         .client = r->client,
         .namespace = r->namespace,
         .identity = r->identity,
+        .minute_ms = r->minute_ms,
         .namespaces = r->namespaces,
         .cache = r->cache,
         .discovery = r->discovery,
@@ -478,9 +480,9 @@ static const struct program_ops ops = {
     .close = close_all,
 };
 
-int run_main(int argc, char **argv)
+int run_main_at(int argc, char **argv, uint64_t minute_ms)
 {
-    struct run r = {.unfinished = 0};
+    struct run r = {.minute_ms = minute_ms};
     manager_flags_parse(&r.settings, argc, argv);
     r.settings.inject.native = r.settings.native == NATIVE_SIDECARS_ON;
     r.compile = (struct compile_options){.generation = 1, .labels = r.settings.labels};
@@ -489,4 +491,9 @@ int run_main(int argc, char **argv)
     int code = program_run(&r.program, &ops, &r);
     kube_access_deinit(&r.access);
     return code;
+}
+
+int run_main(int argc, char **argv)
+{
+    return run_main_at(argc, argv, 0);
 }

@@ -518,6 +518,12 @@ static bool may_write(void *data)
     return c->options.may_write(c->options.data);
 }
 
+const struct control_load *controller_load(const struct controller *c, const char *pod)
+{
+    const struct probe_result *r = prober_result(c->prober, pod);
+    return r != NULL && r->state == PROBE_ANSWERED ? r->load : NULL;
+}
+
 /* ---- the end of a config ---- */
 
 static uint64_t kept_generation(const struct controller *c, const struct pod *p)

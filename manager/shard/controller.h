@@ -125,6 +125,10 @@ struct controller_pod {
 void controller_look_pod(const struct controller *c, const struct shard_cache_config *config,
                          const struct pod *p, struct controller_pod *out);
 
+/* What the localproxy of a pod, "namespace/name", counts; NULL: it does not, does not answer, or is
+ * not known. Valid until the loop runs on. */
+const struct control_load *controller_load(const struct controller *c, const char *pod);
+
 /* Adds what there is to say of traffic policies. `c` NULL: nothing. */
 void controller_status(const struct controller *c, cJSON *root);
 

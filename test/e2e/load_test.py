@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each bucket of namespaces costs: localproxy counts requests, events and objects in every form
-in which a client may have them, and nothing else."""
+in which a client may have them, and nothing else; and buckets move by it."""
 
 import gzip
 import json
+import socket
+import threading
+import time
 
 import harness
+import mesh
 import objects
+import wire
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 METADATA = ";as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
@@ -192,6 +197,169 @@ class CountTest(harness.TestCase):
         self.assertEqual(200, proxy.fetch("/api/v1/configmaps").status)
         self.assertNotIn("load", proxy.status())
         self.assertNotIn("cmesh_proxy_bucket_requests_total", str(proxy.metrics()))
+
+
+# ---- by load ----
+
+
+class Informer(threading.Thread):
+    """An operator's: lists ConfigMaps through a localproxy and watches them, once."""
+
+    def __init__(self, case, proxy):
+        super().__init__(daemon=True)
+        listed = json.loads(proxy.fetch("/api/v1/configmaps").body)
+        self.seen = set()
+        self.ended = False
+        self.connection = proxy.connect()
+        version = listed["metadata"]["resourceVersion"]
+        self.connection.send_head("GET", f"/api/v1/configmaps?watch=1&resourceVersion={version}")
+        self.status = self.connection.read_head().status
+        case.addCleanup(self.end)
+        self.start()
+
+    def run(self):
+        rest = b""
+        try:
+            while piece := self.connection.read_some():
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    self.seen.add(json.loads(line)["object"]["metadata"].get("namespace"))
+        except (OSError, wire.Cut):
+            pass
+        self.ended = True
+
+    def end(self):
+        self.connection.sock.shutdown(socket.SHUT_RDWR)
+        self.join(30)
+        self.connection.close()
+
+
+class Writer(threading.Thread):
+    """Changes a ConfigMap of each namespace so many times a second."""
+
+    def __init__(self, case, rates):
+        super().__init__(daemon=True)
+        self.cluster = case.cluster
+        self.rates = rates
+        self.written = {namespace: 0 for namespace in rates}
+        self.stop = threading.Event()
+        case.addCleanup(self.end)
+        self.start()
+
+    def run(self):
+        begun = time.monotonic()
+        while not self.stop.wait(0.02):
+            for namespace, rate in self.rates.items():
+                if self.written[namespace] < rate * (time.monotonic() - begun):
+                    self.written[namespace] += 1
+                    self.write(namespace, self.written[namespace])
+
+    def write(self, namespace, number):
+        path = f"/api/v1/namespaces/{namespace}/configmaps/c"
+        patch = {"data": {"x": str(number)}}
+        self.cluster.json(path, "PATCH", patch, "application/merge-patch+json")
+
+    def end(self):
+        self.stop.set()
+        self.join(30)
+
+
+class RebalanceTest(mesh.MeshTestCase):
+    """A root of two shards with a pod each. The manager's minutes are two seconds long, so that what
+    takes five of them takes ten."""
+
+    def setUp(self):
+        super().setUp()
+        mesh.install(self.addCleanup)
+
+    def labelled_namespace(self, *buckets):
+        """A new one with one of these buckets, and a ConfigMap c, as the manager labels it."""
+        number = 0
+        while bucket_of(name := f"{self.namespace}-{number}") not in buckets:
+            number += 1
+        self.cluster.json("/api/v1/namespaces", "POST", {"metadata": {"name": name}})
+        self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{name}", "DELETE")
+        labels = {harness.NAMESPACE_LABEL: name, harness.HASH_LABEL: str(bucket_of(name))}
+        meta = {"name": "c", "labels": labels}
+        path = f"/api/v1/namespaces/{name}/configmaps"
+        self.cluster.json(path, "POST", {"metadata": meta})
+        return name
+
+    def root(self):
+        limit = {"relateResources": [{"apiGroups": [""], "resources": ["configmaps"]}]}
+        auto = {"everyShardReplicas": 1, "shardingSize": 2, "rebalance": {"maxMovesPerHour": 32}}
+        return {
+            "apiVersion": f"{mesh.GROUP}/v1alpha1",
+            "kind": "ShardingConfig",
+            "metadata": {"name": "r"},
+            "spec": {
+                "root": {
+                    "prefix": "op",
+                    "targetStatefulSet": "op",
+                    "auto": auto,
+                    "resourceSelector": [limit],
+                }
+            },
+        }
+
+    def shard_pod(self, number):
+        labels = {"statefulset.kubernetes.io/pod-name": f"op-{number - 1}"}
+        pod = self.pod(f"op-{number - 1}", f"op-{number}-normal", labels)
+        pod.proxy_args = ["--count-load"]
+        pod.start()
+        return pod
+
+    def buckets(self, number):
+        annotations = self.get(f"op-{number}-normal")["metadata"]["annotations"]
+        return annotations[f"{mesh.GROUP}/auto-sharding-buckets"]
+
+    def events(self, reason):
+        path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=reason={reason}"
+        return [item["message"] for item in self.cluster.json(path)["items"]]
+
+    def test_a_skewed_load_leads_to_one_move(self):
+        low, high = range(16), range(16, 32)
+        first = self.labelled_namespace(*low)
+        second = self.labelled_namespace(*(b for b in low if b != bucket_of(first)))
+        others = [b for b in low if b not in (bucket_of(first), bucket_of(second))]
+        third = self.labelled_namespace(*others)
+        fourth = self.labelled_namespace(*high)
+        manager = self.start_manager(
+            "--leader-elect=false", "--probe-interval", "1",
+            program=harness.program("quick_manager", "test/support"),
+        )  # fmt: skip
+        self.apply(self.root())
+        harness.wait_for(lambda: self.map_of("op-2-normal"), "the rules of both shards")
+        pods = [self.shard_pod(number) for number in (1, 2)]
+        self.wait_condition("r", "Ready", "True", "Enforced")
+        self.assertEqual(("0-15", "16-31"), (self.buckets(1), self.buckets(2)))
+        counted = self.get("op-1-normal")["metadata"]["annotations"][f"{mesh.GROUP}/count-load"]
+        self.assertEqual("true", counted)
+        informers = [Informer(self, pod.proxy) for pod in pods]
+        writer = Writer(self, {first: 8, second: 8, third: 4, fourth: 2})
+
+        moved = harness.wait_for(lambda: self.events("Rebalanced"), "a bucket moves")
+        self.wait_condition("r", "Ready", "True", "Enforced")
+        harness.wait_for(lambda: self.buckets(1) != "0-15", "the first shard has given it up")
+        bucket = next(b for b in (bucket_of(first), bucket_of(second)) if f"ucket {b} " in moved[0])
+        namespace = first if bucket == bucket_of(first) else second
+        harness.wait_for(lambda: namespace in informers[1].seen, "the other one sees it")
+        kept = self.buckets(1), self.buckets(2)
+        root = self.get("r")["status"]["root"]
+        self.assertEqual(1, len(root["moves"]))
+        self.assertIn(bucket, [row["bucket"] for row in root["load"]])
+
+        # For as long again, and five minutes more, nothing moves back or forth.
+        changes = manager.metrics()["cmesh_manager_root_buckets_moved_total"]
+        self.assertEqual(1, changes)
+        enough = writer.written[first] + 24 * 8
+        harness.wait_for(lambda: writer.written[first] >= enough, "the load has gone on")
+        self.assertEqual(kept, (self.buckets(1), self.buckets(2)))
+        self.assertEqual(1, manager.metrics()["cmesh_manager_root_buckets_moved_total"])
+        self.assertEqual(1, len(self.events("Rebalanced")))
+        self.assertEqual([(200, False)] * 2, [(i.status, i.ended) for i in informers])
+        carried = [s["loadPercent"] for s in self.get("r")["status"]["root"]["shards"]]
+        self.assertLess(max(carried), 63, carried)
 
 
 if __name__ == "__main__":

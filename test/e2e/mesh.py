@@ -112,14 +112,14 @@ def rules_of(config_map):
 class Manager:
     """A manager process with its pages on a free port. It must end well."""
 
-    def __init__(self, folder, name, kubeconfig, args):
+    def __init__(self, folder, name, kubeconfig, args, program=None):
         self.name = name
         self.ready_file = os.path.join(folder, name + "-ready.json")
         self.log_path = os.path.join(folder, name + ".log")
         self.expected = 0
         if os.path.exists(self.ready_file):
             os.unlink(self.ready_file)
-        command = ["setpriv", "--pdeathsig", "KILL", harness.program("manager")]
+        command = ["setpriv", "--pdeathsig", "KILL", program or harness.program("manager")]
         command += ["--kubeconfig", kubeconfig, "--admin", "127.0.0.1:0", "--webhook", "off"]
         command += ["--probe-any-address"]  # pods are played on loopback
         command += ["--ready-file", self.ready_file, *args]
@@ -427,11 +427,12 @@ class MeshTestCase(harness.TestCase):
 
     # ---- managers ----
 
-    def start_manager(self, *args, name="manager", kubeconfig=None):
+    def start_manager(self, *args, name="manager", kubeconfig=None, program=None):
         """Of this namespace's shards alone, labelling nothing, unless `args` say otherwise."""
         base = ["--namespace", self.home, "--watch-namespace", self.namespace]
         base += ["--label-qps", "0"]
-        manager = Manager(self.folder, name, kubeconfig or self.cluster.kubeconfig, [*base, *args])
+        kubeconfig = kubeconfig or self.cluster.kubeconfig
+        manager = Manager(self.folder, name, kubeconfig, [*base, *args], program)
         self.addCleanup(manager.stop)
         return manager
 

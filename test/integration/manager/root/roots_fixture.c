@@ -170,6 +170,8 @@ void world_lead(struct world *w)
         .may_write = may_write,
         .data = w,
         .targets = w->targets,
+        .load_of = w->load_of,
+        .minute_ms = w->minute_ms,
         .clock = &w->clock.clock,
     };
     w->holds = true;
@@ -336,6 +338,9 @@ void world_turn(struct world *w)
 {
     if (!w->idle) {
         play(w);
+    }
+    if (w->on_turn != NULL) {
+        w->on_turn(w);
     }
     fake_clock_pass(&w->clock, TURN_MS);
     run_for(w->store.api.loop, 1);

@@ -32,6 +32,9 @@ struct world {
     unsigned waiting; /* and this one waits for a handover; 0: none does */
     bool refuses;     /* who has the webhook refuses a child that selects pods of another one */
     unsigned refusals;
+    uint64_t minute_ms; /* of roots_options, as is: */
+    const struct control_load *(*load_of)(void *world, const char *pod);
+    void (*on_turn)(struct world *w); /* NULL: nothing happens then */
 };
 
 /* cmocka set-up and tear-down: *state is the world. */

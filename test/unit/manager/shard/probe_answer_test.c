@@ -7,12 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "control/status.h"
 
 #define HEX16 "0123456789abcdef"
 #define SUM "sha256:" HEX16 HEX16 HEX16 HEX16
@@ -94,6 +96,24 @@ static void test_the_lease_on_its_rules(void **state)
         assert_int_equal(r.lease_s, cases[i].seconds);
         assert_int_equal(r.expired, cases[i].expired);
     }
+}
+
+#define COUNTING(load) "{\"program\":\"localproxy\",\"rules\":" RULES ",\"load\":" load "}"
+
+static void test_what_it_counts(void **state)
+{
+    struct probe_result r = {.message = "kept"};
+    (void)state;
+    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_null(r.load);
+    const struct slice answer = SLICE(COUNTING("{\"sinceSeconds\":9,\"buckets\":{\"7\":[1,2,3]}}"));
+    assert_int_equal(probe_answer_proxy(answer, &r, NULL), 0);
+    assert_non_null(r.load);
+    assert_int_equal(r.load->since_s, 9);
+    assert_int_equal(r.load->of[7].objects, 3);
+    free(r.load);
+    assert_int_equal(probe_answer_proxy(SLICE(COUNTING("{\"buckets\":7}")), &r, NULL), 0);
+    assert_null(r.load);
 }
 
 static void test_what_rulesync_has_told_localproxy(void **state)
@@ -321,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_rules_in_force),
         cmocka_unit_test(test_what_a_pod_tells),
         cmocka_unit_test(test_the_lease_on_its_rules),
+        cmocka_unit_test(test_what_it_counts),
         cmocka_unit_test(test_what_rulesync_has_told_localproxy),
         cmocka_unit_test(test_version),
         cmocka_unit_test(test_who_comes_and_who_goes_around),
