@@ -18,6 +18,7 @@ enum {
     HOLD_MS = 30000, /* buckets move again after so long, whatever became of the last ones */
     MS = 1000,
     MICROSECONDS = 1000000,
+    KEY_SIZE = ROOT_NS_SIZE + CHILD_NAME_SIZE,
 };
 
 /* ---- children ---- */
@@ -47,25 +48,20 @@ bool root_owned_before(const struct root *t, const struct shard_cache_config *co
            strcmp(field_text(owner, "name"), strchr(t->key, '/') + 1) == 0;
 }
 
-static char *child_key(const struct root *t, unsigned number)
+/* False: no object has so long a name. */
+static bool child_key(const struct root *t, unsigned number, char out[KEY_SIZE])
 {
     char ns[ROOT_NS_SIZE];
     char name[CHILD_NAME_SIZE];
-    char *key = NULL;
-    if (child_name(&t->pass.spec, number, name) != 0 ||
-        asprintf(&key, "%s/%s", root_namespace(t, ns), name) < 0) {
-        return NULL;
-    }
-    return key;
+    bool fits = child_name(&t->pass.spec, number, name) == 0;
+    (void)snprintf(out, KEY_SIZE, "%s/%s", root_namespace(t, ns), fits ? name : "");
+    return fits;
 }
 
 const struct shard_cache_config *root_find_child(const struct root *t, unsigned number)
 {
-    char *key = child_key(t, number);
-    const struct shard_cache_config *config =
-        key == NULL ? NULL : shard_cache_find_config(t->roots->options.cache, key);
-    free(key);
-    return config;
+    char key[KEY_SIZE];
+    return child_key(t, number, key) ? shard_cache_find_config(t->roots->options.cache, key) : NULL;
 }
 
 static bool is_due(const struct root *t, const struct root_child *c,
@@ -126,11 +122,9 @@ static int count_all(const struct shard_cache *w, const char *key, struct root_p
 
 int root_count_pods(const struct root *t, unsigned number, struct root_pods *out)
 {
-    char *key = child_key(t, number);
+    char key[KEY_SIZE];
     *out = (struct root_pods){.all = 0};
-    int rc = key == NULL ? -ENOMEM : count_all(t->roots->options.cache, key, out);
-    free(key);
-    return rc;
+    return child_key(t, number, key) ? count_all(t->roots->options.cache, key, out) : 0;
 }
 
 /* ---- facts ---- */
@@ -283,10 +277,22 @@ static void hold(struct root *t)
     l->moved = 0;
 }
 
+/* Those that have something, when it is seen first. */
+static unsigned count_sharing(const struct root_pass *p)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < p->fact_count; i++) {
+        const struct layout_child *c = &p->facts[i];
+        count += c->number != 0 && (c->buckets != 0 || c->taken_over);
+    }
+    return count;
+}
+
 void root_lay_out(struct root *t)
 {
     struct root_pass *p = &t->pass;
     root_load_begin_pass(t);
+    t->size = t->size != 0 ? t->size : count_sharing(p);
     const struct layout_facts facts = {
         .children = p->facts,
         .child_count = p->fact_count,

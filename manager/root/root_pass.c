@@ -78,17 +78,21 @@ static int read_spec(struct root *t, const struct shard_cache_config *config)
     return rc == 0 ? root_spec_read(p->whole, &p->spec, &p->invalid) : rc;
 }
 
-/* Namespaces and StatefulSets bring it again when they are known. */
-static bool knows_enough(struct root *t, const struct shard_cache_config *config)
+/* 1; 0: namespaces and the StatefulSet bring it again when they are known; -ENOMEM. */
+static int knows_enough(struct root *t, const struct shard_cache_config *config)
 {
     struct root_pass *p = &t->pass;
     const struct root_auto *a = &p->spec.automatic;
     struct child_namespaces names;
     t->needs_namespaces = child_needs_namespaces(&p->spec) && !p->spec.disable;
-    if (t->needs_namespaces && !roots_names(t->roots, &names)) {
-        return false;
+    int known = t->needs_namespaces ? roots_names(t->roots, &names) : 1;
+    if (known != 1) {
+        return known;
     }
     p->target = targets_hold(t->roots->targets, &t->watch, config->ns, p->spec.target);
+    if (t->watch == NULL && p->target.state != TARGET_OVER) {
+        return -ENOMEM;
+    }
     return (a->there && a->size != 0) || p->target.state != TARGET_ASKED;
 }
 
@@ -108,14 +112,15 @@ void root_begin(struct root *t)
     const struct shard_cache_config *config = root_config(t);
     p->digest = config->digest;
     int rc = read_spec(t, config);
+    int known = rc == 0 ? knows_enough(t, config) : 0;
     if (rc != 0 && rc != -ENOMEM) {
         t->needs_namespaces = false;
         p->phase = ROOT_OVER;
         root_report(t);
-    } else if (rc == 0 && !knows_enough(t, config)) {
-        root_done(t, WORK_DONE, 0);
-    } else if (rc != 0 || plan(t) != 0) {
+    } else if (rc != 0 || known < 0 || (known == 1 && plan(t) != 0)) {
         root_done(t, WORK_RETRY, 0);
+    } else if (known == 0) {
+        root_done(t, WORK_DONE, 0);
     } else {
         p->phase = p->spec.disable ? ROOT_OVER : ROOT_STRAYS;
         go_on(t);
@@ -369,8 +374,9 @@ static cJSON *make_child(struct root *t, const struct layout_shard *shard, struc
                               .spec = &t->pass.spec,
                               .labels = &t->roots->options.labels,
                               .ns = root_namespace(t, ns)};
-    if (t->needs_namespaces && !roots_names(t->roots, &o.namespaces)) {
-        (void)err_set(e, -EAGAIN, "the namespaces are being listed");
+    int known = t->needs_namespaces ? roots_names(t->roots, &o.namespaces) : 1;
+    if (known != 1) {
+        (void)err_set(e, known == 0 ? -EAGAIN : known, "namespaces are not known");
         return NULL;
     }
     return child_make(&o, shard, e);

@@ -114,16 +114,13 @@ static const char *text_of(struct buf *b)
     return b->len == 0 ? NULL : buf_cstr(b);
 }
 
-static const char *invalid_reason(const struct err *e)
+static const char *invalid_reason(const struct root *t)
 {
-    switch (e->code) {
-    case -EDQUOT:
-        return "OverBudget";
-    case -E2BIG:
+    int code = t->pass.invalid.code;
+    if (code == -E2BIG && t->needs_namespaces) {
         return "TooManyNamespaces";
-    default:
-        return "Invalid";
     }
+    return code == -EDQUOT ? "OverBudget" : "Invalid";
 }
 
 /* Something is left to do, be it later. */
@@ -147,7 +144,7 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
     r->facts = (struct root_status_facts){
         .root = config->object,
         .invalid = p->invalid.code == 0 ? NULL : p->invalid.msg,
-        .invalid_reason = invalid_reason(&p->invalid),
+        .invalid_reason = invalid_reason(t),
         .drops_pod_names = p->whole != NULL && child_drops_pod_names(p->whole),
         .disabled = p->spec.disable,
         .under_way = is_under_way(t),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "root/roots.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -329,17 +330,22 @@ static bool collect_names(struct roots *r)
     return true;
 }
 
-bool roots_names(struct roots *r, struct child_namespaces *out)
+int roots_names(struct roots *r, struct child_namespaces *out)
 {
     if (r->namespaces == NULL) {
         follow_namespaces(r);
     }
-    if (r->namespaces == NULL || !namespaces_synced(r->namespaces) ||
-        (r->names == NULL && !collect_names(r))) {
-        return false;
+    if (r->namespaces == NULL) {
+        return -ENOMEM;
+    }
+    if (!namespaces_synced(r->namespaces)) {
+        return 0;
+    }
+    if (r->names == NULL && !collect_names(r)) {
+        return -ENOMEM;
     }
     *out = (struct child_namespaces){.names = r->names, .count = r->name_count};
-    return true;
+    return 1;
 }
 
 /* ---- metrics ---- */

@@ -157,8 +157,8 @@ uint64_t root_version(const struct shard_cache_config *config);
 bool root_write(struct root *t, const struct object_request_options *q, object_request_cb cb);
 /* The last step. `t` may be gone afterwards. */
 void root_done(struct root *t, enum work_result result, unsigned retry_after);
-/* Names of all namespaces, from now on followed. False: they are not known yet. */
-bool roots_names(struct roots *r, struct child_namespaces *out);
+/* Names of all namespaces, from now on followed: 1; 0: they are not known yet; -ENOMEM. */
+MUST_CHECK int roots_names(struct roots *r, struct child_namespaces *out);
 
 /* ---- root_facts.c ---- */
 

@@ -27,6 +27,7 @@ struct world {
     struct roots_counts counts;
     size_t targets;   /* of roots_options */
     size_t memory;    /* of the cache */
+    bool hurried;     /* pauses of reflectors are over with the next turn */
     bool holds;       /* the lease */
     bool idle;        /* children are found as they are by nobody, */
     unsigned waiting; /* and this one waits for a handover; 0: none does */
@@ -37,10 +38,15 @@ struct world {
     void (*on_turn)(struct world *w); /* NULL: nothing happens then */
 };
 
+/* False: out of memory. */
+bool world_open(struct world *w);
+/* False: a handle survived. */
+bool world_close(struct world *w);
 /* cmocka set-up and tear-down: *state is the world. */
 int world_setup(void **state);
 int world_teardown(void **state);
 
+bool world_try_to_lead(struct world *w);
 void world_lead(struct world *w);
 void world_retire(struct world *w);
 

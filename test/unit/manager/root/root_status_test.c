@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "root/root_status.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/array.h"
+#include "object/conditions.h"
+#include "json/field.h"
+
+#define NOW INT64_C(1767225600000)
+#define OLD "2025-05-05T00:00:00Z"
+
+#define STATUS(ready, reason, more)                                                                \
+    "{\"enforced\":\"2/2\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"" ready                \
+    "\",\"reason\":\"" reason "\",\"message\":\"because\"}" more "]}"
+
+struct made {
+    cJSON *root;
+    cJSON *status;
+    cJSON *children[3];
+    bool changed;
+};
+
+static const char *const fine = STATUS("True", "Enforced", "");
+
+/* A canary and two shards of two pods each. `texts`: their children's status; NULL: none yet. */
+static struct made make_of(struct root_status_facts f, struct root_status_shard shards[3],
+                           const char *const texts[3], const char *old)
+{
+    struct made m = {.root = cJSON_Parse("{\"metadata\":{\"generation\":4}}")};
+    if (old != NULL) {
+        assert_true(cJSON_AddItemToObject(m.root, "status", cJSON_Parse(old)));
+    }
+    for (size_t i = 0; i < 3; i++) {
+        m.children[i] = texts[i] == NULL ? NULL : cJSON_Parse(texts[i]);
+        shards[i].status = m.children[i];
+    }
+    f.root = m.root;
+    f.shards = shards;
+    f.now_ms = NOW;
+    m.status = root_status_make(&f, &m.changed);
+    return m;
+}
+
+static void made_free(struct made *m)
+{
+    cJSON_Delete(m->root);
+    cJSON_Delete(m->status);
+    for (size_t i = 0; i < 3; i++) {
+        cJSON_Delete(m->children[i]);
+    }
+}
+
+static struct root_status_facts facts(void)
+{
+    return (struct root_status_facts){.target_name = "op",
+                                      .target = {.state = TARGET_FOUND, .replicas = 6},
+                                      .size = 2,
+                                      .needed = 6,
+                                      .count = 3};
+}
+
+static void set_shards(struct root_status_shard shards[3])
+{
+    static const char *const names[] = {"x-0-canary", "x-1-normal", "x-2-normal"};
+    for (unsigned i = 0; i < 3; i++) {
+        shards[i] = (struct root_status_shard){
+            .name = names[i],
+            .exists = true,
+            .observed = true,
+            .normal = i > 0,
+            .first = 2 * i,
+            .wanted = 2,
+            .pods = 2,
+            .ready = 2,
+            .buckets = i == 0   ? 0
+                       : i == 1 ? 0xffff
+                                : 0xffff0000,
+        };
+    }
+}
+
+static void expect(const struct made *m, const char *type, const char *status, const char *reason,
+                   const char *part)
+{
+    const cJSON *c = conditions_find(m->status, type);
+    assert_non_null(m->status);
+    assert_string_equal(field_text(c, "status"), status);
+    assert_string_equal(field_text(c, "reason"), reason);
+    if (strstr(field_text(c, "message"), part) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", part, field_text(c, "message"));
+    }
+}
+
+static void test_all_is_well(void **state)
+{
+    struct root_status_shard shards[3];
+    const char *const texts[] = {fine, fine, fine};
+    (void)state;
+    set_shards(shards);
+    struct made m = make_of(facts(), shards, texts, NULL);
+    expect(&m, "Compiled", "True", "Valid", "valid");
+    expect(&m, "Sized", "True", "Sized", "StatefulSet op has 6 replicas; 6 are needed.");
+    expect(&m, "Conflict", "False", "NoConflict", "");
+    expect(&m, "Ready", "True", "Enforced", "6 of 6 pods of 3 shards");
+    assert_null(conditions_find(m.status, "Stalled"));
+    assert_true(m.changed);
+    char *text = cJSON_PrintUnformatted(cJSON_GetObjectItem(m.status, "root"));
+    assert_string_equal(
+        text, "{\"childShardingConfigs\":[\"x-0-canary\",\"x-1-normal\",\"x-2-normal\"],\"size\":2,"
+              "\"shards\":[{\"name\":\"x-0-canary\",\"pods\":2,\"readyPods\":2},"
+              "{\"name\":\"x-1-normal\",\"pods\":2,\"readyPods\":2,\"buckets\":\"0-15\"},"
+              "{\"name\":\"x-2-normal\",\"pods\":2,\"readyPods\":2,\"buckets\":\"16-31\"}]}");
+    cJSON_free(text);
+    /* The same again says nothing new, at any time. */
+    char *old = cJSON_PrintUnformatted(m.status);
+    made_free(&m);
+    m = make_of(facts(), shards, texts, old);
+    assert_false(m.changed);
+    made_free(&m);
+    cJSON_free(old);
+}
+
+static void expect_ready(struct root_status_facts f, struct root_status_shard shards[3],
+                         const char *const texts[3], const char *status, const char *reason,
+                         bool stalled)
+{
+    struct made m = make_of(f, shards, texts, NULL);
+    expect(&m, "Ready", status, reason, "");
+    assert_int_equal(conditions_find(m.status, "Stalled") != NULL, stalled);
+    made_free(&m);
+}
+
+/* What comes first is told. */
+static void test_ready(void **state)
+{
+    static const char waits[] = "{\"enforced\":\"0/1\",\"conditions\":[{\"type\":\"Published\","
+                                "\"status\":\"False\",\"reason\":\"WaitingForHandover\","
+                                "\"message\":\"for x-1-normal\"}]}";
+    struct root_status_shard shards[3];
+    const char *texts[] = {fine, fine, fine};
+    struct root_status_facts f = facts();
+    (void)state;
+    set_shards(shards);
+    f.disabled = true;
+    expect_ready(f, shards, texts, "True", "Disabled", false);
+    f.disabled = false;
+    texts[2] = STATUS("False", "Silent", "");
+    expect_ready(f, shards, texts, "False", "Silent", false);
+    texts[2] = STATUS("False", "NameTaken", ",{\"type\":\"Stalled\",\"status\":\"True\"}");
+    expect_ready(f, shards, texts, "False", "NameTaken", true);
+    texts[2] = "{}";
+    expect_ready(f, shards, texts, "False", "Pending", false);
+    shards[1].ready = 0;
+    expect_ready(f, shards, texts, "False", "WaitingForPods", false);
+    shards[1].leaving = true;
+    expect_ready(f, shards, texts, "False", "Resizing", false);
+    shards[1] = shards[2];
+    texts[1] = waits;
+    expect_ready(f, shards, texts, "False", "Resizing", false);
+    texts[1] = fine;
+    shards[1].observed = false;
+    expect_ready(f, shards, texts, "False", "Resizing", false);
+    f.under_way = true;
+    expect_ready(f, shards, texts, "False", "Resizing", false);
+    f.refused = "no";
+    expect_ready(f, shards, texts, "False", "Refused", false);
+    f.earlier = "x-1-normal";
+    expect_ready(f, shards, texts, "False", "Conflict", false);
+    f.foreign = "x-2-normal";
+    expect_ready(f, shards, texts, "False", "Conflict", true);
+    f.invalid_reason = "Invalid";
+    f.invalid = "spec.root: wrong";
+    expect_ready(f, shards, texts, "False", "Invalid", true);
+}
+
+static void test_sized(void **state)
+{
+    static const struct {
+        struct target target;
+        const char *status;
+        const char *reason;
+        const char *message;
+    } cases[] = {
+        {{TARGET_FOUND, 7, NULL}, "True", "Sized", "Its pods from op-6 on are in no shard."},
+        {{TARGET_FOUND, 5, NULL}, "False", "TooFewReplicas", "op has 5 replicas; 6 are needed."},
+        {{TARGET_FOUND, 1, NULL}, "False", "TooFewReplicas", "No pods have: x-1-normal, x-2-no"},
+        {{TARGET_ABSENT, 0, NULL}, "False", "NotFound", "no StatefulSet op"},
+        {{TARGET_UNKNOWN, 0, "403 Forbidden"}, "Unknown", "Unreadable", "403 Forbidden"},
+        {{TARGET_OVER, 0, NULL}, "Unknown", "TooMany", "64"},
+        {{TARGET_ASKED, 0, NULL}, "Unknown", "Pending", "is being read"},
+    };
+    struct root_status_shard shards[3];
+    const char *const texts[] = {fine, fine, fine};
+    (void)state;
+    set_shards(shards);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct root_status_facts f = facts();
+        f.target = cases[i].target;
+        f.foreign_pods = "op-3";
+        struct made m = make_of(f, shards, texts, NULL);
+        expect(&m, "Sized", cases[i].status, cases[i].reason, cases[i].message);
+        expect(&m, "Sized", cases[i].status, cases[i].reason, "another shard: op-3.");
+        made_free(&m);
+    }
+    struct root_status_facts f = facts();
+    f.target.state = TARGET_ASKED; /* what was known stands */
+    struct made m = make_of(f, shards, texts,
+                            "{\"conditions\":[{\"type\":\"Sized\",\"status\":\"True\",\"reason\":"
+                            "\"Sized\",\"message\":\"was\",\"lastTransitionTime\":\"" OLD "\"}]}");
+    expect(&m, "Sized", "True", "Sized", "was");
+    made_free(&m);
+}
+
+static void test_invalid_keeps_what_was_told(void **state)
+{
+    struct root_status_shard shards[3];
+    const char *const texts[] = {NULL, NULL, NULL};
+    struct root_status_facts f = {.invalid_reason = "Invalid", .invalid = "spec.root: wrong"};
+    (void)state;
+    set_shards(shards);
+    struct made m = make_of(f, shards, texts, "{\"root\":{\"size\":9}}");
+    expect(&m, "Compiled", "False", "Invalid", "spec.root: wrong");
+    assert_null(conditions_find(m.status, "Sized"));
+    assert_string_equal(field_text(m.status, "enforced"), "");
+    const cJSON *size = field_get(field_get(m.status, "root"), "size");
+    assert_int_equal(size->valueint, 9);
+    made_free(&m);
+}
+
+static void test_taken_over(void **state)
+{
+    struct root_status_shard shards[3];
+    const char *const texts[] = {fine, "{\"enforced\":\"9/1\"}", "{\"enforced\":\"x\"}"};
+    (void)state;
+    set_shards(shards);
+    shards[1].buckets = 0;
+    shards[1].taken_over = true;
+    shards[1].ready = 0;
+    struct root_status_facts f = facts();
+    f.drops_pod_names = true;
+    struct made m = make_of(f, shards, texts, NULL);
+    expect(&m, "Compiled", "True", "PodNamesIgnored", "ordinals");
+    expect(&m, "Ready", "False", "WaitingForPods", "the others have its buckets");
+    const cJSON *row = cJSON_GetArrayItem(field_get(field_get(m.status, "root"), "shards"), 1);
+    assert_string_equal(field_text(row, "buckets"), "none");
+    assert_true(cJSON_IsTrue(field_get(row, "takenOver")));
+    assert_string_equal(field_text(m.status, "enforced"), "2/2");
+    made_free(&m);
+}
+
+static bool make_all(void *data)
+{
+    struct root_status_shard *shards = data;
+    bool changed = false;
+    struct root_status_facts f = facts();
+    cJSON root = {.type = cJSON_Object};
+    f.root = &root;
+    f.shards = shards;
+    f.now_ms = NOW;
+    cJSON *status = root_status_make(&f, &changed);
+    cJSON_Delete(status);
+    return status != NULL;
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct root_status_shard shards[3];
+    (void)state;
+    set_shards(shards);
+    assert_true(sweep_allocations(make_all, shards) > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_is_well), cmocka_unit_test(test_ready),
+        cmocka_unit_test(test_sized),       cmocka_unit_test(test_invalid_keeps_what_was_told),
+        cmocka_unit_test(test_taken_over),  cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
