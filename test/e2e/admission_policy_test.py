@@ -120,7 +120,7 @@ class AdmissionPolicyTest(harness.TestCase):
         ):
             self.denied(alone, "configmaps", "c", {"metadata": change})
         note = {"metadata": {"annotations": {f"{GROUP}/rules-generation": "1"}}}
-        self.denied("two annotations of pods, and two of StatefulSets, alone", "configmaps", "c", note)
+        self.denied("one of Leases and two of StatefulSets alone", "configmaps", "c", note)
         for namespace in ("demo", "cmesh-system"):
             self.denied(alone, "secrets", "s", {"data": {"a": "eA=="}}, namespace)
 
@@ -150,7 +150,7 @@ class AdmissionPolicyTest(harness.TestCase):
             })
         steal = {"spec": {"holderIdentity": "b"}}
         self.denied("labels and annotations alone", "leases", "lock", steal)
-        self.denied("and one of Leases", "leases", "lock", {"metadata": {"annotations": {"a": "b"}}})
+        self.denied("one of Leases and two of StatefulSets alone", "leases", "lock", {"metadata": {"annotations": {"a": "b"}}})
         self.denied("control labels alone", "leases", "lock", {"metadata": {"labels": {"a": "b"}}})
         for value in ("7", "8", None):
             note = {"cmesh.kusionstack.io/required-generation": value}
@@ -249,7 +249,7 @@ class AdmissionPolicyTest(harness.TestCase):
         other = {"spec": {"rateLimitings": []}}
         self.denied("labels and annotations alone", "circuitbreakers", "p", other)
         annotation = {"circuitbreaker.ctrlmesh.kusionstack.io/recover": "*=1"}
-        self.denied("two annotations of pods, and two of StatefulSets, alone", "circuitbreakers", "p",
+        self.denied("one of Leases and two of StatefulSets alone", "circuitbreakers", "p",
                     {"metadata": {"annotations": annotation}})  # fmt: skip
         label = {"circuitbreaker.ctrlmesh.kusionstack.io/disable": ""}
         self.denied("control labels alone", "circuitbreakers", "p", {"metadata": {"labels": label}})
