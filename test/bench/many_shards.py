@@ -14,7 +14,8 @@ from lab import BenchError
 
 import mesh  # of the end-to-end tests; control_plane has named their folder
 
-__all__ = ["JSON", "MERGE", "World", "each", "install", "limits", "say"]
+__all__ = ["JSON", "MERGE", "Sidecars", "World", "cpu_s", "each", "install", "limits", "memory_mb",
+           "print_table", "say"]
 
 PREFIX = "shards-bench-"
 TIMEOUT = 1200
@@ -26,6 +27,25 @@ MERGE = [("Content-Type", "application/merge-patch+json")]
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def cpu_s(pid):
+    with open(f"/proc/{pid}/schedstat", encoding="ascii") as f:
+        return int(f.read().split()[0]) / 1e9
+
+
+def memory_mb(pid, field):
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        line = next(line for line in f if line.startswith(field + ":"))
+    return int(line.split()[1]) / 1024
+
+
+def print_table(results, rows):
+    """`rows`: key of the figures -> text, unit, digits."""
+    print(f"{'':34}" + "".join(f"{name:>14}" for name in results))
+    for key, (text, unit, digits) in rows.items():
+        cells = (f"{figures[key]:.{digits}f} {unit}".strip() for figures in results.values())
+        print(f"{text:34}" + "".join(f"{cell:>14}" for cell in cells))
 
 
 def install(kubectl, callback):
