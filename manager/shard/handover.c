@@ -124,10 +124,12 @@ struct confirmed {
     bool enforcing;
 };
 
-/* What it said, or what was required of it when it had certainly stopped. */
+/* What it said, or what was required of it when it had certainly stopped: of the rules that it said
+ * to have, too, under which something may have been under way of earlier ones. */
 static struct confirmed confirmed_of(const struct probe_result *r)
 {
-    if (r->required > r->generation) {
+    bool same = r->required == r->generation && strcmp(r->required_checksum, r->checksum) == 0;
+    if (r->required > r->generation || same) {
         return (struct confirmed){r->required, r->required_checksum, true};
     }
     return (struct confirmed){r->generation, r->checksum, r->enforcing};

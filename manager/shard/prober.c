@@ -755,7 +755,8 @@ void prober_require(struct prober *p, const char *key, const char *uid, uint64_t
                     const char *checksum)
 {
     struct target *t = find_target(p, key);
-    if (t == NULL || strcmp(t->uid, uid) != 0 || generation <= t->result.generation) {
+    if (t == NULL || strcmp(t->uid, uid) != 0 || generation < t->result.generation ||
+        (generation == t->result.generation && t->result.enforcing)) {
         return;
     }
     struct probe_result r = t->result;

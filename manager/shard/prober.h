@@ -50,7 +50,8 @@ struct probe_result {
     unsigned lease_s;  /* it stops by itself so long after it has renewed its Lease last; 0: not */
     bool expired;      /* it says that it has */
     uint64_t required; /* it was given up (takeover.h): it enforces none of an earlier generation
-                          any more, whatever it said; 0: it was not, or has newer ones */
+                          any more, and nothing of one is under way, whatever it said; 0: it was
+                          not, or has said since that it has these or newer ones */
     char required_checksum[PROBE_CHECKSUM_SIZE];
     bool unused;   /* localproxy says that no client has come to it since it runs */
     int64_t up_ms; /* for how long it does, as it said last; 0: it does not say */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Of each pod that is wanted one patch at a time; what failed is remembered until it may be tried
- * again, and forgotten when nobody has wanted it for a while.
+ * Of each pod that is wanted one patch at a time, and the next one some time after it, whatever
+ * became of it; then it is forgotten when nobody has wanted it for a while.
  */
 #include "shard/takeover.h"
 
@@ -20,8 +20,8 @@
 enum {
     MS = 1000,
     PART = 4,             /* of the lease: what it is waited for longer */
-    AGAIN_MS = 5000,      /* after a failure */
-    FORBIDDEN_MS = 60000, /* after one that only a person can mend */
+    AGAIN_MS = 5000,      /* between two patches, of which the first may have failed */
+    FORBIDDEN_MS = 60000, /* after a failure that only a person can mend */
     CONFLICT_MS = 1000,   /* what is newer is about to be seen */
 };
 
@@ -36,7 +36,7 @@ struct takeover {
 struct attempt {
     struct table_node node;
     struct takeover *owner;
-    struct object_request *request; /* NULL: it has failed, and: */
+    struct object_request *request; /* NULL: it is over, and: */
     uint64_t again_at;
     bool forbidden;
     bool proves; /* what it says was certain when it was sent */
@@ -146,8 +146,8 @@ static void on_patched(void *data, const cJSON *object, const struct api_error *
     char *pod = strdup(a->pod);
     a->request = NULL;
     if (object != NULL) {
+        a->again_at = now_of(t) + AGAIN_MS;
         succeeded(a, object);
-        attempt_free(a);
     } else {
         failed(a, error);
     }
@@ -217,6 +217,14 @@ static bool is_judged(const struct probe_result *r, const char *shard,
            published->generation != 0;
 }
 
+/* What it has is what is published, or older: else it would go on with what it has. */
+static bool can_prove(const struct probe_result *r, const struct rules_map *published)
+{
+    bool same =
+        r->generation == published->generation && strcmp(r->checksum, published->checksum) == 0;
+    return same || r->generation < published->generation;
+}
+
 static void try(struct takeover *t, const struct pod *p, const struct status_lease_seen *lease,
                 const struct rules_map *published, struct takeover_word *out)
 {
@@ -242,8 +250,9 @@ void takeover_want(struct takeover *t, const struct pod *p, const struct probe_r
 {
     struct status_lease_seen lease;
     *out = (struct takeover_word){.again_ms = UINT64_MAX};
-    if (!is_judged(r, shard, published) || !status_leases_find(t->o.leases, p->key, &lease) ||
-        lease.seconds == 0 || strcmp(lease.pod_uid, p->uid) != 0) {
+    if (!is_judged(r, shard, published) || !can_prove(r, published) ||
+        !status_leases_find(t->o.leases, p->key, &lease) || lease.seconds == 0 ||
+        strcmp(lease.pod_uid, p->uid) != 0) {
         return;
     }
     uint64_t over = lease.seen_ms + lease.seconds * MS + lease.seconds * MS / PART + t->o.margin_ms;

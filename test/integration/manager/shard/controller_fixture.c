@@ -106,6 +106,7 @@ void prober_require(struct prober *p, const char *key, const char *uid, uint64_t
 {
     struct fixture_probe_entry *e = probe_entry(p->fixture, key);
     assert_string_equal(uid, e->uid);
+    assert_true(generation >= e->result.generation); /* else it is of no use */
     e->result.required = generation;
     (void)snprintf(e->result.required_checksum, sizeof e->result.required_checksum, "%s", checksum);
     p->fixture->probes.on_change(p->fixture->probes.data, e->key);

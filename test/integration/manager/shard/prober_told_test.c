@@ -331,6 +331,23 @@ static void what_is_required_of_it(void **state)
     }
 }
 
+/* It has what is required of it, but not said that nothing of earlier rules is under way. */
+static void what_is_required_of_one_that_is_not_settled(void **state)
+{
+    struct fixture *f = *state;
+    more = PROMISE;
+    assert_int_equal(watch(f, 0, "u", "127.0.0.1:1", NULL), 0);
+    tell_as(f, "pod-0", "u", 3, false);
+    prober_require(f->prober, POD, "u", 2, SUM);
+    assert_int_equal(result(f)->required, 0);
+    prober_require(f->prober, POD, "u", 3, SUM);
+    assert_int_equal(result(f)->required, 3);
+    assert_false(result(f)->enforcing);
+    tell_as(f, "pod-0", "u", 3, false); /* it is back, and so is what it says */
+    assert_int_equal(result(f)->required, 0);
+    more = "";
+}
+
 /* It would have renewed its Lease. */
 static void silent_as_soon_as_it_would_have_told(void **state)
 {
@@ -378,6 +395,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(silent_only_when_it_tells_no_more, prober_setup,
                                         prober_teardown),
         cmocka_unit_test_setup_teardown(what_is_required_of_it, prober_setup, prober_teardown),
+        cmocka_unit_test_setup_teardown(what_is_required_of_one_that_is_not_settled, prober_setup,
+                                        prober_teardown),
         cmocka_unit_test_setup_teardown(silent_as_soon_as_it_would_have_told, prober_setup,
                                         prober_teardown),
         cmocka_unit_test_setup_teardown(do_not_hold_up_others, prober_setup, prober_teardown),

@@ -23,6 +23,7 @@ enum {
 #define PATCHES "/leases/"
 
 static uint64_t ahead_ms;
+static bool settled; /* in what blue-0 tells: nothing of earlier rules is under way */
 
 static uint64_t now_ahead(void *data)
 {
@@ -56,6 +57,7 @@ static int setup(void **state)
     struct fixture *s = calloc(1, sizeof *s);
     *state = s;
     ahead_ms = 0;
+    settled = true;
     if (s == NULL || !fixture_open(s)) {
         return -1;
     }
@@ -107,8 +109,9 @@ static void write_lease(struct fixture *s, const char *uid, const char *lease, c
                    "\\\"rules\\\":{\\\"inForce\\\":true,\\\"shard\\\":{"
                    "\\\"namespace\\\":\\\"n\\\",\\\"name\\\":\\\"blue\\\"},"
                    "\\\"generation\\\":%u,\\\"checksum\\\":\\\"%s\\\",\\\"since\\\":1,"
-                   "\\\"settled\\\":true},\\\"uptimeSeconds\\\":%u%s}\"}}}",
-                   annotation, uid, (unsigned)r->generation, r->checksum, uptime++, lease);
+                   "\\\"settled\\\":%s},\\\"uptimeSeconds\\\":%u%s}\"}}}",
+                   annotation, uid, (unsigned)r->generation, r->checksum,
+                   settled ? "true" : "false", uptime++, lease);
 }
 
 #define PROMISE ",\\\"lease\\\":{\\\"seconds\\\":40,\\\"expired\\\":false}"
@@ -349,6 +352,51 @@ static void freed_while_it_is_asked(void **state)
     store_go_on(&s->store);
 }
 
+/* It has told that it has the rules that take it away, and `generation` of them. */
+static void has_new_rules(struct fixture *s, unsigned generation)
+{
+    fixture_enforces(s, "blue-0", "blue");
+    s->entries[0].result.generation = generation;
+    s->entries[0].result.enforcing = false;
+    settled = false;
+    renew(s);
+    fixture_settle(s);
+    assert_int_equal(s->entries[0].result.generation, generation);
+    assert_false(s->entries[0].result.enforcing);
+    is_silent(s);
+    stays(s);
+}
+
+/* Something was under way of the rules before, of which it never told that it was over. */
+static void one_that_was_not_settled(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, renew);
+    has_new_rules(s, 2);
+    pass(s, CERTAIN_MS - SOON_MS);
+    stays(s);
+    unsigned before = s->store.requests;
+    pass(s, SOON_MS);
+    fixture_expect_generation(s, "green", 2);
+    expect_required(s, "2");
+    fixture_expect_condition(s, "green", "Published", "True");
+    fixture_settle(s);
+    assert_in_range(s->store.requests - before, 2, 20);
+}
+
+/* Nothing that is published could be required of it: it would go on with what it has. */
+static void one_that_has_later_rules_than_are_published(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, renew);
+    has_new_rules(s, 7);
+    unsigned before = s->store.requests;
+    pass(s, CERTAIN_MS);
+    run_for(s->store.api.loop, PAUSE_MS);
+    assert_string_not_equal(fixture_text(s, "leases", LEASE, REQUIRED), "2");
+    assert_in_range(s->store.requests - before, 0, 20);
+}
+
 /* ---- who is not given up ---- */
 
 static void keep_to_nothing(struct fixture *s)
@@ -446,6 +494,8 @@ int main(void)
         TEST(who_may_not_patch_waits),
         TEST(who_does_not_lead_writes_nothing),
         TEST(freed_while_it_is_asked),
+        TEST(one_that_was_not_settled),
+        TEST(one_that_has_later_rules_than_are_published),
         TEST(one_that_does_not_stop_by_itself),
         TEST(one_that_does_not_any_more),
         TEST(a_lease_of_an_earlier_pod),

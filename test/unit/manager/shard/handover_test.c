@@ -316,6 +316,14 @@ static void what_pods_hold_that_were_given_up(void **state)
     assert_int_equal(strict(s), HANDOVER_PUBLISHED);
     s->probe.state = PROBE_ANSWERED; /* it is back, and shows nothing yet */
     assert_int_equal(strict(s), HANDOVER_PUBLISHED);
+    answers(s, 1); /* it had these, and something was under way of earlier ones */
+    s->probe.enforcing = false;
+    assert_int_not_equal(strict(s), HANDOVER_PUBLISHED);
+    s->probe.required = 2;
+    assert_int_not_equal(strict(s), HANDOVER_PUBLISHED); /* others of that generation */
+    (void)snprintf(s->probe.required_checksum, sizeof s->probe.required_checksum, "%s",
+                   rules_checksum(s->rules[1]));
+    assert_int_equal(strict(s), HANDOVER_PUBLISHED);
     s->probe.bypassed = true;
     assert_int_equal(strict(s), HANDOVER_ANYTHING);
     s->probe.bypassed = false;
