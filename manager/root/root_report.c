@@ -23,23 +23,31 @@ enum {
 
 };
 
+/* "a, b and 3 more". */
+struct names {
+    struct buf text;
+    size_t count;
+};
+
 /* What the status is made of, and what that points into. */
 struct report {
     struct root_status_facts facts;
     struct root_status_shard shards[ROOT_CHILDREN_MAX];
     char names[ROOT_CHILDREN_MAX][CHILD_NAME_SIZE];
-    struct buf foreign;
-    struct buf earlier;
-    struct buf foreign_pods;
+    struct names foreign;
+    struct names earlier;
+    struct names foreign_pods;
     struct load_moves moves;
-    size_t foreign_pod_count;
 };
 
 /* ---- facts ---- */
 
-static int append_name(struct buf *out, const char *name)
+static int append_name(struct names *out, const char *name)
 {
-    return buf_printf(out, "%s%s", out->len == 0 ? "" : ", ", name);
+    if (out->count++ >= NAMES_MAX) {
+        return 0;
+    }
+    return buf_printf(&out->text, "%s%s", out->text.len == 0 ? "" : ", ", name);
 }
 
 /* Pods that a shard selects, and whose sidecars are of another one. */
@@ -51,10 +59,7 @@ static int find_foreign_pods(struct report *r, const struct shard_cache *w,
     for (size_t i = 0; rc == 0 && i < config->pod_count; i++) {
         const struct pod *p = pods[i];
         bool foreign = !p->over && p->shard[0] != '\0' && strcmp(p->shard, config->key) != 0;
-        if (foreign && r->foreign_pod_count < NAMES_MAX) {
-            rc = append_name(&r->foreign_pods, p->name);
-        }
-        r->foreign_pod_count += foreign;
+        rc = foreign ? append_name(&r->foreign_pods, p->name) : 0;
     }
     free(pods);
     return rc;
@@ -109,9 +114,14 @@ static int add_shard(const struct root *t, struct report *r, const struct layout
     return rc != 0 || config == NULL ? rc : find_foreign_pods(r, t->roots->options.cache, config);
 }
 
-static const char *text_of(struct buf *b)
+/* *out NULL: there are none. */
+static int end_names(struct names *n, const char **out)
 {
-    return b->len == 0 ? NULL : buf_cstr(b);
+    int rc = n->count <= NAMES_MAX
+                 ? 0
+                 : buf_printf(&n->text, " and %zu more", n->count - (size_t)NAMES_MAX);
+    *out = n->count == 0 ? NULL : buf_cstr(&n->text);
+    return rc;
 }
 
 static const char *invalid_reason(const struct root *t)
@@ -163,12 +173,9 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
         bool left_out = p->spec.disable && root_find_child(t, s->number) == NULL;
         rc = left_out ? 0 : add_shard(t, r, s);
     }
-    if (rc == 0 && r->foreign_pod_count > NAMES_MAX) {
-        rc = buf_printf(&r->foreign_pods, " and %zu more", r->foreign_pod_count - NAMES_MAX);
-    }
-    r->facts.foreign = text_of(&r->foreign);
-    r->facts.earlier = text_of(&r->earlier);
-    r->facts.foreign_pods = text_of(&r->foreign_pods);
+    rc = rc != 0 ? rc : end_names(&r->foreign, &r->facts.foreign);
+    rc = rc != 0 ? rc : end_names(&r->earlier, &r->facts.earlier);
+    rc = rc != 0 ? rc : end_names(&r->foreign_pods, &r->facts.foreign_pods);
     return rc;
 }
 
@@ -290,9 +297,9 @@ void root_report(struct root *t)
         root_done(t, WORK_RETRY, 0);
         return;
     }
-    buf_init(&r->foreign, NAMES_SIZE);
-    buf_init(&r->earlier, NAMES_SIZE);
-    buf_init(&r->foreign_pods, NAMES_SIZE);
+    buf_init(&r->foreign.text, NAMES_SIZE);
+    buf_init(&r->earlier.text, NAMES_SIZE);
+    buf_init(&r->foreign_pods.text, NAMES_SIZE);
     cJSON_Delete(t->status);
     t->status = NULL;
     if (collect(t, config, r) == 0) {
@@ -303,9 +310,9 @@ void root_report(struct root *t)
     for (size_t i = 0; i < r->facts.count; i++) {
         t->child_count += r->shards[i].exists;
     }
-    buf_reset(&r->foreign);
-    buf_reset(&r->earlier);
-    buf_reset(&r->foreign_pods);
+    buf_reset(&r->foreign.text);
+    buf_reset(&r->earlier.text);
+    buf_reset(&r->foreign_pods.text);
     free(r);
     if (t->status == NULL) {
         root_done(t, WORK_RETRY, 0);

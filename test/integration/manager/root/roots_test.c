@@ -312,6 +312,30 @@ static void test_conflict(void **state)
     world_expect_attended(w);
 }
 
+/* With the longest names there are: more than a message has room for. */
+static void test_many_conflicts(void **state)
+{
+    struct world *w = *state;
+    char prefix[228] = "";
+    char name[256];
+    memset(prefix, 'p', sizeof prefix - 1);
+    for (int i = 1; i <= 32; i++) {
+        (void)snprintf(name, sizeof name, "%s-%d-normal", prefix, i);
+        put_foreign(w, name, "");
+    }
+    store_put_text(&w->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"r\"},\"spec\":{\"root\":{\"prefix\":\"%s\","
+                   "\"targetStatefulSet\":\"op\",\"resourceSelector\":[{\"relateResources\":["
+                   "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],\"auto\":{"
+                   "\"shardingSize\":32,\"everyShardReplicas\":1}}}}",
+                   prefix);
+    world_lead(w);
+    world_expect_condition(w, "Conflict", "True", "NameTaken");
+    assert_non_null(strstr(world_condition(w, "Conflict", "message"), "-5-normal and 27 more."));
+    world_expect_event(w, "ChildConflict", "-1-normal, ");
+    world_settle(w);
+}
+
 static void test_children_of_an_earlier_root(void **state)
 {
     struct world *w = *state;
@@ -813,6 +837,7 @@ int main(void)
         TEST(test_edited_buckets_are_put_back),
         TEST(test_deleted_child_is_made_again),
         TEST(test_conflict),
+        TEST(test_many_conflicts),
         TEST(test_children_of_an_earlier_root),
         TEST(test_name_is_taken_at_the_last_moment),
         TEST(test_made_again_root),
