@@ -22,6 +22,7 @@ struct expansion {
     struct layout_child children[1 + ROOT_SHARDS_MAX];
     size_t child_count;
     int replicas;
+    int64_t first; /* ordinal; -1: not known */
     struct layout layout;
 };
 
@@ -74,11 +75,13 @@ static void find_replicas(struct expansion *x)
 {
     const struct config_list *list = &x->files->files.stateful_sets;
     x->replicas = -1;
+    x->first = -1;
     for (size_t i = 0; i < list->count; i++) {
         const cJSON *set = list->entries[i].config;
         if (strcmp(field_meta(set, "name"), x->spec.target) == 0 &&
             strcmp(namespace_of(x->files, set), x->ns) == 0) {
             x->replicas = replicas_of(set);
+            x->first = root_first_ordinal(set);
             list->entries[i].used = true;
         }
     }
@@ -211,8 +214,10 @@ static void expand(struct expansion *x)
     }
     find_replicas(x);
     find_children(x);
-    const struct layout_facts facts = {
-        .children = x->children, .child_count = x->child_count, .replicas = x->replicas};
+    const struct layout_facts facts = {.children = x->children,
+                                       .child_count = x->child_count,
+                                       .replicas = x->replicas,
+                                       .first = x->first};
     layout_make(&x->spec, &facts, &x->layout);
     drop_others(x);
     make_shards(x);

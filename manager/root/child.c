@@ -386,7 +386,15 @@ cJSON *child_make(const struct child_options *o, const struct layout_shard *shar
 
 /* ---- reading ---- */
 
-static unsigned count_pods(const cJSON *child)
+static unsigned ordinal_of(const cJSON *pod_name)
+{
+    const char *name = cJSON_IsString(pod_name) ? pod_name->valuestring : "";
+    const char *dash = strrchr(name, '-');
+    return dash == NULL ? 0 : (unsigned)strtoul(dash + 1, NULL, 10);
+}
+
+/* They stand in their order. */
+static void read_pods(const cJSON *child, struct layout_child *out)
 {
     const cJSON *selector = field_get(field_get(child, "spec"), "selector");
     const cJSON *item;
@@ -394,10 +402,11 @@ static unsigned count_pods(const cJSON *child)
     {
         const cJSON *values = field_get(item, "values");
         if (is_pod_name(item) && cJSON_IsArray(values)) {
-            return (unsigned)cJSON_GetArraySize(values);
+            out->pods = (unsigned)cJSON_GetArraySize(values);
+            out->first = ordinal_of(values->child);
+            return;
         }
     }
-    return 0;
 }
 
 int child_read(const struct root_spec *spec, const cJSON *child, const char *prefix,
@@ -409,7 +418,8 @@ int child_read(const struct root_spec *spec, const cJSON *child, const char *pre
     if (number < 0) {
         return number;
     }
-    *out = (struct layout_child){.number = (unsigned)number, .pods = count_pods(child)};
+    *out = (struct layout_child){.number = (unsigned)number};
+    read_pods(child, out);
     if (number != 0) {
         make_key(prefix, ROOT_BUCKETS, key);
         if (buckets_parse(field_text(annotations, key), &out->buckets) != 0) {

@@ -12,6 +12,7 @@ struct planning {
     const struct layout_facts *facts;
     unsigned size;
     unsigned every;
+    unsigned first;                       /* ordinal of all */
     uint32_t claims[ROOT_SHARDS_MAX + 1]; /* of the children */
     struct buckets before;
     uint32_t spread;   /* all that are not the canary's */
@@ -105,6 +106,20 @@ static unsigned find_every(const struct planning *p)
     }
     unsigned pods = first == NULL ? 0 : first->pods;
     return clamp(p->facts->replicas < 0 ? pods : pods_left(p), 1, ROOT_REPLICAS_MAX);
+}
+
+/* The lowest ordinal that a child has, as long as the StatefulSet does not tell. */
+static unsigned find_first(const struct layout_facts *f)
+{
+    unsigned lowest = UINT32_MAX;
+    if (f->first >= 0) {
+        return (unsigned)f->first;
+    }
+    for (size_t i = 0; i < f->child_count; i++) {
+        const struct layout_child *child = &f->children[i];
+        lowest = child->pods != 0 && child->first < lowest ? child->first : lowest;
+    }
+    return lowest == UINT32_MAX ? 0 : lowest;
 }
 
 /* ---- who has what ---- */
@@ -316,6 +331,7 @@ static void add_canary(const struct planning *p, struct layout *out)
     unsigned replicas = p->spec->canary.replicas;
     if (replicas != 0 || (child != NULL && child->has_pods)) {
         struct layout_shard *shard = append(out, 0);
+        shard->first = p->first;
         shard->pods = replicas;
         shard->leaving = replicas == 0;
     }
@@ -331,7 +347,7 @@ static void add_normal(const struct planning *p, const struct buckets *b, unsign
         return;
     }
     struct layout_shard *shard = append(out, number);
-    shard->first = p->spec->canary.replicas + p->every * (number - 1);
+    shard->first = p->first + p->spec->canary.replicas + p->every * (number - 1);
     shard->pods = p->every;
     shard->buckets = buckets;
     shard->leaving = number > p->size;
@@ -347,6 +363,7 @@ void layout_make(const struct root_spec *spec, const struct layout_facts *facts,
     *out = (struct layout){.count = 0};
     p.size = find_size(&p);
     p.every = find_every(&p);
+    p.first = find_first(facts);
     find_owners(&p);
     find_eligible(&p);
     spread(&p, &after);
@@ -355,6 +372,7 @@ void layout_make(const struct root_spec *spec, const struct layout_facts *facts,
         add_normal(&p, &after, i, out);
     }
     out->size = p.size;
+    out->first = p.first;
     out->needed = spec->canary.replicas + p.size * (spec->automatic.there ? p.every : 1);
     out->moved = buckets_moved(&p.before, &after);
     out->fresh = p.fresh;

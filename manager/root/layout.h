@@ -47,6 +47,7 @@ struct layout_child {
     uint32_t buckets; /* as the annotation ROOT_BUCKETS of the child has it */
     bool taken_over;  /* its annotation says so: it waits for a long life */
     unsigned pods;    /* that its selector names; 0: none, or not known */
+    unsigned first;   /* the lowest ordinal of them */
     bool has_pods;    /* any, ready or not, that it selects or that have its sidecars */
     enum layout_life life;
 };
@@ -54,9 +55,10 @@ struct layout_child {
 struct layout_facts {
     const struct layout_child *children;
     size_t child_count;
-    int replicas; /* spec.replicas of the StatefulSet; -1: not known: shardingSize `auto` stays at
+    int replicas;  /* spec.replicas of the StatefulSet; -1: not known: shardingSize `auto` stays at
                      the shards that have buckets, and a spec without `auto` at the pods that the
                      selector of its child names; at least one */
+    int64_t first; /* ordinal of its first pod; -1: not known: as the children have it */
 };
 
 struct layout_shard {
@@ -74,6 +76,7 @@ struct layout {
     size_t count;
     unsigned size;   /* normal shards that are to be */
     unsigned needed; /* pods that the StatefulSet must have for them and the canary */
+    unsigned first;  /* the ordinal of the first pod of all */
     size_t moved;    /* buckets that change from one shard to another */
     bool changed;    /* some child has other buckets than before */
     bool fresh;      /* no shard had any */

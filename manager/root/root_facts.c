@@ -297,8 +297,10 @@ void root_lay_out(struct root *t)
         .children = p->facts,
         .child_count = p->fact_count,
         .replicas = p->target.state == TARGET_FOUND ? p->target.replicas : -1,
+        .first = p->target.state == TARGET_FOUND ? (int64_t)p->target.first : t->first,
     };
     layout_make(&p->spec, &facts, &p->layout);
+    t->first = p->layout.first;
     p->held = must_hold(t);
     if (p->held) {
         hold(t);

@@ -289,3 +289,11 @@ int root_spec_read(const cJSON *config, struct root_spec *out, struct err *e)
     }
     return 0;
 }
+
+unsigned root_first_ordinal(const cJSON *stateful_set)
+{
+    const cJSON *ordinals = field_get(field_get(stateful_set, "spec"), "ordinals");
+    const cJSON *start = field_get(ordinals, "start");
+    bool good = cJSON_IsNumber(start) && start->valuedouble >= 0 && start->valuedouble <= INT32_MAX;
+    return good ? (unsigned)start->valuedouble : 0;
+}

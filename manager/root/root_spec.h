@@ -54,4 +54,7 @@ struct root_spec {
  * resourceSelector, and beside root, is checked where children are compiled. */
 MUST_CHECK int root_spec_read(const cJSON *config, struct root_spec *out, struct err *e);
 
+/* The ordinal of a StatefulSet's first pod, spec.ordinals.start. */
+unsigned root_first_ordinal(const cJSON *stateful_set);
+
 #endif

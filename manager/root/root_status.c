@@ -64,7 +64,8 @@ static int write_short(const struct root_status_facts *f, struct buf *out)
     size_t found = 0;
     for (size_t i = 0; i < f->count; i++) {
         const struct root_status_shard *s = &f->shards[i];
-        bool none = !s->leaving && s->wanted > 0 && s->first >= (unsigned)f->target.replicas;
+        unsigned end = f->target.first + (unsigned)f->target.replicas;
+        bool none = !s->leaving && s->wanted > 0 && s->first >= end;
         if (none && found < NAMES_MAX) {
             buf_printf(out, "%s%s", found == 0 ? " No pods have: " : ", ", s->name);
         }
@@ -85,7 +86,8 @@ static int write_found(const struct root_status_facts *f, struct buf *out)
         return write_short(f, out);
     }
     if (replicas > f->needed) {
-        buf_printf(out, " Its pods from %s-%u on are in no shard.", f->target_name, f->needed);
+        buf_printf(out, " Its pods from %s-%u on are in no shard.", f->target_name,
+                   f->target.first + f->needed);
     }
     return buf_error(out);
 }

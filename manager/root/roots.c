@@ -78,6 +78,7 @@ static struct root *provide_root(struct roots *r, const char *key)
     }
     memcpy(t->key, key, size);
     t->roots = r;
+    t->first = -1;
     t->moved_at = roots_now(r);
     if (table_insert(&r->all, &t->node, t->key) != 0) {
         free(t);

@@ -112,6 +112,7 @@ struct root {
     bool needs_namespaces;
     struct root_pass pass;
 
+    int64_t first;      /* ordinal of the first pod of the last layout; -1: there was none */
     uint64_t moved_at;  /* buckets were moved last; or it was seen first */
     unsigned size;      /* of the layout that was reached last; 0: none was */
     size_t moved;       /* buckets since then, */

@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "root/root_spec.h"
 #include "json/field.h"
 
 enum { REPLICAS_DEFAULT = 1, REPLICAS_MAX = 1000000 };
@@ -22,6 +23,7 @@ struct target_watch {
     bool seen;   /* it is there */
     bool listing;
     int replicas;
+    unsigned first;
     char key[];
 };
 
@@ -63,10 +65,12 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     struct target_watch *e = data;
     bool there = change != REFLECTOR_DELETED;
     int replicas = there ? replicas_of(object) : 0;
-    bool news = e->seen != there || e->replicas != replicas;
+    unsigned first = there ? root_first_ordinal(object) : 0;
+    bool news = e->seen != there || e->replicas != replicas || e->first != first;
     e->listing = false;
     e->seen = there;
     e->replicas = replicas;
+    e->first = first;
     if (news && e->synced) {
         tell(e);
     }
@@ -148,7 +152,8 @@ static struct target_watch *add(struct targets *t, const char *key, const char *
 static struct target state_of(const struct target_watch *e)
 {
     const char *error = reflector_error(e->reflector);
-    struct target out = {.state = TARGET_ASKED, .replicas = e->replicas, .error = error};
+    struct target out = {
+        .state = TARGET_ASKED, .replicas = e->replicas, .first = e->first, .error = error};
     if (error != NULL) {
         out.state = TARGET_UNKNOWN;
     } else if (e->synced) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * targets.h - spec.replicas of the StatefulSets that roots spread, each followed by its name.
+ * targets.h - which pods the StatefulSets have that roots spread, each followed by its name.
  */
 #ifndef MANAGER_ROOT_TARGETS_H
 #define MANAGER_ROOT_TARGETS_H
@@ -20,7 +20,7 @@ struct target_watch;
 
 enum target_state {
     TARGET_ASKED,   /* not answered yet */
-    TARGET_FOUND,   /* `replicas` is what it says */
+    TARGET_FOUND,   /* `replicas` and `first` are what it says */
     TARGET_ABSENT,  /* there is none of that name */
     TARGET_UNKNOWN, /* the API server does not let it be read, or does not answer: `error` */
     TARGET_OVER,    /* too many are followed */
@@ -30,6 +30,7 @@ struct target {
     enum target_state state;
     int replicas;
     const char *error; /* TARGET_UNKNOWN; valid until the loop runs on */
+    unsigned first;    /* the ordinal of its first pod */
 };
 
 struct targets_options {

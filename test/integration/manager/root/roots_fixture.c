@@ -254,6 +254,14 @@ void world_delete_pod(struct world *w, unsigned ordinal)
     store_delete(&w->store, "pods", "n", name);
 }
 
+void world_stateful_set_from(struct world *w, int first, int replicas)
+{
+    store_put_text(&w->store, "statefulsets", "n",
+                   "{\"metadata\":{\"name\":\"op\"},\"spec\":{\"replicas\":%d,"
+                   "\"ordinals\":{\"start\":%d}}}",
+                   replicas, first);
+}
+
 void world_stateful_set(struct world *w, int replicas)
 {
     store_put_text(&w->store, "statefulsets", "n",

@@ -62,6 +62,8 @@ void world_pod(struct world *w, unsigned ordinal, const char *child, bool ready)
 void world_pods(struct world *w, unsigned first, unsigned last, const char *child, bool ready);
 void world_delete_pod(struct world *w, unsigned ordinal);
 void world_stateful_set(struct world *w, int replicas);
+/* `first`: its first ordinal. */
+void world_stateful_set_from(struct world *w, int first, int replicas);
 void world_namespace(struct world *w, const char *name);
 
 /* A moment passes, by the clock and in the loop. */

@@ -508,6 +508,32 @@ static void test_elastic(void **state)
     world_expect_attended(w);
 }
 
+#define FIRST_POD "spec/selector/matchExpressions/0/values/0"
+
+/* Where the StatefulSet begins they begin, also while it cannot be read by who leads next. */
+static void test_another_first_ordinal(void **state)
+{
+    struct world *w = *state;
+    world_stateful_set_from(w, 5, 4);
+    world_root(w, AS_MANY);
+    world_lead(w);
+    world_expect_condition(w, "Sized", "True", "Sized");
+    world_expect_text(w, "x-1-normal", FIRST_POD, "op-5");
+    world_expect_text(w, "x-2-normal", FIRST_POD, "op-7");
+    world_retire(w);
+    w->store.refused.part = "statefulsets";
+    w->store.refused.status = 403;
+    store_end_watches(&w->store);
+    world_lead(w);
+    world_expect_condition(w, "Sized", "Unknown", "Unreadable");
+    world_expect_text(w, "x-1-normal", FIRST_POD, "op-5");
+    w->store.refused.part = NULL;
+    world_stateful_set_from(w, 0, 4);
+    world_expect_condition(w, "Sized", "True", "Sized");
+    world_expect_text(w, "x-1-normal", FIRST_POD, "op-0");
+    world_expect_text(w, "x-2-normal", FIRST_POD, "op-2");
+}
+
 static void test_without_the_right_to_statefulsets(void **state)
 {
     struct world *w = *state;
@@ -847,6 +873,7 @@ int main(void)
         TEST(test_another_prefix),
         TEST(test_no_canary_any_more),
         TEST(test_elastic),
+        TEST(test_another_first_ordinal),
         TEST(test_without_the_right_to_statefulsets),
         TEST(test_too_many_statefulsets),
         TEST(test_takeover),

@@ -447,6 +447,7 @@ static void read_back(void **state)
         assert_int_equal(read.buckets, shard.buckets);
         assert_int_equal(read.taken_over, shard.taken_over);
         assert_int_equal(read.pods, 5);
+        assert_int_equal(read.first, shard.first);
         assert_int_equal(read.life, LAYOUT_UNKNOWN);
         assert_false(read.has_pods);
         cJSON_Delete(child);

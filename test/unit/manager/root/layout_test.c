@@ -37,13 +37,15 @@ struct world {
     struct layout_child children[1 + ROOT_SHARDS_MAX]; /* by number */
     bool there[1 + ROOT_SHARDS_MAX];
     int replicas;
+    int64_t first;
     struct layout made;
 };
 
 static struct world world_of(unsigned size)
 {
     return (struct world){.spec = {.automatic = {.there = true, .size = size, .every = 2}},
-                          .replicas = -1};
+                          .replicas = -1,
+                          .first = -1};
 }
 
 static void make(struct world *w)
@@ -57,7 +59,7 @@ static void make(struct world *w)
         }
     }
     const struct layout_facts facts = {
-        .children = list, .child_count = count, .replicas = w->replicas};
+        .children = list, .child_count = count, .replicas = w->replicas, .first = w->first};
     layout_make(&w->spec, &facts, &w->made);
 }
 
@@ -86,6 +88,7 @@ static void apply(struct world *w)
         w->children[i].buckets = shard == NULL ? 0 : shard->buckets;
         w->children[i].taken_over = shard != NULL && shard->taken_over;
         w->children[i].pods = shard == NULL ? 0 : shard->pods;
+        w->children[i].first = shard == NULL ? 0 : shard->first;
     }
 }
 
@@ -270,6 +273,31 @@ static void without_auto(void **state)
     w.replicas = 1000000;
     make(&w);
     assert_int_equal(find(&w, 1)->pods, ROOT_REPLICAS_MAX);
+}
+
+static void pods_from_another_ordinal_on(void **state)
+{
+    (void)state;
+    struct world w = world_of(2);
+    w.spec.canary.replicas = 1;
+    w.first = 5;
+    make(&w);
+    assert_int_equal(find(&w, 0)->first, 5);
+    assert_int_equal(find(&w, 1)->first, 6);
+    assert_int_equal(find(&w, 2)->first, 8);
+    assert_int_equal(w.made.needed, 5);
+    apply(&w);
+    w.first = -1; /* while it is not known they stay */
+    make(&w);
+    assert_int_equal(w.made.first, 5);
+    assert_int_equal(find(&w, 2)->first, 8);
+    w.spec.canary.replicas = 2;
+    make(&w);
+    assert_int_equal(find(&w, 1)->first, 7);
+    w.first = 0;
+    make(&w);
+    assert_int_equal(find(&w, 0)->first, 0);
+    assert_int_equal(find(&w, 1)->first, 2);
 }
 
 /* ---- the canary ---- */
@@ -621,6 +649,7 @@ int main(void)
         cmocka_unit_test(sizes_change),
         cmocka_unit_test(a_new_shard_waits_for_its_pods),
         cmocka_unit_test(size_by_replicas),
+        cmocka_unit_test(pods_from_another_ordinal_on),
         cmocka_unit_test(size_while_replicas_are_unknown),
         cmocka_unit_test(without_auto),
         cmocka_unit_test(the_canary_changes),

@@ -189,13 +189,14 @@ static void test_sized(void **state)
         const char *reason;
         const char *message;
     } cases[] = {
-        {{TARGET_FOUND, 7, NULL}, "True", "Sized", "Its pods from op-6 on are in no shard."},
-        {{TARGET_FOUND, 5, NULL}, "False", "TooFewReplicas", "op has 5 replicas; 6 are needed."},
-        {{TARGET_FOUND, 1, NULL}, "False", "TooFewReplicas", "No pods have: x-1-normal, x-2-no"},
-        {{TARGET_ABSENT, 0, NULL}, "False", "NotFound", "no StatefulSet op"},
-        {{TARGET_UNKNOWN, 0, "403 Forbidden"}, "Unknown", "Unreadable", "403 Forbidden"},
-        {{TARGET_OVER, 0, NULL}, "Unknown", "TooMany", "64"},
-        {{TARGET_ASKED, 0, NULL}, "Unknown", "Pending", "is being read"},
+        {{TARGET_FOUND, 7, NULL, 0}, "True", "Sized", "Its pods from op-6 on are in no shard."},
+        {{TARGET_FOUND, 7, NULL, 3}, "True", "Sized", "Its pods from op-9 on are in no shard."},
+        {{TARGET_FOUND, 5, NULL, 0}, "False", "TooFewReplicas", "op has 5 replicas; 6 are needed."},
+        {{TARGET_FOUND, 1, NULL, 0}, "False", "TooFewReplicas", "No pods have: x-1-normal, x-2-no"},
+        {{TARGET_ABSENT, 0, NULL, 0}, "False", "NotFound", "no StatefulSet op"},
+        {{TARGET_UNKNOWN, 0, "403 Forbidden", 0}, "Unknown", "Unreadable", "403 Forbidden"},
+        {{TARGET_OVER, 0, NULL, 0}, "Unknown", "TooMany", "64"},
+        {{TARGET_ASKED, 0, NULL, 0}, "Unknown", "Pending", "is being read"},
     };
     struct root_status_shard shards[3];
     const char *const texts[] = {fine, fine, fine};
