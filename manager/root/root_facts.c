@@ -78,6 +78,14 @@ void root_child_forget(struct root_child *c)
     *c = (struct root_child){.known = false};
 }
 
+void root_child_rename(struct root_child *c)
+{
+    const struct root_child kept = {
+        .known = c->known, .buckets = c->buckets, .taken_over = c->taken_over, .life = c->life};
+    root_child_forget(c);
+    *c = kept;
+}
+
 /* ---- pods ---- */
 
 static bool has_sidecars(const struct pod *p, const char *key)

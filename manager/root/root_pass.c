@@ -96,9 +96,20 @@ static int knows_enough(struct root *t, const struct shard_cache_config *config)
     return (a->there && a->size != 0) || p->target.state != TARGET_ASKED;
 }
 
+/* Those of the old prefix are strays from now on, which nobody but this manager deletes. */
+static void follow_prefix(struct root *t)
+{
+    uint64_t prefix = keyed_hash(0, slice_str(t->pass.spec.prefix)) | 1;
+    for (size_t i = 0; t->prefix != 0 && t->prefix != prefix && i < ROOT_CHILDREN_MAX; i++) {
+        root_child_rename(&t->children[i]);
+    }
+    t->prefix = prefix;
+}
+
 /* 0 or -ENOMEM. */
 static int plan(struct root *t)
 {
+    follow_prefix(t);
     if (root_gather(t) != 0) {
         return -ENOMEM;
     }

@@ -106,7 +106,8 @@ struct root {
     struct roots *roots;
     struct object_request *request;
     char *uid;
-    uint64_t valid; /* digest of a spec that makes sense; 0: none */
+    uint64_t valid;  /* digest of a spec that makes sense; 0: none */
+    uint64_t prefix; /* of the last spec, as a hash; 0: there was none */
     struct root_child children[ROOT_CHILDREN_MAX];
     struct target_watch *watch;
     bool needs_namespaces;
@@ -174,6 +175,8 @@ const struct shard_cache_config *root_find_child(const struct root *t, unsigned 
 bool root_child_settle(const struct root *t, struct root_child *c,
                        const struct shard_cache_config *config);
 void root_child_forget(struct root_child *c);
+/* It is to have another name: what it had stays. */
+void root_child_rename(struct root_child *c);
 /* What is known of the pods of a shard, of whatever is its child. */
 struct root_pods {
     size_t all;    /* that its child selects, or that have its sidecars */

@@ -452,6 +452,7 @@ static void test_another_prefix(void **state)
     world_expect_text(w, "y-2-normal", "spec/selector/matchExpressions/0/values/0", "op-1");
     world_settle(w);
     assert_null(world_child(w, 1));
+    assert_int_equal(world_events(w, "ChildPutBack"), 0); /* nobody else deleted them */
 }
 
 static void test_no_canary_any_more(void **state)
