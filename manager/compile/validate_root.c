@@ -90,6 +90,13 @@ int validate_root(const cJSON *config, const struct compile_options *o, struct v
     if (making_init(&m, config, o, e) != 0) {
         return e->code;
     }
+    const char *name = field_meta(config, "name");
+    if (child_number(&m.spec, name) >= 0) {
+        return err_set(e, -EINVAL,
+                       "metadata.name: Invalid value: \"%.100s\": is the name of a shard of its "
+                       "own, by spec.root.prefix: choose another one",
+                       name);
+    }
     const struct layout_shard last = last_shard(&m.spec);
     struct layout_shard first = canary;
     first.pods = m.spec.canary.replicas;

@@ -567,6 +567,11 @@ static void names_of_shards(void **state)
                    "prefix: %s}",
                    name);
     check(&f, config_of("a", spec), "spec.root.prefix: Invalid value: \"nnn", NULL);
+    check(&f, config_of("op-31-normal", ROOT("")),
+          "metadata.name: Invalid value: \"op-31-normal\": is the name of a shard of its own",
+          NULL);
+    check(&f, config_of("op-0-canary", ROOT("")), "metadata.name: Invalid value: \"op-0-c", NULL);
+    check(&f, config_of("op-33-normal", ROOT("")), NULL, NULL);
     shard_cache_deinit(&f);
 }
 
