@@ -251,23 +251,23 @@ static bool all_arrived(const struct root *t)
     return true;
 }
 
-/* What was broken off in the middle is finished first. */
-static bool is_broken_off(const struct root_pass *p)
+/* What was broken off in the middle is finished first, and what is nobody's is given. */
+static bool is_urgent(const struct root_pass *p)
 {
-    uint32_t claimed = 0;
+    uint32_t claimed = p->spec.canary.buckets;
     bool twice = false;
     for (size_t i = 0; i < p->fact_count; i++) {
         twice = twice || (claimed & p->facts[i].buckets) != 0;
         claimed |= p->facts[i].buckets;
     }
-    return twice;
+    return twice || claimed != UINT32_MAX;
 }
 
 /* One step at a time. The children's changes bring the root again. */
 static bool must_hold(struct root *t)
 {
     uint64_t ms = roots_now(t->roots) - t->moved_at;
-    if (t->pass.layout.moved == 0 || ms >= HOLD_MS || is_broken_off(&t->pass) || all_arrived(t)) {
+    if (t->pass.layout.moved == 0 || ms >= HOLD_MS || is_urgent(&t->pass) || all_arrived(t)) {
         return false;
     }
     roots_look(t->roots, t->key, HOLD_MS - ms);

@@ -155,7 +155,7 @@ static bool is_refusal(const struct api_error *e)
 /* The cache is behind, or the API server is not well: the whole pass begins anew. */
 static void give_up(struct root *t, const char *what, const struct api_error *e)
 {
-    bool behind = e->code == 409 || e->code == 404;
+    bool behind = e->code == 409 || e->code == 404 || e->code == 422;
     count(t, behind ? ROOTS_CONFLICT : ROOTS_FAILED);
     if (!behind) {
         log_warn("cannot write a child", log_str("root", t->key), log_str("what", what),
@@ -265,33 +265,60 @@ static void remember(struct root *t, const cJSON *object)
     c->buckets = p->shard.buckets;
     c->taken_over = p->shard.taken_over;
     c->wanted = p->wish;
-    c->specced = json_digest(field_get(p->body, "spec"));
-    c->found = json_digest(field_get(object, "spec"));
+    uint64_t specced = json_digest(field_get(p->body, "spec"));
+    uint64_t found = json_digest(field_get(object, "spec"));
+    bool usual = found == specced || (c->specced == specced && c->accepted == found);
+    c->specced = specced;
+    c->accepted = usual ? found : 0;
     c->written_at = roots_now(t->roots);
     c->checked = 0;
     roots_look(t->roots, t->key, ROOTS_BELIEF_MS + 1);
 }
 
-static void next_shard(struct root *t)
+/* It is as the cache shows it, and to be written again. */
+static void forget_answer(struct root_child *c)
+{
+    free(c->uid);
+    free(c->version);
+    c->uid = NULL;
+    c->version = NULL;
+    c->base = 0;
+    c->wanted = 0;
+}
+
+static void skip_shard(struct root *t)
 {
     t->pass.at++;
-    t->pass.progress = true;
     end_request(&t->pass);
     go_on(t);
 }
 
+static void next_shard(struct root *t)
+{
+    t->pass.progress = true;
+    skip_shard(t);
+}
+
+/* The answer to what was applied is of no use without this. A patch of another version fails by its
+ * test. */
 static void on_replaced(void *data, const cJSON *object, const struct api_error *error)
 {
+    enum { TEST_FAILED = 422 };
     struct root *t = data;
+    struct root_child *c = &t->children[t->pass.shard.number];
     const char *name = field_meta(t->pass.body, "name");
     t->request = NULL;
     if (object != NULL) {
         count(t, ROOTS_WRITTEN);
         remember(t, object);
+        c->accepted = json_digest(field_get(object, "spec"));
         next_shard(t);
-    } else if (is_refusal(error)) {
+        return;
+    }
+    forget_answer(c);
+    if (is_refusal(error) && error->code != TEST_FAILED) {
         note_refusal(t, name, error);
-        next_shard(t);
+        skip_shard(t);
     } else {
         give_up(t, name, error);
     }
@@ -337,9 +364,7 @@ static void on_applied(void *data, const cJSON *object, const struct api_error *
     t->request = NULL;
     if (object == NULL && is_refusal(error)) {
         note_refusal(t, name, error);
-        p->at++;
-        end_request(p);
-        go_on(t);
+        skip_shard(t);
         return;
     }
     if (object == NULL) {
@@ -355,7 +380,7 @@ static void on_applied(void *data, const cJSON *object, const struct api_error *
     tell_put_back(t, &root, name);
     tell_taken_over(t, &root, name, &before);
     remember(t, object);
-    if (c->found != c->specced && before.found != c->found) {
+    if (c->accepted == 0) {
         replace_spec(t, object);
         return;
     }
@@ -430,13 +455,13 @@ static bool is_right(struct root *t, const struct root_child *c,
 {
     const struct root_pass *p = &t->pass;
     if (c->base != 0) {
-        return c->version != NULL && c->wanted == p->wish;
+        return c->version != NULL && c->wanted == p->wish && c->accepted != 0;
     }
     if (config == NULL) {
         return false;
     }
     uint64_t spec = json_digest(field_get(p->body, "spec"));
-    bool same = config->digest == spec || (c->specced == spec && c->found == config->digest);
+    bool same = config->digest == spec || (c->specced == spec && c->accepted == config->digest);
     return same && same_metadata(p->body, config->object, t->roots->options.labels.prefix);
 }
 
@@ -447,7 +472,7 @@ static void note_right(struct root *t, struct root_child *c,
     if (c->base == 0) {
         c->wanted = t->pass.wish;
         c->specced = json_digest(field_get(t->pass.body, "spec"));
-        c->found = config->digest;
+        c->accepted = config->digest;
         c->checked = root_version(config);
         c->checked_wish = wish_of(t, &t->pass.shard);
     }

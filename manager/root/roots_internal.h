@@ -44,9 +44,9 @@ struct root_child {
     bool taken_over;
     struct root_life life;
 
-    uint64_t wanted;  /* digest of what was applied last, or found to be there; 0: nothing */
-    uint64_t specced; /* digest of its spec, */
-    uint64_t found;   /* and of what the API server made of that */
+    uint64_t wanted;   /* digest of what was applied last, or found to be there; 0: nothing */
+    uint64_t specced;  /* digest of its spec, */
+    uint64_t accepted; /* and of what the API server makes of that; 0: others own more of it */
 
     /* An answer that the cache does not show yet. */
     char *uid;     /* NULL: there is none */

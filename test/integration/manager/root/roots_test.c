@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "root/buckets.h"
 #include "roots_fixture.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -175,6 +176,43 @@ static void test_one_step_at_a_time(void **state)
     world_expect_attended(w);
 }
 
+#define CANARY(size, hash)                                                                         \
+    "\"canary\":{\"replicas\":1,\"inNamespaces\":[\"a\"]" hash "},"                                \
+    "\"auto\":{\"shardingSize\":" size ",\"everyShardReplicas\":1}"
+
+/* What the canary is to have is let go at once: it waits for that. And what it had is given. */
+static void test_canary_does_not_wait_for_other_moves(void **state)
+{
+    struct world *w = *state;
+    world_namespace(w, "a");
+    world_root(w, CANARY("2", ""));
+    world_pod(w, 0, "x-0-canary", true);
+    world_pod(w, 1, "x-1-normal", true);
+    world_pod(w, 2, "x-2-normal", true);
+    world_lead(w);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    w->waiting = 3;
+    world_root(w, CANARY("3", ""));
+    world_pod(w, 3, "x-3-normal", true);
+    world_expect_event(w, "Resized", "From 2 to 3 shards");
+    world_root(w, CANARY("3", ",\"inShardHash\":[\"20\"]"));
+    world_pass(w, 2000);
+    for (unsigned i = 1; i <= 3; i++) {
+        uint32_t buckets = 0;
+        assert_int_equal(buckets_parse(world_buckets(w, i), &buckets), 0);
+        assert_false(buckets >> 20 & 1);
+    }
+    world_root(w, CANARY("3", ""));
+    world_pass(w, 2000);
+    uint32_t all = 0;
+    for (unsigned i = 1; i <= 3; i++) {
+        uint32_t buckets = 0;
+        assert_int_equal(buckets_parse(world_buckets(w, i), &buckets), 0);
+        all |= buckets;
+    }
+    assert_int_equal(all, UINT32_MAX);
+}
+
 /* Shards whose pods are others for a moment are refused, and come again. */
 static void test_other_pods(void **state)
 {
@@ -252,6 +290,32 @@ static void test_edited_child_is_put_back(void **state)
     assert_int_equal(world_events(w, "ChildPutBack"), 2);
     assert_string_equal(world_buckets(w, 1), "0-15");
     cJSON_free(spec);
+}
+
+/* Between the two requests that it takes. */
+static void touch_child(struct storing_api *s)
+{
+    struct world *w = LIST_ITEM(s, struct world, store);
+    if (w->refusals++ == 1) {
+        cJSON *child = cJSON_Duplicate(world_child(w, 1), true);
+        struct edit ed = {.rc = 0};
+        edit_string(&ed, edit_object(&ed, child, "status"), "touched", "yes");
+        store_put(s, "shardingconfigs", "n", child);
+    }
+}
+
+static void test_edited_child_changes_while_it_is_put_back(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    w->store.before_write = touch_child;
+    edit_child(w, "{\"webhook\":{\"port\":7}}");
+    world_expect_text(w, "x-1-normal", "spec/webhook/port", "7");
+    world_expect_text(w, "x-1-normal", "spec/webhook/port", "");
+    world_settle(w);
+    assert_true(w->store.conflicts > 0);
+    assert_int_equal(world_events(w, "ChildPutBack"), 1);
+    world_expect_condition(w, "Ready", "True", "Enforced");
 }
 
 static void test_edited_buckets_are_put_back(void **state)
@@ -858,9 +922,11 @@ int main(void)
         TEST(test_spec_goes_to_children),
         TEST(test_sizes),
         TEST(test_one_step_at_a_time),
+        TEST(test_canary_does_not_wait_for_other_moves),
         TEST(test_other_pods),
         TEST(test_pods_of_another_shard),
         TEST(test_edited_child_is_put_back),
+        TEST(test_edited_child_changes_while_it_is_put_back),
         TEST(test_edited_buckets_are_put_back),
         TEST(test_deleted_child_is_made_again),
         TEST(test_conflict),
