@@ -97,20 +97,28 @@ static int knows_enough(struct root *t, const struct shard_cache_config *config)
 }
 
 /* Those of the old prefix are strays from now on, which nobody but this manager deletes. */
-static void follow_prefix(struct root *t)
+static int follow_prefix(struct root *t)
 {
-    uint64_t prefix = keyed_hash(0, slice_str(t->pass.spec.prefix)) | 1;
-    for (size_t i = 0; t->prefix != 0 && t->prefix != prefix && i < ROOT_CHILDREN_MAX; i++) {
+    const char *prefix = t->pass.spec.prefix;
+    if (t->prefix != NULL && strcmp(t->prefix, prefix) == 0) {
+        return 0;
+    }
+    char *copy = strdup(prefix);
+    if (copy == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; t->prefix != NULL && i < ROOT_CHILDREN_MAX; i++) {
         root_child_rename(&t->children[i]);
     }
-    t->prefix = prefix;
+    free(t->prefix);
+    t->prefix = copy;
+    return 0;
 }
 
 /* 0 or -ENOMEM. */
 static int plan(struct root *t)
 {
-    follow_prefix(t);
-    if (root_gather(t) != 0) {
+    if (follow_prefix(t) != 0 || root_gather(t) != 0) {
         return -ENOMEM;
     }
     root_lay_out(t);

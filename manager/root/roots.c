@@ -107,6 +107,7 @@ static void free_root(struct root *t)
     forget_children(t);
     targets_leave(t->roots->targets, &t->watch);
     cJSON_Delete(t->status);
+    free(t->prefix);
     free(t->uid);
     free(t);
 }
@@ -145,6 +146,7 @@ void root_done(struct root *t, enum work_result result, unsigned retry_after)
 {
     struct roots *r = t->roots;
     bool gone = root_config(t) == NULL;
+    t->refused = t->pass.refused;
     root_end_pass(t);
     if (!gone) {
         roots_look(r, t->key, RESYNC_MS + net_clock_random(r->clock) % RESYNC_MS);
@@ -211,12 +213,36 @@ bool root_write(struct root *t, const struct object_request_options *q, object_r
 
 /* ---- what the cache tells ---- */
 
+static bool is_in_namespace(const struct root *t, const char *ns, size_t len)
+{
+    return strncmp(t->key, ns, len) == 0 && t->key[len] == '/';
+}
+
 static void look_in_namespace(struct roots *r, const char *ns)
 {
-    size_t len = strlen(ns);
     for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
         const struct root *t = LIST_ITEM(n, struct root, node);
-        if (strncmp(t->key, ns, len) == 0 && t->key[len] == '/') {
+        if (is_in_namespace(t, ns, strlen(ns))) {
+            roots_look(r, t->key, GATHER_MS);
+        }
+    }
+}
+
+static bool has_name_of_child(const struct root *t, const char *name)
+{
+    size_t len = t->prefix == NULL ? 0 : strlen(t->prefix);
+    return len > 0 && strncmp(name, t->prefix, len) == 0 && name[len] == '-';
+}
+
+/* Those for which a config may be a child, whatever else it is; `c` NULL: it is gone. There may be
+ * many roots in a namespace, and each of their children changes often. */
+static void look_at_concerned(struct roots *r, const char *key, const struct shard_cache_config *c)
+{
+    size_t len = strcspn(key, "/");
+    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
+        const struct root *t = LIST_ITEM(n, struct root, node);
+        if (is_in_namespace(t, key, len) &&
+            (t->refused || has_name_of_child(t, key + len + 1) || (c != NULL && root_owns(t, c)))) {
             roots_look(r, t->key, GATHER_MS);
         }
     }
@@ -241,7 +267,6 @@ static void look_at_parent(struct roots *r, const struct shard_cache_config *chi
 static void on_shard(void *data, const char *key, enum shard_cache_part part)
 {
     struct roots *r = data;
-    char ns[ROOT_NS_SIZE];
     const struct shard_cache_config *c = shard_cache_find_config(r->options.cache, key);
     if (part == SHARD_CACHE_CONFIGMAP) {
         return;
@@ -249,9 +274,8 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
     if (find_root(r, key) != NULL || (c != NULL && c->root)) {
         roots_look(r, key, 0);
     }
-    (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(key, "/"), key);
     if (c == NULL || part == SHARD_CACHE_CONFIG) {
-        look_in_namespace(r, ns); /* its name may be a child's, whatever else it is */
+        look_at_concerned(r, key, c);
     } else {
         look_at_parent(r, c);
     }

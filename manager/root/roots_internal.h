@@ -106,8 +106,9 @@ struct root {
     struct roots *roots;
     struct object_request *request;
     char *uid;
-    uint64_t valid;  /* digest of a spec that makes sense; 0: none */
-    uint64_t prefix; /* of the last spec, as a hash; 0: there was none */
+    uint64_t valid; /* digest of a spec that makes sense; 0: none */
+    char *prefix;   /* of the last spec; NULL: there was none */
+    bool refused;   /* in the last pass something was: what others are may be why */
     struct root_child children[ROOT_CHILDREN_MAX];
     struct target_watch *watch;
     bool needs_namespaces;

@@ -85,6 +85,36 @@ static void test_nothing_is_written_when_nothing_changed(void **state)
     assert_int_equal(w->store.requests, requests);
 }
 
+static void put_foreign(struct world *w, const char *name, const char *owner)
+{
+    store_put_text(&w->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"%s\"%s},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"a\":\"b\"}},\"limits\":[]}}",
+                   name, owner);
+}
+
+static uint64_t adds(const struct world *w)
+{
+    return work_queue_stats(roots_queue(w->roots)).adds;
+}
+
+/* However many roots there are: what is no child of theirs does not concern them. */
+static void test_others_do_not_concern_it(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    uint64_t before = adds(w);
+    put_foreign(w, "other", "");
+    put_foreign(w, "xx-1-normal", "");
+    world_settle(w);
+    store_delete(&w->store, "shardingconfigs", "n", "other");
+    world_settle(w);
+    assert_int_equal(adds(w), before);
+    put_foreign(w, "x-0-canary", ""); /* this may be one */
+    world_settle(w);
+    assert_true(adds(w) > before);
+}
+
 static void test_spec_goes_to_children(void **state)
 {
     struct world *w = *state;
@@ -343,14 +373,6 @@ static void test_deleted_child_is_made_again(void **state)
     world_expect_event(w, "ChildPutBack", "x-2-normal was deleted");
     world_settle(w);
     assert_string_equal(world_buckets(w, 1), "0-15");
-}
-
-static void put_foreign(struct world *w, const char *name, const char *owner)
-{
-    store_put_text(&w->store, "shardingconfigs", "n",
-                   "{\"metadata\":{\"name\":\"%s\"%s},\"spec\":{\"selector\":{\"matchLabels\":{"
-                   "\"a\":\"b\"}},\"limits\":[]}}",
-                   name, owner);
 }
 
 static void test_conflict(void **state)
@@ -919,6 +941,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_children),
         TEST(test_nothing_is_written_when_nothing_changed),
+        TEST(test_others_do_not_concern_it),
         TEST(test_spec_goes_to_children),
         TEST(test_sizes),
         TEST(test_one_step_at_a_time),
