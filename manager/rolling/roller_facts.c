@@ -18,6 +18,8 @@ enum {
     NAME_SIZE = NAME_SUBDOMAIN_MAX + 1,
     KEY_SIZE = 512,
     SHARDS_OF_POD_MAX = 32,
+    FUTURE_MAX = 64, /* missing pods for which it is looked whose they would be: while any is
+                        missing no Ready pod is evicted, so the rest makes no difference */
     MICRO = 1000000
 };
 
@@ -276,9 +278,11 @@ static const struct pod *find_pod(const struct roll *r, const char *name)
     return p != NULL && strcmp(p->owner, r->set->uid) == 0 ? p : NULL;
 }
 
+/* Each of those that are not there is held against all configs of the namespace. */
 static void look_pods(const struct roll *r, struct roll_view *v,
                       const struct shard_cache_config **of)
 {
+    size_t missing = 0;
     for (size_t i = 0; i < v->facts.pod_count; i++) {
         char *name = v->names + i * NAME_SIZE;
         struct roll_pod *p = &v->pods[i];
@@ -287,9 +291,11 @@ static void look_pods(const struct roll *r, struct roll_view *v,
         (void)snprintf(name, NAME_SIZE, "%s-%u", r->set->name, p->ordinal);
         const struct pod *object = find_pod(r, name);
         v->objects[i] = object;
-        of[i] = object != NULL ? shard_of(r, object) : future_shard(r, name);
         if (object != NULL) {
+            of[i] = shard_of(r, object);
             look_pod(r, object, of[i], p);
+        } else if (missing++ < FUTURE_MAX) {
+            of[i] = future_shard(r, name);
         }
     }
 }

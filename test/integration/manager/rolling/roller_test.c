@@ -26,7 +26,8 @@ struct world {
     struct fixture f;
     struct roller *roller;
     struct roller_counts counts;
-    bool locks; /* holders renew their Leases */
+    unsigned replicas; /* 0: PODS */
+    bool locks;        /* holders renew their Leases */
     unsigned renewals;
 };
 
@@ -68,11 +69,12 @@ static void put_set(struct world *w, const char *revision, const char *label, co
     store_put_text(store(w), "statefulsets", "n",
                    "{\"metadata\":{\"name\":\"op\",\"labels\":{%s%s%s},\"annotations\":%s},"
                    "\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"app\":\"op\"}}},"
-                   "\"replicas\":3,\"podManagementPolicy\":\"Parallel\","
+                   "\"replicas\":%u,\"podManagementPolicy\":\"Parallel\","
                    "\"updateStrategy\":{\"type\":\"%s\"}},\"status\":{\"observedGeneration\":99,"
                    "\"updateRevision\":\"%s\"}}",
                    label == NULL ? "" : "\"" PREFIX "/rolling\":\"", label == NULL ? "" : label,
-                   label == NULL ? "" : "\"", text == NULL ? "{}" : text, strategy, revision);
+                   label == NULL ? "" : "\"", text == NULL ? "{}" : text,
+                   w->replicas != 0 ? w->replicas : PODS, strategy, revision);
     free(text);
 }
 
@@ -470,6 +472,23 @@ static void test_one_shard_alone(void **state)
     expect_evicted(w, 1);
 }
 
+/* Whose they would be is not looked for of those that are far from being made. */
+static void test_thousands_that_are_not_there(void **state)
+{
+    struct world *w = *state;
+    put_config(w, "x-8-normal", "\"op-66\"");
+    put_config(w, "x-9-normal", "\"op-67\"");
+    begin_with(w, "r1", "OnDelete");
+    w->replicas = 10000;
+    put_set(w, "r1", "x-8-normal", "OnDelete");
+    expect_status(w, "0/1 pod=op-3 state=Waiting: it has not been made yet");
+    put_set(w, "r1", "x-9-normal", "OnDelete");
+    expect_status(w, "0/0 state=Waiting: no pod is of shard x-9-normal");
+    put_set(w, "r2", "all", "OnDelete");
+    expect_status(w, "0/10000 pod=op-3 state=Waiting: it has not been made yet");
+    expect_none_evicted(w, 5);
+}
+
 /* It was evicted by one that leads no more, and this one does not know yet that it is gone. */
 static void test_a_new_leader_evicts_no_second_pod(void **state)
 {
@@ -569,6 +588,7 @@ int main(void)
         TEST(test_stuck_after_the_deadline),
         TEST(test_pause_and_resume),
         TEST(test_one_shard_alone),
+        TEST(test_thousands_that_are_not_there),
         TEST(test_a_new_leader_evicts_no_second_pod),
         TEST(test_who_does_not_lead_writes_nothing),
         TEST(test_ends_in_each_phase),
