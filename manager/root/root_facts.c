@@ -41,6 +41,13 @@ bool root_owns(const struct root *t, const struct shard_cache_config *config)
     return t->uid != NULL && strcmp(field_text(controller_of(config), "uid"), t->uid) == 0;
 }
 
+const char *root_other_owner(const struct shard_cache_config *config)
+{
+    const cJSON *owner = controller_of(config);
+    bool root = strcmp(field_text(owner, "kind"), COMPILE_KIND) == 0;
+    return root ? field_text(owner, "name") : "";
+}
+
 bool root_owned_before(const struct root *t, const struct shard_cache_config *config)
 {
     const cJSON *owner = controller_of(config);

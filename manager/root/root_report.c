@@ -20,7 +20,6 @@ enum {
     NAMES_MAX = 5,    /* pods, or shards, that a message names */
     NAMES_SIZE = 2048,
     MICROSECONDS = 1000,
-
 };
 
 /* "a, b and 3 more". */
@@ -78,7 +77,11 @@ static int look_at_name(const struct root *t, struct report *r,
     if (root_owned_before(t, config)) {
         return append_name(&r->earlier, config->name);
     }
-    return append_name(&r->foreign, config->name);
+    const char *owner = root_other_owner(config);
+    char name[NAMES_SIZE / NAMES_MAX];
+    (void)snprintf(name, sizeof name, owner[0] == '\0' ? "%.253s%.63s" : "%.253s (of root %.63s)",
+                   config->name, owner);
+    return append_name(&r->foreign, name);
 }
 
 static int add_shard(const struct root *t, struct report *r, const struct layout_shard *s)

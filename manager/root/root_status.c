@@ -166,7 +166,7 @@ static void add_conflict(struct view *v)
     if (f->foreign != NULL) {
         (void)snprintf(v->text, sizeof v->text,
                        "Other ShardingConfigs have the names of shards, and stay as they are: %s. "
-                       "Delete them, or give root another prefix.",
+                       "Give root another prefix, or delete them if they are not of another root.",
                        f->foreign);
         add(v, "Conflict", "True", "NameTaken", v->text);
     } else if (f->earlier != NULL) {

@@ -167,6 +167,8 @@ MUST_CHECK int roots_names(struct roots *r, struct child_namespaces *out);
 
 /* Whether the config is a child of this root. */
 bool root_owns(const struct root *t, const struct shard_cache_config *config);
+/* The root that has it; "": none. */
+const char *root_other_owner(const struct shard_cache_config *config);
 /* Whether it is one of an earlier root of the same name, which the garbage collector deletes. */
 bool root_owned_before(const struct root *t, const struct shard_cache_config *config);
 /* Of what has the name of a child. */

@@ -541,6 +541,24 @@ static void test_another_prefix(void **state)
     assert_int_equal(world_events(w, "ChildPutBack"), 0); /* nobody else deleted them */
 }
 
+/* Nobody is told to delete another root's shards. */
+static void test_two_of_one_prefix(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    store_put_text(&w->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"r2\"},\"spec\":{\"root\":{\"prefix\":\"x\","
+                   "\"targetStatefulSet\":\"op2\",\"resourceSelector\":[{\"relateResources\":["
+                   "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],\"auto\":{"
+                   "\"shardingSize\":1,\"everyShardReplicas\":1}}}}");
+    world_expect_text(
+        w, "r2", "status/conditions/2/message",
+        "Other ShardingConfigs have the names of shards, and stay as they are: "
+        "x-1-normal (of root r). Give root another prefix, or delete them if they are "
+        "not of another root.");
+    world_expect_condition(w, "Conflict", "False", "NoConflict");
+}
+
 static void test_no_canary_any_more(void **state)
 {
     struct world *w = *state;
@@ -961,6 +979,7 @@ int main(void)
         TEST(test_being_deleted),
         TEST(test_invalid),
         TEST(test_another_prefix),
+        TEST(test_two_of_one_prefix),
         TEST(test_no_canary_any_more),
         TEST(test_elastic),
         TEST(test_another_first_ordinal),
