@@ -125,7 +125,8 @@ static void explain_requirement(const struct status_lease *s)
     char why[ERR_MSG_MAX];
     if (s->required == UINT64_MAX) {
         (void)snprintf(why, sizeof why,
-                       "it was deleted meanwhile, and no manager has said yet by the annotation "
+                       "it was deleted meanwhile, or written by another pod of this name, and no "
+                       "manager has said yet by the annotation "
                        "%s which generation of the rules is required",
                        CONTROL_LEASE_REQUIRED);
     } else {
@@ -448,15 +449,18 @@ static bool is_ours(const cJSON *lease)
            strcmp(field_text(labels, CONTROL_LEASE_COMPONENT), CONTROL_STATUS_LOCALPROXY) == 0;
 }
 
-/* Of an earlier pod of the same name nothing is required of this one. */
+/* Of an earlier pod of the same name nothing is required of this one. But one that comes after this
+ * one's is perhaps a later pod's: then this one was deleted while nobody reached it. A manager
+ * knows which of them is there, and answers that one alone. */
 static void learn_requirement(struct status_lease *s, const cJSON *lease)
 {
     const cJSON *meta = field_get(lease, "metadata");
     const cJSON *owner = cJSON_GetArrayItem(field_get(meta, "ownerReferences"), 0);
     bool own = strcmp(field_text(owner, "uid"), s->o.uid) == 0;
     const char *text = field_text(field_get(meta, "annotations"), CONTROL_LEASE_REQUIRED);
+    uint64_t of_others = s->known && s->o.lease != NULL ? UINT64_MAX : 0;
     s->known = s->known || own;
-    s->required = own ? control_lease_required(text) : 0;
+    s->required = own ? control_lease_required(text) : of_others;
 }
 
 /* Without memory for the version it is read anew. */

@@ -653,6 +653,30 @@ static void an_earlier_pod_of_the_name_does_not_matter(void **state)
     assert_true(is_valid(f));
 }
 
+/* This pod was deleted while nobody reached it, and there is another one of its name: a manager
+ * says which of them may go on. */
+static void a_later_pod_of_the_name(void **state)
+{
+    struct fixture *f = *state;
+    start(f);
+    let_expire(f);
+    answer(expect(f, "GET", NAMED), 200, lease_of("u-2", NULL));
+    struct api_request *q = expect(f, "PUT", WRITTEN);
+    expect_requirement(q, "unknown");
+    accept_write(q);
+    expect_why(f, "written by another pod of this name");
+    fixture_limit(f, OWN " in (b)");
+    status_lease_look(lease, 0);
+    q = expect(f, "PUT", WRITTEN);
+    expect_requirement(q, "unknown");
+    refuse(q, 409);
+    pass(f, 9000);
+    q = expect_read(f, lease_of("u-1", "2")); /* it was this one */
+    expect_requirement(q, "");
+    accept_write(q);
+    assert_true(is_valid(f));
+}
+
 /* What was required is not known then, and a manager is to say. */
 static void a_lease_that_was_deleted_meanwhile(void **state)
 {
@@ -766,6 +790,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_makes_no_sense_is_never_met, setup, teardown),
         cmocka_unit_test_setup_teardown(an_earlier_pod_of_the_name_does_not_matter, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_later_pod_of_the_name, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lease_that_was_deleted_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lease_that_is_deleted_while_they_are_valid, setup,
                                         teardown),
