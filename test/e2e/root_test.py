@@ -511,7 +511,7 @@ class ChildTest(RootTestCase):
         self.apply(self.root(disable=True, auto=auto))
         generation = self.get(self.root_name)["metadata"]["generation"]
         harness.wait_for(
-            lambda: self.get(self.root_name)["status"].get("observedGeneration") == generation,
+            lambda: self.get(self.root_name).get("status", {}).get("observedGeneration") == generation,
             "it was looked at",
             SOON,
             0.05,
