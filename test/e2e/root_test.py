@@ -74,13 +74,14 @@ class OpenWatch(threading.Thread):
 
     def watch(self):
         version = json.loads(self.proxy.fetch(self.path).body)["metadata"]["resourceVersion"]
-        with self.proxy.connect(timeout=0.5) as connection:
+        with self.proxy.connect() as connection:
             connection.send_head("GET", f"{self.path}&watch=1&resourceVersion={version}")
             head = connection.read_head()
             if head.status == 410:
                 raise Again
             if head.status != 200:
                 raise wire.Cut(f"status {head.status}")
+            connection.sock.settimeout(0.5)
             self.drain(connection)
 
     def drain(self, connection):
