@@ -136,14 +136,15 @@ static void find_share(const struct child_options *o, const struct layout_shard 
                        const struct names *names, struct share *out)
 {
     const struct root_canary *canary = &o->spec->canary;
-    bool normal = shard->number != 0;
+    bool by_buckets = shard->number != 0 || shard->leaving || shard->taken_over;
     *out = (struct share){.names = *names};
     make_key(o->labels->prefix, o->labels->shard_hash, out->hash_key);
     make_key(o->labels->prefix, o->labels->namespace, out->namespace_key);
-    if (normal || shard->leaving) {
+    if (by_buckets) {
+        bool excludes = names->count > 0 && shard->buckets != 0 && !shard->with_canary;
         out->by_hash = true;
         out->buckets = shard->buckets;
-        out->by_name = names->count > 0 && shard->buckets != 0 ? "NotIn" : NULL;
+        out->by_name = excludes ? "NotIn" : NULL;
     } else if (names->count > 0) {
         out->by_name = "In";
     } else {
@@ -287,18 +288,21 @@ static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
 {
     char key[LABELLED_KEY_MAX];
     char text[BUCKETS_TEXT_SIZE];
-    if (shard->number == 0) {
+    bool normal = shard->number != 0;
+    if (!normal && !shard->taken_over) {
         return;
     }
     cJSON *annotations = edit_object(ed, meta, "annotations");
-    make_key(prefix, ROOT_BUCKETS, key);
-    buckets_print(shard->buckets, text);
-    edit_string(ed, annotations, key, text);
+    if (normal) {
+        make_key(prefix, ROOT_BUCKETS, key);
+        buckets_print(shard->buckets, text);
+        edit_string(ed, annotations, key, text);
+    }
     if (shard->taken_over) {
         make_key(prefix, ROOT_TAKEN_OVER, key);
         edit_string(ed, annotations, key, "true");
     }
-    if (counted) {
+    if (normal && counted) {
         make_key(prefix, SIDECAR_COUNT_LOAD, key);
         edit_string(ed, annotations, key, "true");
     }
@@ -425,8 +429,8 @@ int child_read(const struct root_spec *spec, const cJSON *child, const char *pre
         if (buckets_parse(field_text(annotations, key), &out->buckets) != 0) {
             out->buckets = 0;
         }
-        make_key(prefix, ROOT_TAKEN_OVER, key);
-        out->taken_over = strcmp(field_text(annotations, key), "true") == 0;
     }
+    make_key(prefix, ROOT_TAKEN_OVER, key);
+    out->taken_over = strcmp(field_text(annotations, key), "true") == 0;
     return 0;
 }

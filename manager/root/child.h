@@ -6,6 +6,8 @@
  *                            either of them selects, by name: a label selector cannot say "or".
  *   normal  PREFIX-1-normal  hash In [its buckets], namespace NotIn [those of the canary]
  *
+ * While the canary is taken over it has hash In [], and normal ones have no namespace NotIn.
+ *
  * Each entry of resourceSelector becomes a limit with these requirements beside its own. The pods
  * are those of the StatefulSet by their ordinals, and of spec.selector. What spec.selector says of
  * the label of pod names is left out: which pods a shard has follows from the ordinals. All other
@@ -28,7 +30,8 @@
 
 /* Below the prefix of labels. Label of each child: the name of its root. */
 #define ROOT_LABEL "auto-sharding-root"
-/* Annotations of each child: its buckets (buckets_print); and "true" while others have them. */
+/* Annotations: of each normal child its buckets (buckets_print); and of each child "true" while
+ * others have its share. */
 #define ROOT_BUCKETS "auto-sharding-buckets"
 #define ROOT_TAKEN_OVER "auto-sharding-taken-over"
 /* Name of who owns the fields of children. */

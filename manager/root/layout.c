@@ -15,6 +15,7 @@ struct planning {
     unsigned first;                       /* ordinal of all */
     uint32_t claims[ROOT_SHARDS_MAX + 1]; /* of the children */
     struct buckets before;
+    bool canary_taken; /* its share is that of the normal shards */
     uint32_t spread;   /* all that are not the canary's */
     uint32_t eligible; /* bit i - 1: shard i */
     bool some_work;    /* of those that are eligible, while buckets are somebody's */
@@ -225,6 +226,32 @@ static void find_eligible(struct planning *p)
     p->eligible = chosen == 0 ? all : chosen;
 }
 
+/* Whether the canary is taken over, as a normal shard would be: one of those must live. */
+static bool takes_canary(const struct planning *p)
+{
+    const struct layout_child *child = find_child(p->facts, 0);
+    if (p->spec->automatic.takeover_s == 0 || p->spec->canary.replicas == 0 || child == NULL) {
+        return false;
+    }
+    if (child->taken_over) {
+        return child->life != LAYOUT_LONG_ALIVE;
+    }
+    return child->life == LAYOUT_LONG_DEAD && choose(p, p->eligible, is_alive) != 0;
+}
+
+/* Normal shards that have no bucket because the canary has all are not new: they get some when
+ * they live. */
+static void find_takers(struct planning *p)
+{
+    find_eligible(p);
+    p->canary_taken = takes_canary(p);
+    if (p->canary_taken && p->fresh) {
+        p->fresh = false;
+        find_eligible(p);
+    }
+    p->spread = p->canary_taken ? UINT32_MAX : ~p->spec->canary.buckets;
+}
+
 /* ---- the spread ---- */
 
 /* Nobody's buckets go to who has fewest; all others stay. */
@@ -334,6 +361,8 @@ static void add_canary(const struct planning *p, struct layout *out)
         shard->first = p->first;
         shard->pods = replicas;
         shard->leaving = replicas == 0;
+        shard->taken_over = p->canary_taken;
+        out->changed = child != NULL && child->taken_over != shard->taken_over;
     }
 }
 
@@ -350,6 +379,7 @@ static void add_normal(const struct planning *p, const struct buckets *b, unsign
     shard->first = p->first + p->spec->canary.replicas + p->every * (number - 1);
     shard->pods = p->every;
     shard->buckets = buckets;
+    shard->with_canary = p->canary_taken;
     shard->leaving = number > p->size;
     shard->taken_over = number <= p->size && (p->eligible & shard_bit(number)) == 0 &&
                         (is_taken_over(p, number) ||
@@ -358,14 +388,14 @@ static void add_normal(const struct planning *p, const struct buckets *b, unsign
 
 void layout_make(const struct root_spec *spec, const struct layout_facts *facts, struct layout *out)
 {
-    struct planning p = {.spec = spec, .facts = facts, .spread = ~spec->canary.buckets};
+    struct planning p = {.spec = spec, .facts = facts};
     struct buckets after;
     *out = (struct layout){.count = 0};
     p.size = find_size(&p);
     p.every = find_every(&p);
     p.first = find_first(facts);
     find_owners(&p);
-    find_eligible(&p);
+    find_takers(&p);
     spread(&p, &after);
     add_canary(&p, out);
     for (unsigned i = 1; i <= ROOT_SHARDS_MAX; i++) {

@@ -12,7 +12,8 @@
  *     child stays, with an empty share, until it has no pods any more. So does that of a canary
  *     that is not to be any more, without pods to select: they are those of other shards now.
  *   - With takeover, so does a shard that has been dead for long enough, while another one lives;
- *     its child stays, and gets buckets again when it has lived for as long.
+ *     its child stays, and gets buckets again when it has lived for as long. So does a canary,
+ *     while a normal shard lives: these have its hashes and namespaces then.
  *   - What two children claim, because a change of theirs was broken off, belongs to the one with
  *     fewer buckets; then to the one with the larger number. So gains are to be applied first.
  *   - Where buckets may move for the sake of load (moves_per_hour), a distribution that is not even
@@ -67,7 +68,8 @@ struct layout_shard {
     unsigned pods;    /* 0: of a canary that leaves */
     uint32_t buckets; /* of normal shards */
     bool taken_over;
-    bool leaving; /* above the size: the child is to be deleted as soon as it has no pods */
+    bool with_canary; /* a normal one: it has what the canary had by names, too */
+    bool leaving;     /* above the size: the child is to be deleted as soon as it has no pods */
 };
 
 /* The canary first, if there is one, then by number. */
@@ -78,7 +80,7 @@ struct layout {
     unsigned needed; /* pods that the StatefulSet must have for them and the canary */
     unsigned first;  /* the ordinal of the first pod of all */
     size_t moved;    /* buckets that change from one shard to another */
-    bool changed;    /* some child has other buckets than before */
+    bool changed;    /* some child has other buckets than before, or the canary its share or not */
     bool fresh;      /* no shard had any */
 };
 

@@ -261,7 +261,7 @@ static bool all_arrived(const struct root *t)
 /* What was broken off in the middle is finished first, and what is nobody's is given. */
 static bool is_urgent(const struct root_pass *p)
 {
-    uint32_t claimed = p->spec.canary.buckets;
+    uint32_t claimed = p->had_canary ? 0 : p->spec.canary.buckets;
     bool twice = false;
     for (size_t i = 0; i < p->fact_count; i++) {
         twice = twice || (claimed & p->facts[i].buckets) != 0;
@@ -288,6 +288,7 @@ static void hold(struct root *t)
         const struct root_child *c = &t->children[l->shards[i].number];
         l->shards[i].buckets = c->known ? c->buckets : 0;
         l->shards[i].taken_over = c->known && c->taken_over;
+        l->shards[i].with_canary = l->shards[i].number != 0 && t->pass.had_canary;
     }
     l->moved = 0;
 }
@@ -306,6 +307,7 @@ static unsigned count_sharing(const struct root_pass *p)
 void root_lay_out(struct root *t)
 {
     struct root_pass *p = &t->pass;
+    p->had_canary = t->children[0].known && t->children[0].taken_over;
     root_load_begin_pass(t);
     t->size = t->size != 0 ? t->size : count_sharing(p);
     const struct layout_facts facts = {

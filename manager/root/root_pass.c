@@ -17,6 +17,8 @@
 #include "json/edit.h"
 #include "json/field.h"
 
+enum { SHARE_SIZE = BUCKETS_TEXT_SIZE + 16 }; /* of a text */
+
 static void go_on(struct root *t);
 
 /* ---- begin and end ---- */
@@ -205,23 +207,39 @@ static void tell_put_back(const struct root *t, const struct event_object *root,
     }
 }
 
+static void print_share(unsigned number, uint32_t buckets, char out[SHARE_SIZE])
+{
+    char text[BUCKETS_TEXT_SIZE];
+    buckets_print(buckets, text);
+    (void)snprintf(out, SHARE_SIZE, "%s%s", number == 0 ? "namespaces" : "buckets ",
+                   number == 0 ? "" : text);
+}
+
+/* Without takeover a canary that was taken over gets its share all the same, ready or not. */
+static bool is_given_back(const struct root_pass *p, const struct root_child *before)
+{
+    const struct layout_shard *s = &p->shard;
+    bool has = s->number == 0 ? !s->leaving && p->spec.automatic.takeover_s != 0 : s->buckets != 0;
+    return before->taken_over && !s->taken_over && has;
+}
+
 static void tell_taken_over(struct root *t, const struct event_object *root, const char *name,
                             const struct root_child *before)
 {
     const struct root_pass *p = &t->pass;
-    char text[BUCKETS_TEXT_SIZE];
+    char text[SHARE_SIZE];
     if (p->shard.taken_over && !before->taken_over) {
-        buckets_print(before->buckets, text);
+        print_share(p->shard.number, before->buckets, text);
         event_record(t->roots->options.events, root, EVENT_WARNING, "TakenOver",
-                     "No pod of shard %s has been ready for %u s: its buckets %s go to the others.",
-                     name, p->spec.automatic.takeover_s, text);
+                     "No pod of shard %s has been ready for %u s: its %s go to the others.", name,
+                     p->spec.automatic.takeover_s, text);
         t->roots->options.counts->takeovers++;
         t->told_takeover = true;
-    } else if (!p->shard.taken_over && before->taken_over && p->shard.buckets != 0) {
-        buckets_print(p->shard.buckets, text);
+    } else if (is_given_back(p, before)) {
+        print_share(p->shard.number, p->shard.buckets, text);
         event_record(t->roots->options.events, root, EVENT_NORMAL, "GivenBack",
-                     "Shard %s has been ready for %u s: it gets buckets %s.", name,
-                     p->spec.automatic.takeover_s, text);
+                     "Shard %s has been ready for %u s: it gets %s%s.", name,
+                     p->spec.automatic.takeover_s, p->shard.number == 0 ? "its " : "", text);
         t->told_takeover = true;
     }
 }
@@ -407,7 +425,8 @@ static uint64_t wish_of(const struct root *t, const struct layout_shard *s)
                               s->first,
                               s->pods,
                               s->buckets,
-                              (uint64_t)s->taken_over << 1 | (uint64_t)s->leaving};
+                              (uint64_t)s->with_canary << 2 | (uint64_t)s->taken_over << 1 |
+                                  (uint64_t)s->leaving};
     return keyed_hash(0, (struct slice){.ptr = (const char *)parts, .len = sizeof parts});
 }
 
@@ -538,21 +557,42 @@ static void apply(struct root *t)
 
 enum step { STEP_NONE, STEP_WAITS, STEP_OVER };
 
+struct change {
+    bool gains;
+    bool loses;
+};
+
+/* The share of the canary is its own or not; normal shards have their buckets, and may have that
+ * share. Of normal ones it is not remembered one by one: if the canary has its share, what they
+ * have of it may be taken from them at any time. */
+static struct change compare(const struct root_pass *p, const struct root_child *c,
+                             const struct layout_shard *goal)
+{
+    uint32_t had = c->known ? c->buckets : 0;
+    if (goal->number == 0) {
+        bool taken = c->known && c->taken_over;
+        return (struct change){.gains = taken && !goal->taken_over,
+                               .loses = !taken && goal->taken_over};
+    }
+    return (struct change){
+        .gains = (goal->buckets & ~had) != 0 || (goal->with_canary && !p->had_canary),
+        .loses = (had & ~goal->buckets) != 0 || (!goal->with_canary && p->had_canary)};
+}
+
 /* As far as it is to be in this phase. False: there is nothing to be done about it yet. */
 static bool choose_shard(struct root *t, const struct layout_shard *goal)
 {
     struct root_pass *p = &t->pass;
     const struct root_child *c = &t->children[goal->number];
-    uint32_t had = c->known ? c->buckets : 0;
-    bool loses = (had & ~goal->buckets) != 0;
-    bool gains = (goal->buckets & ~had) != 0;
+    const struct change change = compare(p, c, goal);
     p->shard = *goal;
     if (p->phase == ROOT_SHRINK) {
         return true;
     }
-    p->shard.buckets |= had;
-    p->shard.taken_over = goal->taken_over && c->known && (c->taken_over || !loses);
-    return !loses || gains || p->squeeze;
+    p->shard.buckets |= c->known ? c->buckets : 0;
+    p->shard.with_canary = goal->number != 0 && (goal->with_canary || p->had_canary);
+    p->shard.taken_over = goal->taken_over && c->known && (c->taken_over || !change.loses);
+    return !change.loses || change.gains || p->squeeze;
 }
 
 /* STEP_OVER: the pass cannot go on. */

@@ -144,7 +144,8 @@ static bool is_under_way(const struct root *t)
     for (size_t i = 0; !p->spec.disable && i < p->layout.count; i++) {
         const struct layout_shard *s = &p->layout.shards[i];
         const struct root_child *c = &t->children[s->number];
-        under_way = under_way || !c->known || c->buckets != s->buckets;
+        under_way = under_way || !c->known || c->buckets != s->buckets ||
+                    (s->number == 0 && c->taken_over != s->taken_over);
     }
     return under_way;
 }

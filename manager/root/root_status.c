@@ -251,7 +251,9 @@ static bool judge_pods(struct view *v)
         const struct root_status_shard *s = &v->f->shards[i];
         if (!s->leaving && s->ready == 0) {
             (void)snprintf(v->text, sizeof v->text, "Shard %s has no ready pod%s.", s->name,
-                           s->taken_over ? "; the others have its buckets" : "");
+                           !s->taken_over ? ""
+                           : s->normal    ? "; the others have its buckets"
+                                          : "; the others have its namespaces");
             set_ready(v, false, "WaitingForPods");
             return true;
         }

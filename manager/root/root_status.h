@@ -40,7 +40,7 @@ struct root_status_shard {
     size_t pods;      /* that it has, */
     size_t ready;     /* and that are ready */
     uint32_t buckets; /* of a normal one */
-    bool taken_over;  /* others have them, */
+    bool taken_over;  /* others have them, or the namespaces of the canary, */
     bool leaving;     /* or have them for good */
 };
 

@@ -80,7 +80,8 @@ struct root_pass {
     struct layout_child facts[ROOT_CHILDREN_MAX];
     size_t fact_count;
     struct layout layout;
-    bool held; /* buckets stay where they are, for the last ones that moved are under way */
+    bool had_canary; /* normal shards had the share of the canary when the pass began */
+    bool held;       /* buckets stay where they are, for the last ones that moved are under way */
     struct root_removal *removals;
     size_t removal_count;
     size_t at;      /* the next shard, or removal, of the phase */

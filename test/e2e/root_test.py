@@ -403,6 +403,52 @@ class SizeTest(RootTestCase):
         self.check_watches()
         self.assertEqual(1, self.lead.metrics()["cmesh_manager_root_takeovers_total"])
 
+    def plan(self, space, shard):
+        """It is to be worked on by that shard, after those that were planned in this step."""
+        self.steps[-1].planned[space].append(shard)
+        users = {user for user, owner in self.users.items() if owner == shard}
+        self.writes.soon(space, users, time.time(), SOON)
+
+    def test_takeover_of_the_canary(self):
+        mine = self.spaces[0]
+        canary = {"replicas": 1, "inNamespaces": [mine]}
+        auto = {"shardingSize": 2, "everyShardReplicas": 1, "takeover": {"afterSeconds": 5}}
+        self.steps.append(audit.Step(time.time(), "a canary by names", {mine: []}))
+        self.apply(self.root(canary=canary, auto=auto))
+        for i in range(3):
+            self.start_pod(i, self.child(i))
+        self.wait_ready()
+        self.plan(mine, self.child(0))
+
+        self.steps.append(audit.Step(time.time(), "it dies", {mine: []}))
+        self.plan(mine, self.child(0))
+        self.check_watch(0)
+        self.watches.pop(0).end()
+        self.pods.pop(0).die()
+        self.wait_event("TakenOver", self.child(0))
+        found = self.wait_condition(self.root_name, "Ready", "False", "WaitingForPods")
+        self.assertEqual(
+            [True, None, None], [row.get("takenOver") for row in found["status"]["root"]["shards"]]
+        )
+        owner = self.ledger.owner(self.bucket(mine))
+        self.plan(mine, owner)
+
+        self.steps.append(audit.Step(time.time(), "it comes back", {mine: []}))
+        self.plan(mine, owner)
+        self.start_pod(0, self.child(0))
+        self.wait_event("GivenBack", self.child(0))
+        self.wait_ready()
+        self.plan(mine, self.child(0))
+        self.check_watches()
+        gaps = audit.judge_steps(self, self.steps, self.writes.all())
+        print(f"taken over and back: nobody's for {max(gaps):.2f} s at most", flush=True)
+        self.assertEqual(2, len(gaps))
+        self.assertLess(max(gaps), audit.NOBODYS, "nobody's for too long")
+        for space in self.spaces[1:]:
+            there = {write.shard for write in self.writes.all() if write.namespace == space}
+            self.assertEqual({self.ledger.owner(self.bucket(space))}, there)
+        self.assertEqual(1, self.lead.metrics()["cmesh_manager_root_takeovers_total"])
+
 
 class ChildTest(RootTestCase):
     """Without pods: what becomes of children, and of what others do."""

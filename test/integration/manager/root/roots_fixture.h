@@ -28,7 +28,8 @@ struct world {
     size_t targets;   /* of roots_options */
     size_t memory;    /* of the cache */
     bool hurried;     /* pauses of reflectors are over with the next turn */
-    bool holds;       /* the lease */
+    bool holds;       /* the lease, */
+    unsigned lasts;   /* in some tests for so many writes more; 0: for good */
     bool idle;        /* children are found as they are by nobody, */
     unsigned waiting; /* and this one waits for a handover; 0: none does */
     bool refuses;     /* who has the webhook refuses a child that selects pods of another one */

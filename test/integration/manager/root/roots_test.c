@@ -740,6 +740,216 @@ static void test_takeover_and_another_leader(void **state)
     assert_int_equal(w->counts.takeovers, 1);
 }
 
+/* ---- takeover of the canary ---- */
+
+#define CANARY_TAKEOVER(lists)                                                                     \
+    "\"canary\":{\"replicas\":1," lists "},\"auto\":{\"shardingSize\":2,"                          \
+    "\"everyShardReplicas\":1,\"takeover\":{\"afterSeconds\":5}}"
+#define BY_NAMES CANARY_TAKEOVER("\"inNamespaces\":[\"a\"]")
+#define BY_HASHES CANARY_TAKEOVER("\"inShardHash\":[\"1\",\"20\"]")
+#define BY_BOTH CANARY_TAKEOVER("\"inNamespaces\":[\"z\"],\"inShardHash\":[\"1\"]")
+
+/* What namespace "a" is to a limit: its hash is 1. */
+static bool selects_a(const cJSON *child)
+{
+    const cJSON *limit = cJSON_GetArrayItem(field_get(field_get(child, "spec"), "limits"), 0);
+    const cJSON *terms = field_get(field_get(limit, "selector"), "matchExpressions");
+    const cJSON *term = NULL;
+    bool selects = cJSON_GetArraySize(terms) > 0;
+    cJSON_ArrayForEach(term, terms)
+    {
+        bool by_hash = strstr(field_text(term, "key"), "sharding-hash") != NULL;
+        bool has = false;
+        const cJSON *value = NULL;
+        cJSON_ArrayForEach(value, field_get(term, "values"))
+        {
+            has = has || strcmp(value->valuestring, by_hash ? "1" : "a") == 0;
+        }
+        selects = selects && has == (strcmp(field_text(term, "operator"), "In") == 0);
+    }
+    return selects;
+}
+
+/* How many children select it at that version; *canary: it is one of them. */
+static unsigned count_owners(const struct world *w, unsigned version, bool *canary)
+{
+    unsigned owners = 0;
+    *canary = false;
+    LIST_FOR_EACH(n, &w->store.objects)
+    {
+        const struct stored_object *o = LIST_ITEM(n, struct stored_object, link);
+        const struct stored_version *v = stored_at(o, version);
+        bool child = v != NULL && v->json != NULL && strncmp(o->name, "x-", 2) == 0;
+        if (child && strcmp(o->resource, "shardingconfigs") == 0 && selects_a(v->json)) {
+            owners++;
+            *canary = *canary || strcmp(o->name, "x-0-canary") == 0;
+        }
+    }
+    return owners;
+}
+
+/* At no version it is nobody's. */
+static void expect_no_gap(const struct world *w, unsigned since)
+{
+    bool canary = false;
+    for (unsigned version = since; version <= w->store.version; version++) {
+        if (count_owners(w, version, &canary) == 0) {
+            fail_msg("at version %u it is nobody's", version);
+        }
+    }
+}
+
+/* Nor was it, and now it is one's. */
+static void expect_one_owner(const struct world *w, unsigned since, bool of_canary)
+{
+    bool canary = false;
+    expect_no_gap(w, since);
+    assert_int_equal(count_owners(w, w->store.version, &canary), 1);
+    assert_int_equal(canary, of_canary);
+}
+
+static unsigned begin_with_canary(struct world *w, const char *root)
+{
+    world_namespace(w, "a");
+    world_root(w, root);
+    world_pod(w, 0, "x-0-canary", true);
+    world_pod(w, 1, "x-1-normal", true);
+    world_pod(w, 2, "x-2-normal", true);
+    world_lead(w);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_settle(w);
+    expect_one_owner(w, w->store.version, true);
+    return w->store.version;
+}
+
+#define CANARY_TAKEN "metadata/annotations/ctrlmesh.kusionstack.io~auto-sharding-taken-over"
+
+static void take_over_and_give_back(struct world *w, const char *root)
+{
+    unsigned since = begin_with_canary(w, root);
+    world_delete_pod(w, 0);
+    world_pass(w, 4000);
+    expect_one_owner(w, since, true);
+    world_expect_event(w, "TakenOver", "x-0-canary has been ready for 5 s: its namespaces go");
+    world_expect_condition(w, "Ready", "False", "WaitingForPods");
+    world_settle(w);
+    expect_one_owner(w, since, false);
+    world_expect_text(w, "x-0-canary", CANARY_TAKEN, "true");
+    const cJSON *status = store_get(&w->store, "shardingconfigs", "n", "r");
+    assert_string_equal(store_text(status, "status/root/shards/0/name"), "x-0-canary");
+    assert_non_null(strstr(world_condition(w, "Ready", "message"), "the others have"));
+    unsigned writes = w->store.writes;
+    world_retire(w);
+    world_lead(w);
+    world_settle(w);
+    assert_int_equal(w->store.writes, writes); /* the children say all */
+    world_pod(w, 0, "x-0-canary", true);
+    world_pass(w, 4000);
+    expect_one_owner(w, since, false);
+    world_expect_event(w, "GivenBack", "x-0-canary has been ready for 5 s: it gets its namespaces");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_settle(w);
+    expect_one_owner(w, since, true);
+    world_expect_text(w, "x-0-canary", CANARY_TAKEN, "");
+    assert_int_equal(w->counts.takeovers, 1);
+    assert_int_equal(world_events(w, "Resized"), 0);
+    assert_int_equal(world_events(w, "ChildPutBack"), 0);
+}
+
+static void test_takeover_of_a_canary_by_names(void **state)
+{
+    take_over_and_give_back(*state, BY_NAMES);
+}
+
+static void test_takeover_of_a_canary_by_hashes(void **state)
+{
+    take_over_and_give_back(*state, BY_HASHES);
+}
+
+static void test_takeover_of_a_canary_by_both(void **state)
+{
+    take_over_and_give_back(*state, BY_BOTH);
+}
+
+/* The lease is lost with the last of so many writes. */
+static void lose_lease(struct storing_api *s)
+{
+    struct world *w = LIST_ITEM(s, struct world, store);
+    if (w->lasts > 0 && --w->lasts == 0) {
+        w->holds = false;
+    }
+}
+
+/* Stopped after `writes` of the change, and led again: it ends as it would have. */
+static void change_with_two_leaders(struct world *w, unsigned writes, bool dies)
+{
+    unsigned since = w->store.version;
+    if (dies) {
+        world_delete_pod(w, 0);
+    } else {
+        world_pod(w, 0, "x-0-canary", true);
+    }
+    world_pass(w, 4000);
+    w->lasts = writes;
+    world_pass(w, 3000);
+    expect_no_gap(w, since);
+    world_retire(w);
+    w->lasts = 0;
+    world_lead(w);
+    world_expect_text(w, "x-0-canary", CANARY_TAKEN, dies ? "true" : "");
+    world_settle(w);
+    expect_one_owner(w, since, !dies);
+}
+
+static void stop_in_the_middle(struct world *w, const char *root)
+{
+    (void)begin_with_canary(w, root);
+    w->store.before_write = lose_lease;
+    for (unsigned writes = 1; writes <= 5; writes++) {
+        change_with_two_leaders(w, writes, true);
+        change_with_two_leaders(w, writes, false);
+    }
+}
+
+static void test_takeover_by_names_is_broken_off(void **state)
+{
+    stop_in_the_middle(*state, BY_NAMES);
+}
+
+static void test_takeover_by_hashes_is_broken_off(void **state)
+{
+    stop_in_the_middle(*state, BY_HASHES);
+}
+
+/* Whatever fails is tried again, and nobody loses before another one has gained. */
+static void test_takeover_of_a_canary_with_failures(void **state)
+{
+    struct world *w = *state;
+    static const char *const paths[] = {"x-0-canary", "x-1-normal", "x-2-normal"};
+    static const struct {
+        unsigned status;
+        enum store_fault fault;
+    } faults[] = {{422, STORE_NONE}, {409, STORE_NONE}, {500, STORE_NONE}, {0, STORE_CUT_DONE}};
+    unsigned since = begin_with_canary(w, BY_NAMES);
+    for (size_t i = 0; i < ARRAY_LEN(paths) * ARRAY_LEN(faults); i++) {
+        const char *path = paths[i % ARRAY_LEN(paths)];
+        size_t f = i / ARRAY_LEN(paths);
+        store_fail(&w->store, path, faults[f].status, faults[f].fault, 1);
+        world_delete_pod(w, 0);
+        world_expect_text(w, "x-0-canary", CANARY_TAKEN, "true");
+        world_settle(w);
+        assert_int_equal(w->store.failing.count, 0);
+        expect_one_owner(w, since, false);
+        store_fail(&w->store, path, faults[f].status, faults[f].fault, 1);
+        world_pod(w, 0, "x-0-canary", true);
+        world_expect_text(w, "x-0-canary", CANARY_TAKEN, "");
+        world_expect_condition(w, "Ready", "True", "Enforced");
+        world_settle(w);
+        assert_int_equal(w->store.failing.count, 0);
+        expect_one_owner(w, since, true);
+    }
+}
+
 /* ---- a canary with both lists ---- */
 
 #define BOTH                                                                                       \
@@ -987,6 +1197,12 @@ int main(void)
         TEST(test_too_many_statefulsets),
         TEST(test_takeover),
         TEST(test_takeover_and_another_leader),
+        TEST(test_takeover_of_a_canary_by_names),
+        TEST(test_takeover_of_a_canary_by_hashes),
+        TEST(test_takeover_of_a_canary_by_both),
+        TEST(test_takeover_by_names_is_broken_off),
+        TEST(test_takeover_by_hashes_is_broken_off),
+        TEST(test_takeover_of_a_canary_with_failures),
         TEST(test_namespaces_of_the_canary),
         TEST(test_every_failure_is_tried_again),
         TEST(test_leader_lost_in_the_middle),

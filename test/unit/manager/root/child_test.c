@@ -183,6 +183,41 @@ static void a_canary_of_both(void **state)
     fixture_deinit(&f);
 }
 
+/* Whatever its lists are: it has nothing, and the others have its namespaces by their hashes. */
+static void a_canary_that_was_taken_over(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "b", "c", "d"};
+    static const char *const lists[] = {
+        ROOT_OF("replicas: 2, inNamespaces: [b, a]", PODS),
+        ROOT_OF("replicas: 2, inShardHash: ['1', '4']", PODS),
+        ROOT_OF("replicas: 2, inNamespaces: [z, c], inShardHash: ['1', '3']", PODS),
+    };
+    const struct layout_shard taken = {.number = 0, .pods = 2, .taken_over = true};
+    const struct layout_shard with = {
+        .number = 3, .first = 4, .pods = 2, .buckets = 0xb, .with_canary = true};
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        struct fixture f;
+        struct err e = ERR_INIT;
+        struct layout_child read;
+        fixture_init(&f, lists[i]);
+        f.options.namespaces = (struct child_namespaces){.names = names, .count = ARRAY_LEN(names)};
+        f.spec.automatic.moves_per_hour = 0;
+        expect(&f, &taken,
+               CHILD("op-0-canary",
+                     " annotations: {ctrlmesh.kusionstack.io/auto-sharding-taken-over: 'true'}\n")
+                   SPEC("sts-0, sts-1", HASH("")));
+        expect(&f, &with,
+               CHILD("op-3-normal", BUCKETS("0-1,3")) SPEC("sts-4, sts-5", HASH("'0', '1', '3'")));
+        cJSON *child = child_make(&f.options, &taken, &e);
+        assert_int_equal(child_read(&f.spec, child, labels.prefix, &read), 0);
+        assert_true(read.taken_over);
+        assert_int_equal(read.buckets, 0);
+        cJSON_Delete(child);
+        fixture_deinit(&f);
+    }
+}
+
 static void what_is_copied(void **state)
 {
     (void)state;
@@ -520,6 +555,7 @@ int main(void)
         cmocka_unit_test(a_canary_of_hashes),
         cmocka_unit_test(a_canary_that_leaves),
         cmocka_unit_test(a_canary_of_both),
+        cmocka_unit_test(a_canary_that_was_taken_over),
         cmocka_unit_test(what_is_copied),
         cmocka_unit_test(other_labels),
         cmocka_unit_test(too_long),

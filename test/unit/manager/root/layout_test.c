@@ -426,6 +426,114 @@ static void the_dead_gain_nothing_while_others_work(void **state)
     EXPECT_SHARES(&w, 8, 8, 8, 8);
 }
 
+/* What the normal shards have, and whether the canary is one whose share they have too. */
+static void expect_canary(const struct world *w, bool taken, uint32_t spread)
+{
+    uint32_t all = 0;
+    assert_int_equal(find(w, 0)->taken_over, taken);
+    for (unsigned i = 1; i <= w->made.size; i++) {
+        assert_int_equal(find(w, i)->with_canary, taken);
+        all |= share_of(w, i);
+    }
+    assert_int_equal(all, spread);
+}
+
+static void takeover_of_the_canary(void **state)
+{
+    (void)state;
+    struct world w = world_of(2);
+    w.spec.canary = (struct root_canary){.replicas = 1, .buckets = 0xf};
+    (void)settle(&w);
+    live(&w, 0, 2, LAYOUT_LONG_ALIVE);
+    live(&w, 0, 0, LAYOUT_LONG_DEAD);
+    assert_int_equal(settle(&w), 0);
+    expect_canary(&w, false, ~(uint32_t)0xf); /* nobody wishes it */
+    w.spec.automatic.takeover_s = 30;
+    live(&w, 0, 0, LAYOUT_DEAD);
+    assert_int_equal(settle(&w), 0);
+    expect_canary(&w, false, ~(uint32_t)0xf);
+    live(&w, 0, 0, LAYOUT_LONG_DEAD);
+    make(&w);
+    assert_true(w.made.changed);
+    assert_int_equal(w.made.moved, 0); /* from one normal shard to another */
+    (void)settle(&w);
+    expect_canary(&w, true, UINT32_MAX);
+    EXPECT_SHARES(&w, 16, 16);
+    assert_false(find(&w, 0)->leaving);
+    assert_int_equal(find(&w, 0)->pods, 1);
+    live(&w, 0, 0, LAYOUT_ALIVE); /* not for long enough yet */
+    assert_int_equal(settle(&w), 0);
+    expect_canary(&w, true, UINT32_MAX);
+    live(&w, 1, 2, LAYOUT_LONG_DEAD); /* whatever became of the others */
+    assert_int_equal(settle(&w), 0);
+    expect_canary(&w, true, UINT32_MAX);
+    live(&w, 0, 0, LAYOUT_LONG_ALIVE);
+    assert_int_equal(settle(&w), 4); /* all of them to the canary */
+    expect_canary(&w, false, ~(uint32_t)0xf);
+    EXPECT_SHARES(&w, 14, 14);
+    live(&w, 0, 0, LAYOUT_LONG_DEAD); /* no normal shard lives */
+    assert_int_equal(settle(&w), 0);
+    expect_canary(&w, false, ~(uint32_t)0xf);
+    live(&w, 2, 2, LAYOUT_ALIVE);
+    (void)settle(&w);
+    expect_canary(&w, true, UINT32_MAX);
+    EXPECT_SHARES(&w, 0, 32);
+    w.spec.automatic.takeover_s = 0;
+    (void)settle(&w);
+    expect_canary(&w, false, ~(uint32_t)0xf);
+}
+
+/* Of names alone buckets do not move; of all hashes no normal shard has any before. */
+static void takeover_of_a_canary_with_nothing_or_everything(void **state)
+{
+    (void)state;
+    struct world w = world_of(2);
+    w.spec.automatic.takeover_s = 30;
+    w.spec.canary = (struct root_canary){.replicas = 1};
+    (void)settle(&w);
+    live(&w, 1, 2, LAYOUT_ALIVE);
+    live(&w, 0, 0, LAYOUT_LONG_DEAD);
+    assert_int_equal(settle(&w), 0);
+    expect_canary(&w, true, UINT32_MAX);
+    w.spec.canary.buckets = UINT32_MAX;
+    live(&w, 0, 0, LAYOUT_LONG_ALIVE);
+    (void)settle(&w);
+    expect_canary(&w, false, 0);
+    live(&w, 2, 2, LAYOUT_DEAD);
+    live(&w, 0, 0, LAYOUT_LONG_DEAD);
+    (void)settle(&w);
+    expect_canary(&w, true, UINT32_MAX);
+    EXPECT_SHARES(&w, 32, 0); /* to who works */
+    live(&w, 0, 0, LAYOUT_LONG_ALIVE);
+    (void)settle(&w);
+    expect_canary(&w, false, 0);
+}
+
+/* Normal shards have gained, and the canary has lost nothing yet: it stays with it if it lives. */
+static void takeover_of_the_canary_is_broken_off(void **state)
+{
+    (void)state;
+    struct world w = world_of(2);
+    w.spec.automatic.takeover_s = 30;
+    w.spec.canary = (struct root_canary){.replicas = 1, .buckets = 0xf};
+    (void)settle(&w);
+    live(&w, 1, 2, LAYOUT_LONG_ALIVE);
+    w.children[1].buckets |= 0x3;
+    live(&w, 0, 0, LAYOUT_DEAD);
+    (void)settle(&w);
+    expect_canary(&w, false, ~(uint32_t)0xf);
+    w.children[1].buckets |= 0x3;
+    live(&w, 0, 0, LAYOUT_LONG_DEAD);
+    make(&w);
+    assert_int_equal(share_of(&w, 1) & 0x3, 0x3);
+    (void)settle(&w);
+    expect_canary(&w, true, UINT32_MAX);
+    w.children[0].taken_over = false; /* and given back, but they have it still */
+    live(&w, 0, 0, LAYOUT_ALIVE);
+    (void)settle(&w);
+    expect_canary(&w, false, ~(uint32_t)0xf);
+}
+
 static void all_are_dead(void **state)
 {
     (void)state;
@@ -580,6 +688,7 @@ static void check_whole(const struct world *w)
 {
     uint32_t seen = 0;
     unsigned next = 0;
+    bool taken = find(w, 0) != NULL && find(w, 0)->taken_over;
     for (size_t i = 0; i < w->made.count; i++) {
         const struct layout_shard *shard = &w->made.shards[i];
         assert_int_equal(seen & shard->buckets, 0);
@@ -588,8 +697,12 @@ static void check_whole(const struct world *w)
         next = shard->number + 1;
         assert_true(shard->leaving == (shard->number > w->made.size) || shard->number == 0);
         assert_false(shard->taken_over && (shard->buckets != 0 || shard->leaving));
+        assert_int_equal(shard->with_canary, shard->number != 0 && taken);
     }
-    assert_int_equal(seen, ~w->spec.canary.buckets);
+    assert_int_equal(seen, taken ? UINT32_MAX : ~w->spec.canary.buckets);
+    assert_false(taken && w->spec.automatic.takeover_s == 0);
+    assert_false(taken && w->children[0].life == LAYOUT_LONG_ALIVE);
+    assert_true(!taken || w->children[0].taken_over || w->children[0].life == LAYOUT_LONG_DEAD);
     for (unsigned i = 1; i <= w->made.size; i++) {
         assert_non_null(find(w, i));
     }
@@ -622,6 +735,7 @@ static void all_that_live_are_even(void **state)
         struct world w;
         random_world(&w);
         w.spec.automatic.moves_per_hour = 0;
+        w.children[0].life = LAYOUT_LONG_ALIVE;
         struct buckets before = {.owner = {0}};
         for (unsigned i = 1; i <= 32; i++) {
             w.there[i] = true;
@@ -656,6 +770,9 @@ int main(void)
         cmocka_unit_test(a_canary_with_everything),
         cmocka_unit_test(takeover),
         cmocka_unit_test(nobody_is_left_to_take_over),
+        cmocka_unit_test(takeover_of_the_canary),
+        cmocka_unit_test(takeover_of_a_canary_with_nothing_or_everything),
+        cmocka_unit_test(takeover_of_the_canary_is_broken_off),
         cmocka_unit_test(takeover_is_switched_off),
         cmocka_unit_test(the_dead_gain_nothing_while_others_work),
         cmocka_unit_test(all_are_dead),

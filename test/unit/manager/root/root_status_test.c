@@ -255,6 +255,13 @@ static void test_taken_over(void **state)
     assert_true(cJSON_IsTrue(field_get(row, "takenOver")));
     assert_string_equal(field_text(m.status, "enforced"), "2/2");
     made_free(&m);
+    shards[1].normal = false; /* so may be a canary */
+    m = make_of(f, shards, texts, NULL);
+    expect(&m, "Ready", "False", "WaitingForPods", "the others have its namespaces");
+    row = cJSON_GetArrayItem(field_get(field_get(m.status, "root"), "shards"), 1);
+    assert_null(field_get(row, "buckets"));
+    assert_true(cJSON_IsTrue(field_get(row, "takenOver")));
+    made_free(&m);
 }
 
 static bool make_all(void *data)
