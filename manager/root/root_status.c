@@ -115,8 +115,8 @@ static const char *judge_size(const struct root_status_facts *f, const char **re
         *reason = "NotFound";
         return "False";
     case TARGET_OVER:
-        buf_printf(out, "StatefulSet %s is not followed: those of %d others are.", f->target_name,
-                   TARGETS_MAX);
+        buf_printf(out, "StatefulSet %s is not followed: %d are, or %d of this namespace.",
+                   f->target_name, TARGETS_MAX, TARGETS_MAX / TARGETS_PART);
         *reason = "TooMany";
         return "Unknown";
     case TARGET_UNKNOWN:

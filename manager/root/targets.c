@@ -162,6 +162,19 @@ static struct target state_of(const struct target_watch *e)
     return out;
 }
 
+/* Whether another one of that namespace can be followed. */
+static bool has_room(const struct targets *t, const char *ns)
+{
+    size_t part = t->options.max > TARGETS_PART ? t->options.max / TARGETS_PART : 1;
+    size_t len = strlen(ns);
+    size_t beside = 0;
+    for (struct table_node *n = NULL; (n = table_next(&t->entries, n)) != NULL;) {
+        const char *key = watch_of(n)->key;
+        beside += strncmp(key, ns, len) == 0 && key[len] == '/';
+    }
+    return t->entries.count < t->options.max && beside < part;
+}
+
 /* NULL: there is none of that key, and none can be added: *why. */
 static struct target_watch *provide(struct targets *t, const char *ns, const char *name,
                                     struct target *why)
@@ -175,7 +188,7 @@ static struct target_watch *provide(struct targets *t, const char *ns, const cha
     struct table_node *n = table_find(&t->entries, key);
     if (n != NULL) {
         e = watch_of(n);
-    } else if (t->entries.count >= t->options.max) {
+    } else if (!has_room(t, ns)) {
         why->state = TARGET_OVER;
     } else {
         e = add(t, key, ns, name);

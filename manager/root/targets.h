@@ -12,8 +12,10 @@
 #include "kube/client/reflector.h"
 #include "net/loop.h"
 
-/* A watch is a connection: so many StatefulSets are followed, unless options.max says otherwise. */
+/* A watch is a connection: so many StatefulSets are followed, unless options.max says otherwise;
+ * and of one namespace a quarter of them: who makes roots there crowds out no others. */
 #define TARGETS_MAX 64
+#define TARGETS_PART 4
 
 struct targets;
 struct target_watch;
@@ -23,7 +25,7 @@ enum target_state {
     TARGET_FOUND,   /* `replicas` and `first` are what it says */
     TARGET_ABSENT,  /* there is none of that name */
     TARGET_UNKNOWN, /* the API server does not let it be read, or does not answer: `error` */
-    TARGET_OVER,    /* too many are followed */
+    TARGET_OVER,    /* too many are followed, of all or of its namespace */
 };
 
 struct target {

@@ -405,11 +405,17 @@ void world_expect_gone(struct world *w, const char *child)
     AWAIT(store_get(&w->store, "shardingconfigs", "n", child) == NULL, "%s is still there", child);
 }
 
+void world_expect_text_in(struct world *w, const char *ns, const char *name, const char *path,
+                          const char *text)
+{
+    AWAIT(strcmp(store_text(store_get(&w->store, "shardingconfigs", ns, name), path), text) == 0,
+          "%s: %s is \"%s\", not \"%s\"", name, path,
+          store_text(store_get(&w->store, "shardingconfigs", ns, name), path), text);
+}
+
 void world_expect_text(struct world *w, const char *name, const char *path, const char *text)
 {
-    AWAIT(strcmp(store_text(store_get(&w->store, "shardingconfigs", "n", name), path), text) == 0,
-          "%s: %s is \"%s\", not \"%s\"", name, path,
-          store_text(store_get(&w->store, "shardingconfigs", "n", name), path), text);
+    world_expect_text_in(w, "n", name, path, text);
 }
 
 void world_expect_condition(struct world *w, const char *type, const char *status,

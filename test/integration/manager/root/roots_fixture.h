@@ -73,6 +73,9 @@ void world_pass(struct world *w, uint64_t ms);
 /* Waits, or fails the test. */
 void world_expect_buckets(struct world *w, unsigned number, const char *buckets);
 void world_expect_gone(struct world *w, const char *child);
+void world_expect_text_in(struct world *w, const char *ns, const char *name, const char *path,
+                          const char *text);
+/* In the namespace "n". */
 void world_expect_text(struct world *w, const char *name, const char *path, const char *text);
 void world_expect_condition(struct world *w, const char *type, const char *status,
                             const char *reason);

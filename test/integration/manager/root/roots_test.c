@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "root/buckets.h"
+#include "root/targets.h"
 #include "roots_fixture.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -655,17 +656,26 @@ static void test_without_the_right_to_statefulsets(void **state)
     assert_null(world_child(w, 3));
 }
 
+static void put_other_root(struct world *w, const char *ns, const char *name)
+{
+    store_put_text(&w->store, "shardingconfigs", ns,
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"root\":{\"prefix\":\"z\","
+                   "\"targetStatefulSet\":\"other\",\"resourceSelector\":[{\"relateResources\":["
+                   "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],\"auto\":{"
+                   "\"shardingSize\":1,\"everyShardReplicas\":1}}}}",
+                   name);
+}
+
+/* A namespace has its part of the places, and others have theirs. */
 static void test_too_many_statefulsets(void **state)
 {
     struct world *w = *state;
-    w->targets = 1;
+    w->targets = TARGETS_PART;
     begin_two(w);
-    store_put_text(&w->store, "shardingconfigs", "n",
-                   "{\"metadata\":{\"name\":\"r2\"},\"spec\":{\"root\":{\"prefix\":\"z\","
-                   "\"targetStatefulSet\":\"other\",\"resourceSelector\":[{\"relateResources\":["
-                   "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],\"auto\":{"
-                   "\"shardingSize\":1,\"everyShardReplicas\":1}}}}");
+    put_other_root(w, "n", "r2");
     world_expect_text(w, "r2", "status/conditions/1/reason", "TooMany");
+    put_other_root(w, "m", "r3");
+    world_expect_text_in(w, "m", "r3", "status/conditions/1/reason", "NotFound");
     store_delete(&w->store, "shardingconfigs", "n", "r");
     world_settle(w);
     cJSON *again = cJSON_Duplicate(store_get(&w->store, "shardingconfigs", "n", "r2"), true);
