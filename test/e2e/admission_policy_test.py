@@ -40,6 +40,10 @@ class AdmissionPolicyTest(harness.TestCase):
             "the policies are in force",
         )
         harness.wait_for(
+            lambda: "of roots alone" in cls.as_manager("create", "-f", "-", stdin=cls.ordinary())[1],
+            "the policies are in force",
+        )
+        harness.wait_for(
             lambda: "by the manager alone"
             in cls.run_kubectl("create", "configmap", "cmesh-rules-x", "-n", "demo", "--dry-run=server")[1],
             "the policies are in force",
@@ -48,6 +52,13 @@ class AdmissionPolicyTest(harness.TestCase):
             lambda: cls.patched("namespaces", "demo", {"metadata": {"labels": {"x": "y"}}}, "")[0],
             "the policies are in force",
         )
+
+    @staticmethod
+    def ordinary():
+        thing = {"apiVersion": GROUP + "/v1alpha1", "kind": "ShardingConfig"}
+        thing["metadata"] = {"name": "x", "namespace": "demo"}
+        thing["spec"] = {"selector": {"matchLabels": {"a": "b"}}, "limits": []}
+        return json.dumps(thing)
 
     @classmethod
     def run_kubectl(cls, *args, stdin=None):
@@ -229,6 +240,52 @@ class AdmissionPolicyTest(harness.TestCase):
                 *("--type=merge", "-p", json.dumps(status)),
             )[0],
         )
+
+    def test_shards_of_a_root(self):
+        """Those that it makes are its own: it creates, changes and deletes them, and no other."""
+        owner = {"apiVersion": GROUP + "/v1alpha1", "kind": "ShardingConfig", "name": "r", "uid": "u"}
+        child = {
+            "apiVersion": GROUP + "/v1alpha1",
+            "kind": "ShardingConfig",
+            "metadata": {
+                "name": "r-1-normal",
+                "namespace": "demo",
+                "labels": {f"{GROUP}/auto-sharding-root": "r"},
+                "annotations": {f"{GROUP}/auto-sharding-buckets": "0-31"},
+                "ownerReferences": [{**owner, "controller": True}],
+            },
+            "spec": {"selector": {"matchLabels": {"a": "b"}}, "limits": []},
+        }
+        meta = child["metadata"]
+        ordinary = {**child, "metadata": {"name": "s", "namespace": "demo"}}
+        unlabelled = {**child, "metadata": {**meta, "labels": {}}}
+        unowned = {**child, "metadata": {**meta, "ownerReferences": [owner]}}
+
+        def apply(thing, *args):
+            return self.as_manager(
+                *("apply", "--server-side", "--field-manager=cmesh-root", "-f", "-", *args),
+                stdin=json.dumps(thing),
+            )
+
+        for thing in (ordinary, unlabelled, unowned):
+            code, text = apply(thing)
+            self.assertEqual(1, code, text)
+            self.assertIn("shards of roots alone", text)
+        self.create(ordinary)
+        self.assertEqual(0, apply(child)[0])
+        meta["annotations"] = {f"{GROUP}/auto-sharding-buckets": "0-15"}
+        child["spec"]["selector"] = {"matchLabels": {"a": "c"}}
+        code, text = apply(child)
+        self.assertEqual(0, code, text)
+        # An ordinary one is not made a shard of a root.
+        code, text = apply({**child, "metadata": {**meta, "name": "s"}}, "--force-conflicts")
+        self.assertEqual(1, code, text)
+        self.assertIn("labels and annotations alone", text)
+        code, text = self.as_manager("delete", "shardingconfig", "s", "-n", "demo")
+        self.assertEqual(1, code, text)
+        self.assertIn("shards of roots alone", text)
+        code, text = self.as_manager("delete", "shardingconfig", "r-1-normal", "-n", "demo")
+        self.assertEqual(0, code, text)
 
     def test_traffic_policies(self):
         limiting = {
