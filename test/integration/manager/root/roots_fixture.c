@@ -229,15 +229,26 @@ void world_size(struct world *w, unsigned size, unsigned every)
     world_root(w, text);
 }
 
-void world_pod(struct world *w, unsigned ordinal, const char *child, bool ready)
+static void put_pod(struct world *w, unsigned ordinal, const char *child, bool ready, bool ending)
 {
     store_put_text(
         &w->store, "pods", "n",
         "{\"metadata\":{\"name\":\"op-%u\",\"labels\":{\"" CHILD_POD_NAME "\":\"op-%u\"},"
-        "\"annotations\":{\"" WORLD_PREFIX "/sharding-config-injected\":\"%s\"}},\"spec\":{"
+        "\"annotations\":{\"" WORLD_PREFIX "/sharding-config-injected\":\"%s\"}%s},\"spec\":{"
         "\"containers\":[{\"name\":\"cmesh-localproxy\"}]},\"status\":{\"podIP\":\"10.0.0.1\","
         "\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\"}]}}",
-        ordinal, ordinal, child, ready ? "True" : "False");
+        ordinal, ordinal, child, ending ? ",\"deletionTimestamp\":\"2026-07-14T09:30:00Z\"" : "",
+        ready ? "True" : "False");
+}
+
+void world_pod(struct world *w, unsigned ordinal, const char *child, bool ready)
+{
+    put_pod(w, ordinal, child, ready, false);
+}
+
+void world_end_pod(struct world *w, unsigned ordinal, const char *child)
+{
+    put_pod(w, ordinal, child, true, true);
 }
 
 void world_pods(struct world *w, unsigned first, unsigned last, const char *child, bool ready)

@@ -61,6 +61,8 @@ void world_size(struct world *w, unsigned size, unsigned every);
  */
 void world_pod(struct world *w, unsigned ordinal, const char *child, bool ready);
 void world_pods(struct world *w, unsigned first, unsigned last, const char *child, bool ready);
+/* It is being deleted, and ready still. */
+void world_end_pod(struct world *w, unsigned ordinal, const char *child);
 void world_delete_pod(struct world *w, unsigned ordinal);
 void world_stateful_set(struct world *w, int replicas);
 /* `first`: its first ordinal. */

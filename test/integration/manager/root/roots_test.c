@@ -727,6 +727,23 @@ static void test_takeover(void **state)
     free(before);
 }
 
+/* One that is being deleted works for nobody before long. */
+static void test_takeover_of_what_ends(void **state)
+{
+    struct world *w = *state;
+    world_root(w, TAKEOVER);
+    world_pod(w, 0, "x-1-normal", true);
+    world_pod(w, 1, "x-2-normal", true);
+    world_pod(w, 2, "x-3-normal", true);
+    world_lead(w);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    world_pass(w, 31000);
+    world_end_pod(w, 1, "x-2-normal");
+    world_pass(w, 31000);
+    assert_string_equal(world_buckets(w, 2), "");
+    world_expect_event(w, "TakenOver", "x-2-normal");
+}
+
 /* The next leader counts anew, and goes on where shards were taken over. */
 static void test_takeover_and_another_leader(void **state)
 {
@@ -1206,6 +1223,7 @@ int main(void)
         TEST(test_without_the_right_to_statefulsets),
         TEST(test_too_many_statefulsets),
         TEST(test_takeover),
+        TEST(test_takeover_of_what_ends),
         TEST(test_takeover_and_another_leader),
         TEST(test_takeover_of_a_canary_by_names),
         TEST(test_takeover_of_a_canary_by_hashes),
