@@ -29,6 +29,12 @@ void roll_status_print(const struct roll_status *s, char out[ROLL_STATUS_SIZE])
                    s->message[0] == '\0' ? "" : ": ", s->message);
 }
 
+void roll_status_label(const struct roll_status *s, char out[ROLL_STATUS_LABEL_SIZE])
+{
+    const char *state = roll_state_text(s->state);
+    (void)snprintf(out, ROLL_STATUS_LABEL_SIZE, "%s-%zu-of-%zu", state, s->done, s->total);
+}
+
 /* ---- reading ---- */
 
 /* Moves behind it if it is there. */

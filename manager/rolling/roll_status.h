@@ -18,6 +18,7 @@
 
 #define ROLL_STATUS_MESSAGE_SIZE 400
 #define ROLL_STATUS_SIZE 1024
+#define ROLL_STATUS_LABEL_SIZE 64
 
 enum roll_state {
     ROLL_STATE_NONE,     /* nothing is said */
@@ -44,6 +45,8 @@ struct roll_status {
 const char *roll_state_text(enum roll_state state);
 
 void roll_status_print(const struct roll_status *s, char out[ROLL_STATUS_SIZE]);
+/* "Waiting-2-of-6": the value of a label. */
+void roll_status_label(const struct roll_status *s, char out[ROLL_STATUS_LABEL_SIZE]);
 /* All but the message. Of what cannot be read nothing is said. */
 void roll_status_parse(const char *text, struct roll_status *out);
 

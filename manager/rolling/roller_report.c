@@ -219,14 +219,14 @@ void roll_describe(struct roll *r, const struct roll_view *v, const struct roll_
     }
 }
 
-/* ---- annotations ---- */
+/* ---- annotations and the label ---- */
 
-static void set_annotation(struct edit *ed, cJSON *annotations, const char *prefix,
-                           const char *name, const char *value)
+static void set_text(struct edit *ed, cJSON *map, const char *prefix, const char *name,
+                     const char *value)
 {
     char key[KEY_SIZE];
     (void)snprintf(key, sizeof key, "%s/%s", prefix, name);
-    edit_string(ed, annotations, key, value);
+    edit_string(ed, map, key, value);
 }
 
 cJSON *roll_patch(const struct roll *r, const struct roll_status *status, const char *expected)
@@ -236,15 +236,18 @@ cJSON *roll_patch(const struct roll *r, const struct roll_status *status, const 
     const char *prefix = r->roller->options.prefix;
     cJSON *patch = cJSON_CreateObject();
     cJSON *meta = edit_object(&ed, patch, "metadata");
+    char label[ROLL_STATUS_LABEL_SIZE];
     roll_status_print(status, text);
+    roll_status_label(status, label);
+    set_text(&ed, edit_object(&ed, meta, "labels"), prefix, ROLLING_PROGRESS, label);
     edit_string(&ed, meta, "uid", r->set->uid);
     if (!r->gone) {
         edit_string(&ed, meta, "resourceVersion", r->set->version);
     }
     cJSON *annotations = edit_object(&ed, meta, "annotations");
-    set_annotation(&ed, annotations, prefix, ROLLING_STATUS, text);
+    set_text(&ed, annotations, prefix, ROLLING_STATUS, text);
     if (expected != NULL) {
-        set_annotation(&ed, annotations, prefix, ROLLING_EXPECTED, expected);
+        set_text(&ed, annotations, prefix, ROLLING_EXPECTED, expected);
     }
     return edit_result(&ed, patch);
 }

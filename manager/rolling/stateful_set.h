@@ -16,10 +16,11 @@
 #define STATEFUL_SET_KIND "StatefulSet"
 
 /* Names below the prefix of labels and annotations. */
-#define ROLLING_LABEL "rolling"                     /* "all", or the name of a shard */
-#define ROLLING_ALL "all"                           /* its value */
-#define ROLLING_STATUS "roll-status"                /* how far it has come (roll_status.h) */
-#define ROLLING_EXPECTED "roll-expected"            /* the revision that is rolled out */
+#define ROLLING_LABEL "rolling"          /* "all", or the name of a shard */
+#define ROLLING_ALL "all"                /* its value */
+#define ROLLING_STATUS "roll-status"     /* how far it has come (roll_status.h) */
+#define ROLLING_EXPECTED "roll-expected" /* the revision that is rolled out */
+#define ROLLING_PROGRESS "roll-progress" /* label: state and numbers, for kubectl get -L */
 #define ROLLING_DEADLINE "rolling-deadline-seconds" /* for a new pod to become well */
 
 /* Label of pods: the revision of the StatefulSet's template that they are made of. */

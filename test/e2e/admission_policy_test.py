@@ -107,7 +107,7 @@ class AdmissionPolicyTest(harness.TestCase):
         for value in ("a", "b", None):
             labels = dict.fromkeys(KEYS, value)
             self.allowed(kind, name, {"metadata": {"labels": labels}}, namespace)
-        message = "changes control labels alone"
+        message = "changes control labels, and one of StatefulSets, alone"
         for labels in ({"app": "x"}, {"keep": None}, {"keep": "no"}, {f"{GROUP}/enable-proxy": "x"}):
             self.denied(message, kind, name, {"metadata": {"labels": labels}}, namespace)
 
@@ -162,7 +162,7 @@ class AdmissionPolicyTest(harness.TestCase):
         steal = {"spec": {"holderIdentity": "b"}}
         self.denied("labels and annotations alone", "leases", "lock", steal)
         self.denied("one of Leases and two of StatefulSets alone", "leases", "lock", {"metadata": {"annotations": {"a": "b"}}})
-        self.denied("control labels alone", "leases", "lock", {"metadata": {"labels": {"a": "b"}}})
+        self.denied("control labels, and one of StatefulSets, alone", "leases", "lock", {"metadata": {"labels": {"a": "b"}}})
         for value in ("7", "8", None):
             note = {"cmesh.kusionstack.io/required-generation": value}
             self.allowed("leases", "lock", {"metadata": {"annotations": note}})
@@ -309,7 +309,7 @@ class AdmissionPolicyTest(harness.TestCase):
         self.denied("one of Leases and two of StatefulSets alone", "circuitbreakers", "p",
                     {"metadata": {"annotations": annotation}})  # fmt: skip
         label = {"circuitbreaker.ctrlmesh.kusionstack.io/disable": ""}
-        self.denied("control labels alone", "circuitbreakers", "p", {"metadata": {"labels": label}})
+        self.denied("control labels, and one of StatefulSets, alone", "circuitbreakers", "p", {"metadata": {"labels": label}})
         self.allowed("circuitbreakers", "p", {"metadata": {"finalizers": None}})
 
 

@@ -381,6 +381,8 @@ class RollingTest(mesh.MeshTestCase):
             return self.here("get", "statefulset", "other", "-o", path) == "0/0 state=Done"
 
         harness.wait_for(taken, "it is taken")
+        column = f"{mesh.GROUP}/roll-progress"
+        self.assertIn(" Done-0-of-0\n", self.here("get", "statefulset", "other", "-L", column) + "\n")
         self.wait_enforced(shard_of(order[0]), 2)
         self.assertEqual(order[:1], self.deleted())
         self.label(next(iter(SHARDS)))

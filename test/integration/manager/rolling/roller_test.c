@@ -13,6 +13,7 @@
 #define PREFIX "ctrlmesh.kusionstack.io"
 #define STATUS "metadata/annotations/" PREFIX "~roll-status"
 #define EXPECTED "metadata/annotations/" PREFIX "~roll-expected"
+#define PROGRESS "metadata/labels/" PREFIX "~roll-progress"
 #define RESOURCES(version)                                                                         \
     "{\"kind\":\"APIResourceList\",\"resources\":[{\"name\":\"pods\"},{\"name\":\"pods/"           \
     "eviction\",\"group\":\"policy\",\"version\":\"" version "\",\"kind\":\"Eviction\"}]}"
@@ -266,6 +267,7 @@ static void test_to_the_end(void **state)
     make_anew(w, 1, "r2");
     expect_status(w, "3/3 state=Done");
     assert_string_equal(fixture_text(&w->f, "statefulsets", "op", EXPECTED), "r2");
+    assert_string_equal(fixture_text(&w->f, "statefulsets", "op", PROGRESS), "Done-3-of-3");
     assert_int_equal(w->counts.evictions[ROLLER_EVICTED], PODS);
     fixture_expect_event(&w->f, "op", "RollStarted", 1);
     fixture_expect_event(&w->f, "op", "RollProceeded", 1);

@@ -42,6 +42,21 @@ static void test_texts(void **state)
                    "0/6 pod=op-3 state=Evicting");
 }
 
+static void test_labels(void **state)
+{
+    char out[ROLL_STATUS_LABEL_SIZE];
+    (void)state;
+    for (int i = ROLL_STATE_REFUSED; i < ROLL_STATES; i++) {
+        const struct roll_status s = {
+            .done = SIZE_MAX, .total = SIZE_MAX, .state = (enum roll_state)i};
+        roll_status_label(&s, out);
+        assert_null(name_check_value(slice_str(out)));
+    }
+    const struct roll_status s = {.done = 2, .total = 6, .state = ROLL_STATE_WAITING};
+    roll_status_label(&s, out);
+    assert_string_equal(out, "Waiting-2-of-6");
+}
+
 static void test_what_says_nothing(void **state)
 {
     static const char *const texts[] = {
@@ -76,6 +91,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_labels),
         cmocka_unit_test(test_what_says_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
