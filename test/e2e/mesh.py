@@ -201,6 +201,8 @@ class Pod:
         self.address = new_address()
         self.path = f"/api/v1/namespaces/{case.namespace}/pods"
         self.folder = case.path(name)
+        if os.path.exists(self.folder):  # an earlier pod's of this name, which had files of its own
+            self.folder = case.path(f"{name}.{next(harness.Run.counter)}")
         self.finalizers = []
         self.kubeconfig = case.cluster.kubeconfig  # of its localproxy
         self.proxy_args = []  # more of them
