@@ -330,7 +330,6 @@ def teams(blues):
 class AutomaticShardsTest(ManagedTestCase):
     COLOURS = "blue cyan gold gray green ivory navy olive orange red silver white"
     teams = [f"team-{colour}" for colour in COLOURS.split()]
-    BUCKETS = "ctrlmesh.kusionstack.io/auto-sharding-buckets"
 
     def setUp(self):
         super().setUp()
@@ -341,11 +340,8 @@ class AutomaticShardsTest(ManagedTestCase):
         owners = {}
         for shard in self.cluster.json(CONFIGS)["items"]:
             found = re.fullmatch(r"report-(\d+)-normal", shard["metadata"]["name"])
-            runs = shard["metadata"].get("annotations", {}).get(self.BUCKETS, "") if found else ""
-            for run in runs.split(",") if runs else ():
-                first, _, last = run.partition("-")
-                for bucket in range(int(first), int(last or first) + 1):
-                    owners[bucket] = f"{OPERATOR}-{int(found[1]) - 1}"
+            for bucket in mesh.buckets_of(shard) if found else ():
+                owners[bucket] = f"{OPERATOR}-{int(found[1]) - 1}"
         return owners
 
     def check_spread(self, count):

@@ -25,6 +25,7 @@ GROUP = "ctrlmesh.kusionstack.io"
 API = f"/apis/{GROUP}/v1alpha1"
 INJECTED = GROUP + "/sharding-config-injected"
 CONFIG_MAP = "cmesh-rules-"
+BUCKETS = GROUP + "/auto-sharding-buckets"
 
 ADDRESSES = itertools.count(1)
 
@@ -99,6 +100,16 @@ def config(name, pods, *limits, **spec):
 def condition(thing, kind):
     conditions = thing.get("status", {}).get("conditions", [])
     return next((c for c in conditions if c["type"] == kind), {})
+
+
+def buckets_of(child):
+    """Of an automatic shard: a set of numbers, by its annotation."""
+    found = set()
+    text = child["metadata"].get("annotations", {}).get(BUCKETS, "")
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
 
 
 def rules_of(config_map):

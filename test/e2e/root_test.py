@@ -22,7 +22,6 @@ import working_pod
 KEY = working_pod.KEY
 HASH = harness.HASH_LABEL
 POD = "statefulset.kubernetes.io/pod-name"
-BUCKETS = mesh.GROUP + "/auto-sharding-buckets"
 ROOT = mesh.GROUP + "/auto-sharding-root"
 SPACES = 8
 SOON = 60  # seconds in which a shard works on what it has, on however busy a machine
@@ -31,16 +30,6 @@ ALL = set(range(32))
 
 def setUpModule():
     mesh.install()
-
-
-def buckets_of(child):
-    """A set of numbers, of the annotation."""
-    found = set()
-    text = child["metadata"].get("annotations", {}).get(BUCKETS, "")
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 class Again(Exception):
@@ -122,7 +111,7 @@ class Ledger:
         with self.lock:
             before = self.children.get(meta["name"], set())
             others = set().union(*(b for n, b in self.children.items() if n != meta["name"]))
-            now = set() if kind == "DELETED" else buckets_of(thing)
+            now = set() if kind == "DELETED" else mesh.buckets_of(thing)
             self.gains += [(time.time(), b, meta["name"], b in others) for b in now - before]
             self.children[meta["name"]] = now
             owned = self.spared.union(*self.children.values())
@@ -189,7 +178,7 @@ class RootTestCase(mesh.MeshTestCase):
         return self.find(name)
 
     def wait_buckets(self, name, look, what):
-        harness.wait_for(lambda: look(buckets_of(self.find(name))), f"{name} {what}", SOON, 0.02)
+        harness.wait_for(lambda: look(mesh.buckets_of(self.find(name))), f"{name} {what}", SOON, 0.02)
 
     def wait_ready(self, reason="Enforced", timeout=SOON):
         return self.wait_condition(self.root_name, "Ready", "True", reason, timeout)
@@ -504,7 +493,7 @@ class ChildTest(RootTestCase):
             SOON,
             0.02,
         )
-        self.assertEqual(set(range(16, 32)), buckets_of(self.get(self.child(2))))
+        self.assertEqual(set(range(16, 32)), mesh.buckets_of(self.get(self.child(2))))
         self.wait_event("ChildPutBack", f"{self.child(2)} was deleted")
 
     def delete_child(self, name):
@@ -586,7 +575,7 @@ class ChildTest(RootTestCase):
         self.wait_condition(self.root_name, "Sized", "True", "Sized")
         self.scale(3)
         self.wait_child(self.child(3))
-        self.assertEqual(set(), buckets_of(self.get(self.child(3))))
+        self.assertEqual(set(), mesh.buckets_of(self.get(self.child(3))))
         self.run_pod(2)
         self.set_ready(2)
         self.wait_buckets(self.child(3), lambda b: len(b) == 10, "has its share")

@@ -10,6 +10,7 @@ import subprocess
 import unittest
 
 import harness
+import inputs
 import manifests
 import mesh
 import real_clients
@@ -279,45 +280,15 @@ spec:
 """
 
 # As its README has it, and one that its manager would have made of a root.
-KRIDGE_CONFIG = """
-apiVersion: kridge.kusionstack.io/v1alpha1
-kind: ShardingConfig
-metadata:
+KRIDGE_CONFIG = inputs.KRIDGE.replace(
+    "  name: sharding-demo\n  namespace: operator-demo\n",
+    """\
   name: NAME
   namespace: NAMESPACE
   labels: LABELS
   finalizers: [finalizer.kridge.kusionstack.io/protected]
-spec:
-  controller:
-    leaderElectionName: operator-leader
-  webhook:
-    certDir: /tmp/webhook-certs
-    port: 9443
-  limits:
-    - objectSelector:
-        relateResources:
-          - apiGroups:
-              - '*'
-            resources:
-              - pods
-              - services
-        selector:
-          matchExpressions:
-            - key: kridge.kusionstack.io/namespace
-              operator: In
-              values:
-                - ns-a
-                - ns-b
-          matchLabels:
-          # ...
-  selector:
-    matchExpressions:
-      - key: statefulset.kubernetes.io/pod-name
-        operator: In
-        values:
-          - operator-demo-0
-"""
-
+""",
+)
 
 KRIDGE_ROOT = """
 apiVersion: kridge.kusionstack.io/v1alpha1
