@@ -24,8 +24,9 @@ struct http_client {
     char *host;               /* or the path of a Unix socket */
     struct http_proxy *proxy; /* NULL: none */
     struct tls_config *tls;
-    struct net_backlog *backlog; /* NULL: none */
-    unsigned generation;         /* grows when the TLS settings change */
+    struct tls_config *tls_upgrade; /* NULL: as `tls` */
+    struct net_backlog *backlog;    /* NULL: none */
+    unsigned generation;            /* grows when the TLS settings change */
     struct list ready;      /* connections with room for a request, the one used last in front */
     struct list conns;      /* all others */
     struct list waiting;    /* requests for which no connection may be opened yet */
@@ -372,7 +373,7 @@ static int dial(struct http_client *client, struct client_request *r, struct err
         .port = client->o.port,
         .path = client->o.path,
         .gate = client->o.gate,
-        .tls = client->tls,
+        .tls = r->upgrade && client->tls_upgrade != NULL ? client->tls_upgrade : client->tls,
         .connect_timeout_ms = client->o.connect_timeout_ms,
         .user_timeout_ms = client->o.user_timeout_ms,
         .write_timeout_ms = client->o.write_timeout_ms,
@@ -537,6 +538,7 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
     c->o.host = o->path == NULL ? c->host : NULL;
     c->o.path = o->path != NULL ? c->host : NULL;
     c->tls = tls_config_ref(o->tls);
+    c->tls_upgrade = tls_config_ref(o->tls_upgrade);
     list_init(&c->ready);
     list_init(&c->conns);
     list_init(&c->waiting);
@@ -564,10 +566,13 @@ void http_client_set_backlog(struct http_client *c, struct net_backlog *backlog)
     c->backlog = backlog;
 }
 
-void http_client_set_tls(struct http_client *c, struct tls_config *tls)
+void http_client_set_tls(struct http_client *c, struct tls_config *tls,
+                         struct tls_config *tls_upgrade)
 {
     tls_config_unref(c->tls);
+    tls_config_unref(c->tls_upgrade);
     c->tls = tls_config_ref(tls);
+    c->tls_upgrade = tls_config_ref(tls_upgrade);
     c->generation++;
     c->established = false;
     close_idle(c);
@@ -697,6 +702,7 @@ void http_client_free(struct http_client *c)
     net_task_cancel(&c->serve);
     net_deadline_clear(&c->failed);
     tls_config_unref(c->tls);
+    tls_config_unref(c->tls_upgrade);
     http_proxy_free(c->proxy);
     free(c->host);
     free(c);

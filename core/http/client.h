@@ -2,12 +2,20 @@
 /*
  * client.h - requests to one origin over a pool of kept-alive connections.
  *
- * A request takes the connection that was used last, or dials a new one; when many come at once,
- * they wait until others have TLS sessions to resume or are done with theirs. Patient ones
- * (http_head.background: many that stay open for long) wait behind all others, and leave them room.
+ * A request takes the connection that was used last and has room for it, or dials a new one: over
+ * HTTP/1.1 a connection carries one request at a time, over HTTP/2 up to 100. When many come at
+ * once, they wait until others have TLS sessions to resume, are done with theirs, or are found to
+ * share theirs. Patient ones (http_head.background: many that stay open for long) wait behind all
+ * others, and over HTTP/1.1 leave them room.
+ *
  * A request that is safe to repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection
- * before any byte of the response is repeated once on a new one; for others the kept connection is
- * asked first whether the peer has closed it.
+ * before any byte of the response is repeated once on another one; for others the kept connection
+ * is asked first whether the peer has closed it. What an HTTP/2 server says it has not executed
+ * (REFUSED_STREAM, GOAWAY) is sent again whatever it is, unless some of its body has gone; it ends
+ * as one that was not sent otherwise.
+ *
+ * An HTTP/2 connection on which nothing has come for 30 s is asked with a PING, and given up after
+ * 15 s more without an answer.
  */
 #ifndef CORE_HTTP_CLIENT_H
 #define CORE_HTTP_CLIENT_H
@@ -38,12 +46,15 @@ struct http_client_options {
     const char *path;               /* of a Unix socket, in place of host and port; copied */
     const struct http_proxy *proxy; /* on the way to host and port; NULL: none; copied */
     struct net_dial_gate *gate; /* of host, where there is no proxy; NULL: none (net/dial_gate.h) */
-    struct tls_config *tls;     /* NULL: plain; referenced */
-    uint64_t connect_timeout_ms; /* look-up, connection, the proxy's answer and handshake */
-    uint64_t idle_timeout_ms;    /* an unused connection is closed after so long */
-    uint64_t write_timeout_ms;   /* the peer takes nothing for so long */
-    unsigned user_timeout_ms;    /* a peer that does not answer at TCP level is given up then */
-    unsigned max_idle;           /* unused connections kept */
+    struct tls_config *tls;     /* NULL: plain; referenced. If it offers "h2" by ALPN, a server that
+                                   takes it gets many requests on a connection (HTTP/2). */
+    struct tls_config *tls_upgrade; /* for requests that ask for an upgrade, which are HTTP/1.1:
+                                       offers no "h2"; NULL: `tls`; referenced */
+    uint64_t connect_timeout_ms;    /* look-up, connection, the proxy's answer and handshake */
+    uint64_t idle_timeout_ms;       /* an unused connection is closed after so long */
+    uint64_t write_timeout_ms;      /* the peer takes nothing for so long */
+    unsigned user_timeout_ms;       /* a peer that does not answer at TCP level is given up then */
+    unsigned max_idle;              /* unused connections kept */
     /* Whether a request whose head is `guarded` may be sent at this very moment: asked right before
      * it is, which may be long after http_client_request. If not, it ends with UV_ECANCELED. Calls
      * nothing of the client. NULL: it may. */
@@ -56,9 +67,10 @@ struct http_client_stats {
     uint64_t dialled;  /* connections tried */
     uint64_t failed;   /* of them not established */
     uint64_t resumed;  /* TLS sessions resumed */
-    uint64_t repeated; /* requests sent again on a new connection */
+    uint64_t repeated; /* requests sent again on another connection */
     unsigned open;     /* connections now, those being dialled included */
     unsigned idle;     /* of them unused */
+    unsigned h2;       /* of them with HTTP/2 */
     unsigned busy;     /* requests now, those that wait included */
 };
 
@@ -73,8 +85,10 @@ MUST_CHECK struct http_client *http_client_new(struct net_loop *l,
  * (net/backlog.h); NULL: nowhere. It must outlive the client, or be taken away. */
 void http_client_set_backlog(struct http_client *c, struct net_backlog *backlog);
 
-/* From now on new connections use `tls`; those in use finish, unused ones are closed. */
-void http_client_set_tls(struct http_client *c, struct tls_config *tls);
+/* From now on new connections use these, as the options have them; those in use finish, unused ones
+ * are closed. */
+void http_client_set_tls(struct http_client *c, struct tls_config *tls,
+                         struct tls_config *tls_upgrade);
 
 /* Sends the head (copied). head->headers hold Host and all others but framing and Connection. The
  * returned exchange gets `handlers` and `data` set; on_close follows in any case unless aborted.

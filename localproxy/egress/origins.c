@@ -58,7 +58,7 @@ static void origin_free(struct origins *all, struct origin *o)
 
 static void close_unused(struct origin *o)
 {
-    http_client_set_tls(o->client, o->tls);
+    http_client_set_tls(o->client, o->tls, NULL);
 }
 
 /* For a new one. Where requests are under way everywhere, there are more for a while: each of them

@@ -63,7 +63,7 @@ static void renew_tls(struct kube_client *c)
                   log_str("error", e.msg));
         return;
     }
-    http_client_set_tls(c->http, tls);
+    http_client_set_tls(c->http, tls, NULL);
     tls_config_unref(tls);
     log_info("new connections use the new certificates");
 }

@@ -232,7 +232,7 @@ static void test_new_tls_settings_end_connections_in_use(void **state)
     int fd = play_server(w);
     ask_get(w, &a);
     accept_request(w, fd, &p);
-    http_client_set_tls(w->client, NULL);
+    http_client_set_tls(w->client, NULL, NULL);
     raw_send(&p, ok_answer, strlen(ok_answer));
     run_until(w->loop, &a.closed);
     ask_expect_body(&a, "ok");

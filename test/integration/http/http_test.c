@@ -442,7 +442,7 @@ static void use_client_at(struct world *w, size_t address, struct tls_config *tl
     const char *at = http_server_address_at(w->server, address);
     http_client_free(w->client);
     w->client = world_client(w, (unsigned)atoi(strrchr(at, ':') + 1));
-    http_client_set_tls(w->client, tls);
+    http_client_set_tls(w->client, tls, NULL);
 }
 
 static void use_client(struct world *w, struct tls_config *tls)
@@ -495,7 +495,7 @@ static void test_new_tls_settings_are_tried_by_one_connection(void **state)
     ask_all(w, &a[3]);
     ask_expect_body(&a[3], "hello");
 
-    http_client_set_tls(w->client, client_tls);
+    http_client_set_tls(w->client, client_tls, NULL);
     for (int i = 0; i < 3; i++) {
         ask_get(w, &a[i]);
     }

@@ -167,7 +167,7 @@ static struct http_client *make_client_of(struct fixture *f, const char *port, c
     if (c == NULL || tls == NULL) {
         fail_msg("%s", e.msg);
     }
-    http_client_set_tls(c, tls);
+    http_client_set_tls(c, tls, NULL);
     tls_config_unref(tls);
     return c;
 }

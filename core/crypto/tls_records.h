@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tls_records.h - the records of a TLS session whose handshake is over: TLS 1.2 (RFC 5246 section
+ * 6.2, RFC 5288, RFC 7905) and TLS 1.3 (RFC 8446 section 5), bytes in, bytes out.
+ *
+ * The library makes the handshake and hands over its keys. What comes afterwards is done here:
+ * data, alerts, close_notify; in TLS 1.2 requests for renegotiation, which are refused; in TLS 1.3
+ * KeyUpdate (which is answered, and sent before a key is worn out) and tickets (passed over). Any
+ * other message is an error.
+ *
+ * Nothing but keys and counters is kept between whole records.
+ */
+#ifndef CORE_CRYPTO_TLS_RECORDS_H
+#define CORE_CRYPTO_TLS_RECORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "crypto/aead.h"
+#include "crypto/tls.h"
+
+#define TLS_SECRET_MAX 48u /* of a hash in use: SHA-384 */
+
+/* One direction, as the handshake left it. */
+struct tls_direction {
+    uint8_t key[AEAD_KEY_MAX];
+    uint8_t iv[AEAD_NONCE_SIZE]; /* of AES-GCM in TLS 1.2 the first four bytes, the implicit ones */
+    uint8_t secret[TLS_SECRET_MAX]; /* TLS 1.3: what the next key is made of */
+    uint64_t sequence;              /* of the next record */
+};
+
+struct tls_handover {
+    enum aead_algorithm algorithm;
+    bool tls13;
+    size_t secret_len; /* TLS 1.3: 32 (SHA-256) or 48 (SHA-384) */
+    size_t record_max; /* plaintext in a record that may be sent: at most 16,384 */
+    struct tls_direction in;
+    struct tls_direction out;
+};
+
+struct tls_records;
+
+/* `h` is copied; overwriting it is the caller's. NULL without memory. */
+MUST_CHECK struct tls_records *tls_records_new(const struct tls_handover *h);
+/* Overwrites all secrets. NULL is ignored. */
+void tls_records_free(struct tls_records *r);
+
+/* As tls_session_read, tls_session_write, tls_session_shutdown and tls_session_idle; after
+ * TLS_FAILED or TLS_CLOSED they are not called again, but for writing after TLS_CLOSED. */
+MUST_CHECK enum tls_result tls_records_read(struct tls_records *r, struct slice *in, void *data,
+                                            size_t len, size_t *got, struct buf *out,
+                                            struct err *e);
+MUST_CHECK int tls_records_write(struct tls_records *r, const void *data, size_t len,
+                                 struct buf *out, struct err *e);
+void tls_records_shutdown(struct tls_records *r, struct buf *out);
+void tls_records_idle(struct tls_records *r);
+
+#endif

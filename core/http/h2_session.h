@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * h2_session.h - the client's side of an HTTP/2 connection without I/O (RFC 9113), over nghttp2.
+ * Internal to core/http.
+ *
+ * Bytes of the server go in (h2_session_receive), bytes for it come out (h2_session_send); each
+ * request is a stream, of which handlers tell. Which connection a request goes on, and what is done
+ * when one breaks, is not decided here.
+ *
+ * Flow control. What has been received of a stream that is paused is kept, at most its window: 64
+ * KiB in the beginning; a stream that is never paused while a whole window comes gets a larger one,
+ * up to 4 MiB, as long as the sum of what was added stays below 16 MiB a connection. The window of
+ * the connection is 16 MiB: a paused stream does not hold up others, until all paused streams
+ * together keep more than 8 MiB. From then on the connection's window opens again only as they are
+ * read.
+ *
+ * Header fields that carry credentials (Authorization, Cookie, Proxy-Authorization and
+ * Impersonate-*) are sent as never indexed (RFC 7541 section 6.2.3). The server may not push.
+ */
+#ifndef CORE_HTTP_H2_SESSION_H
+#define CORE_HTTP_H2_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/byte_budget.h"
+#include "base/err.h"
+#include "base/slice.h"
+#include "http/message.h"
+
+struct h2_session;
+struct h2_stream;
+
+/* Streams at a time, whatever more the server allows. */
+#define H2_STREAMS_MAX 100u
+
+/* How a stream ended before both messages were complete. */
+enum h2_end {
+    H2_END_REFUSED, /* nothing of it was executed (RFC 9113 section 8.7): REFUSED_STREAM, or above
+                       the last stream of GOAWAY. It may be sent again on another connection. */
+    H2_END_RESET,   /* the server gave it up, or broke the protocol on this stream alone */
+};
+
+/* `data` is that of the stream, but for the last two. Handlers may call everything but
+ * h2_session_receive, h2_session_send and h2_session_free. None runs inside h2_session_request nor
+ * h2_stream_*. After on_end and on_reset, and after h2_stream_abort, no handler of the stream runs.
+ */
+struct h2_handlers {
+    /* Interim responses are passed over. head->framing: HTTP_BODY_NONE when the stream ends with
+     * it or has no body, HTTP_BODY_LENGTH, else HTTP_BODY_CHUNKED. */
+    void (*on_head)(void *data, const struct http_head *head);
+    void (*on_body)(void *data, struct slice bytes);
+    /* The response is complete. `whole`: so is the request, and the stream is gone. Otherwise the
+     * request is not wanted any further (RFC 9113 section 8.1), or on_sent is still to come. */
+    void (*on_end)(void *data, bool whole);
+    /* After on_end with `whole` false: the request is complete, too. The stream is gone. */
+    void (*on_sent)(void *data);
+    /* h2_stream_blocked was true, and is no longer. */
+    void (*on_drain)(void *data);
+    /* The stream is gone. */
+    void (*on_reset)(void *data, enum h2_end how, const struct err *e);
+
+    /* h2_session_room may have changed. `data` is the session's. */
+    void (*on_room)(void *data);
+    /* The answer to h2_session_ping. */
+    void (*on_pong)(void *data);
+};
+
+/* NULL without memory. */
+MUST_CHECK struct h2_session *h2_session_new(const struct h2_handlers *handlers, void *data);
+/* Without telling its streams. Not inside a handler. NULL is ignored. */
+void h2_session_free(struct h2_session *s);
+
+/* 0; not 0 with `e` set: the server broke the protocol, or no memory is left, and the session is of
+ * no use any more. What is to be sent then (GOAWAY) may still be. */
+MUST_CHECK int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e);
+/* Appends what is to be sent now, the preface first. 0, -ENOBUFS or -ENOMEM: as above. */
+MUST_CHECK int h2_session_send(struct h2_session *s, struct buf *out);
+
+/* How many more requests the server takes now; 0 after GOAWAY. Before its SETTINGS have come: as if
+ * it allowed H2_STREAMS_MAX. */
+unsigned h2_session_room(const struct h2_session *s);
+/* GOAWAY has come: those that are open go on, and no others begin. */
+bool h2_session_leaving(const struct h2_session *s);
+
+void h2_session_ping(struct h2_session *s);
+/* Says that no more is wanted; for a connection that ends in order. */
+void h2_session_goaway(struct h2_session *s);
+
+/* Begins a request: the head is for h2_session_send at once. head->headers hold Host. `ended`: no
+ * body follows. `budget`: see http_head.budget. NULL with `e` set: -ENOMEM, or there is no room. */
+MUST_CHECK struct h2_stream *h2_session_request(struct h2_session *s, const struct http_head *head,
+                                                bool ended, void *data, struct err *e);
+
+/* The bytes are copied, and wait until the server's windows let them go. 0; -EPROTO (more than the
+ * announced length, or after the end), -ENOBUFS (`blocked` was ignored for too long) or -ENOMEM. */
+MUST_CHECK int h2_stream_send_body(struct h2_stream *t, struct slice bytes);
+/* 0, or -EPROTO when less than the announced length was sent. */
+MUST_CHECK int h2_stream_send_end(struct h2_stream *t);
+/* Whether its sender should stop until on_drain. */
+bool h2_stream_blocked(const struct h2_stream *t);
+
+/* Stops and restarts on_body; what is kept is handed over soon after: within the next
+ * h2_session_receive or h2_session_deliver. Both may be called at any time, repeatedly. */
+void h2_stream_pause(struct h2_stream *t);
+void h2_stream_resume(struct h2_stream *t);
+/* Hands over what is kept of streams that were resumed; to be called, not inside a handler, while
+ * h2_session_due says that there is some. */
+bool h2_session_due(const struct h2_session *s);
+void h2_session_deliver(struct h2_session *s);
+
+/* Nothing of the response has come. */
+bool h2_stream_untouched(const struct h2_stream *t);
+/* Gives it up: RST_STREAM (CANCEL). The stream is gone; its data is not used any more. Allowed
+ * inside its handlers. */
+void h2_stream_abort(struct h2_stream *t);
+
+#endif
