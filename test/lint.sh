@@ -92,6 +92,7 @@ lint_borders() {
 			'kubeconfig-gen/*.[ch]' 'nat-init/*.[ch]' | xargs grep -nE "#include <$header" | grep -vE "^$place"
 	done <<-'TABLE'
 		mbedtls/ core/crypto/mbedtls/
+		gcrypt core/crypto/gcrypt/
 		llhttp core/http/h1_parser.c
 		yaml core/yaml/
 		pcre2 core/traffic/pattern.c
