@@ -6,9 +6,10 @@
  * The library makes the handshake and hands over its keys. What comes afterwards is done here:
  * data, alerts, close_notify; in TLS 1.2 requests for renegotiation, which are refused; in TLS 1.3
  * KeyUpdate (which is answered, and sent before a key is worn out) and tickets (passed over). Any
- * other message is an error.
+ * other message is an error, and so are more than 32 records in a row that bring no data.
  *
- * Nothing but keys and counters is kept between whole records.
+ * Nothing but keys and counters is kept between whole records; of one that is not whole, or not
+ * fetched yet, no more than itself.
  */
 #ifndef CORE_CRYPTO_TLS_RECORDS_H
 #define CORE_CRYPTO_TLS_RECORDS_H
@@ -23,7 +24,8 @@
 #include "crypto/aead.h"
 #include "crypto/tls.h"
 
-#define TLS_SECRET_MAX 48u /* of a hash in use: SHA-384 */
+#define TLS_SECRET_MAX 48u         /* of a hash in use: SHA-384 */
+#define TLS_RECORD_DATA_MAX 16384u /* plaintext in a record, RFC 5246 section 6.2.1 */
 
 /* One direction, as the handshake left it. */
 struct tls_direction {
@@ -35,9 +37,10 @@ struct tls_direction {
 
 struct tls_handover {
     enum aead_algorithm algorithm;
+    bool client; /* we are: the peer is the server */
     bool tls13;
     size_t secret_len; /* TLS 1.3: 32 (SHA-256) or 48 (SHA-384) */
-    size_t record_max; /* plaintext in a record that may be sent: at most 16,384 */
+    size_t record_max; /* plaintext in a record that is sent: 1 to TLS_RECORD_DATA_MAX */
     struct tls_direction in;
     struct tls_direction out;
 };
@@ -49,14 +52,13 @@ MUST_CHECK struct tls_records *tls_records_new(const struct tls_handover *h);
 /* Overwrites all secrets. NULL is ignored. */
 void tls_records_free(struct tls_records *r);
 
-/* As tls_session_read, tls_session_write, tls_session_shutdown and tls_session_idle; after
- * TLS_FAILED or TLS_CLOSED they are not called again, but for writing after TLS_CLOSED. */
+/* As tls_session_read, tls_session_write and tls_session_shutdown; after TLS_FAILED they are not
+ * called again, and after TLS_CLOSED there is nothing to read. */
 MUST_CHECK enum tls_result tls_records_read(struct tls_records *r, struct slice *in, void *data,
                                             size_t len, size_t *got, struct buf *out,
                                             struct err *e);
 MUST_CHECK int tls_records_write(struct tls_records *r, const void *data, size_t len,
                                  struct buf *out, struct err *e);
 void tls_records_shutdown(struct tls_records *r, struct buf *out);
-void tls_records_idle(struct tls_records *r);
 
 #endif
