@@ -113,10 +113,17 @@ void tls_session_shutdown(struct tls_session *s, struct buf *out);
 const char *tls_session_alpn(const struct tls_session *s);
 bool tls_session_resumed(const struct tls_session *s);
 
-/* Gives the memory of the session's record buffers back to the system, where they hold nothing; it
- * returns when the next records are. Costs a system call each way and, later, page faults: meant
- * for sessions that have been quiet for a while. Allowed in any state. */
+/* Gives the memory of the library's record buffers back to the system, where they hold nothing; it
+ * returns when the next records are. Records of our own have none. Costs a system call each way
+ * and, later, page faults: meant for sessions that have been quiet for a while. Allowed in any
+ * state. */
 void tls_session_idle(struct tls_session *s);
+
+/* Who makes the records of established sessions: the library that shakes hands, or, faster and
+ * with less memory, we ourselves (crypto/tls_records.h) where crypto/aead.h is usable and knows the
+ * cipher. For `main`, before the first config is made; TLS_RECORDS_OWN otherwise. */
+enum tls_records_by { TLS_RECORDS_OWN, TLS_RECORDS_LIBRARY };
+void tls_use_records(enum tls_records_by by);
 
 /* Makes the C library serve blocks of 16 KiB and more from pages of their own, so that the
  * untouched part of a record buffer takes no memory and a freed one goes back to the system, and

@@ -68,6 +68,18 @@ static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)
 #define COMPAT_TLS13_CIPHERS                                                                       \
     MBEDTLS_TLS1_3_CHACHA20_POLY1305_SHA256, MBEDTLS_TLS1_3_AES_128_GCM_SHA256,                    \
         MBEDTLS_TLS1_3_AES_256_GCM_SHA384,
+#define COMPAT_TLS13_CIPHERS_AES_FIRST                                                             \
+    MBEDTLS_TLS1_3_AES_128_GCM_SHA256, MBEDTLS_TLS1_3_AES_256_GCM_SHA384,                          \
+        MBEDTLS_TLS1_3_CHACHA20_POLY1305_SHA256,
+
+#define COMPAT_TLS13_AES_128_GCM MBEDTLS_TLS1_3_AES_128_GCM_SHA256
+#define COMPAT_TLS13_AES_256_GCM MBEDTLS_TLS1_3_AES_256_GCM_SHA384
+#define COMPAT_TLS13_CHACHA20_POLY1305 MBEDTLS_TLS1_3_CHACHA20_POLY1305_SHA256
+
+static inline int compat_cipher_suite(const mbedtls_ssl_context *ssl)
+{
+    return mbedtls_ssl_get_ciphersuite_id_from_ssl(ssl);
+}
 
 /* TLS 1.3 needs the library's own state; may be called again. */
 static inline int compat_init(void)
@@ -135,8 +147,18 @@ static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)
     mbedtls_ssl_conf_max_version(conf, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
 }
 
-/* There is no TLS 1.3. */
+/* There is no TLS 1.3: its suites are none that is ever agreed on. */
 #define COMPAT_TLS13_CIPHERS
+#define COMPAT_TLS13_CIPHERS_AES_FIRST
+#define COMPAT_TLS13_AES_128_GCM (-1)
+#define COMPAT_TLS13_AES_256_GCM (-2)
+#define COMPAT_TLS13_CHACHA20_POLY1305 (-3)
+
+static inline int compat_cipher_suite(const mbedtls_ssl_context *ssl)
+{
+    const mbedtls_ssl_session *session = COMPAT_FIELD(ssl, session);
+    return session == NULL ? 0 : COMPAT_FIELD(session, ciphersuite);
+}
 
 static inline int compat_init(void)
 {
@@ -168,6 +190,24 @@ static inline bool compat_has_ticket(int rc)
 static inline int compat_alert(const mbedtls_ssl_context *ssl)
 {
     return COMPAT_FIELD(ssl, in_msg)[1];
+}
+
+/* Whether the library holds no part of a record, read or to be sent, beyond what
+ * mbedtls_ssl_check_pending knows. */
+static inline bool compat_is_at_rest(const mbedtls_ssl_context *ssl)
+{
+    return COMPAT_FIELD(ssl, in_left) == 0 && COMPAT_FIELD(ssl, out_left) == 0;
+}
+
+/* Eight bytes each: the number of the next record. The library has no function for it. */
+static inline const unsigned char *compat_in_sequence(const mbedtls_ssl_context *ssl)
+{
+    return COMPAT_FIELD(ssl, in_ctr);
+}
+
+static inline const unsigned char *compat_out_sequence(const mbedtls_ssl_context *ssl)
+{
+    return COMPAT_FIELD(ssl, cur_out_ctr);
 }
 
 /* Frees the peer's certificate, which only renegotiation would still need: it is most of what a

@@ -10,20 +10,30 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/secret.h"
+#include "crypto/aead.h"
 
 #define BUNDLE_MAX (16 * 1024 * 1024)
 #define TICKET_LIFETIME_S 3600
 
+#define CHACHA20_CIPHERS                                                                           \
+    MBEDTLS_TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,                                         \
+        MBEDTLS_TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256
+#define AES_CIPHERS                                                                                \
+    MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,                                               \
+        MBEDTLS_TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,                                             \
+        MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,                                           \
+        MBEDTLS_TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384
+
 /* Fastest first, measured; forward secret and authenticated only. */
-static const int cipher_suites[] = {
-    COMPAT_TLS13_CIPHERS MBEDTLS_TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-    MBEDTLS_TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-    MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    MBEDTLS_TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-    MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-    MBEDTLS_TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-    0,
-};
+static const int chacha20_first[] = {COMPAT_TLS13_CIPHERS CHACHA20_CIPHERS, AES_CIPHERS, 0};
+static const int aes_first[] = {COMPAT_TLS13_CIPHERS_AES_FIRST AES_CIPHERS, CHACHA20_CIPHERS, 0};
+
+static enum tls_records_by records_by = TLS_RECORDS_OWN;
+
+void tls_use_records(enum tls_records_by by)
+{
+    records_by = by;
+}
 
 int crypto_random(void *ctx, unsigned char *out, size_t len)
 {
@@ -306,7 +316,12 @@ static struct tls_config *config_alloc(int endpoint, struct err *e)
         return NULL;
     }
     mbedtls_ssl_conf_rng(&c->conf, crypto_random, NULL);
-    mbedtls_ssl_conf_ciphersuites(&c->conf, cipher_suites);
+    c->hands_over = records_by == TLS_RECORDS_OWN && aead_usable();
+    mbedtls_ssl_conf_ciphersuites(&c->conf,
+                                  c->hands_over && aead_prefers_aes() ? aes_first : chacha20_first);
+    if (c->hands_over) {
+        tls_config_export_keys(c);
+    }
     mbedtls_ssl_conf_renegotiation(&c->conf, MBEDTLS_SSL_RENEGOTIATION_DISABLED);
     compat_conf_groups(&c->conf);
     compat_conf_versions(&c->conf, endpoint == MBEDTLS_SSL_IS_CLIENT);

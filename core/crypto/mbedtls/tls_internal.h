@@ -36,7 +36,11 @@ struct tls_config {
 
     /* Server. */
     mbedtls_ssl_ticket_context tickets;
-    bool ticket_taken; /* by the handshake step that is running */
+
+    bool hands_over; /* established sessions, to records of our own */
+    /* By the handshake step that is running. */
+    bool ticket_taken;
+    struct tls_session *shaking;
 };
 
 /* What the library's I/O callbacks work on while a function of ours runs; all NULL otherwise. */
@@ -56,9 +60,15 @@ struct tls_io {
  */
 enum tls_state { TLS_SHAKING, TLS_OPEN, TLS_ENDED, TLS_DEAD };
 
+struct tls_exported;
+struct tls_records;
+
 struct tls_session {
-    mbedtls_ssl_context ssl;
+    mbedtls_ssl_context *ssl;      /* NULL: handed over */
+    struct tls_records *records;   /* NULL: the library's are in use */
+    struct tls_exported *exported; /* until handed over; NULL: stays with the library */
     struct tls_config *config;
+    const char *alpn; /* once handed over; the config's */
     enum tls_state state;
     bool client;
     bool resumed;
@@ -73,6 +83,18 @@ struct tls_session {
     unsigned char *out_base;
     bool between_records; /* nothing of a record has been read */
 };
+
+void tls_session_free_library(struct tls_session *s);
+
+/* Keys that the library gives out. NULL without memory; freeing overwrites them, and ignores NULL.
+ */
+MUST_CHECK struct tls_exported *tls_exported_new(void);
+void tls_exported_free(struct tls_exported *x);
+/* Has the library give them out; each is for one version of it. */
+void tls_config_export_keys(struct tls_config *c);
+void tls_export_keys(struct tls_session *s);
+/* From the library to records of our own, if that is possible now. */
+void tls_hand_over(struct tls_session *s);
 
 /* The library's verification callback; `data` is the session. Refusals go to io.e. */
 int tls_verify(void *data, mbedtls_x509_crt *crt, int depth, uint32_t *flags);

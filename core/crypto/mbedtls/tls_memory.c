@@ -46,12 +46,12 @@ static void give_back(unsigned char *from, size_t len)
 
 void tls_session_idle(struct tls_session *s)
 {
-    if (s->state != TLS_OPEN) {
+    if (s->state != TLS_OPEN || s->ssl == NULL) {
         return;
     }
     /* The next thing the library does with the buffer is to read a header, then a body behind it;
      * no plaintext waits in it. */
-    if (s->in_base != NULL && s->between_records && mbedtls_ssl_check_pending(&s->ssl) == 0) {
+    if (s->in_base != NULL && s->between_records && mbedtls_ssl_check_pending(s->ssl) == 0) {
         give_back(s->in_base + RECORD_HEADER, MBEDTLS_SSL_IN_CONTENT_LEN);
     }
     /* All that the library built here was handed to us at once. */

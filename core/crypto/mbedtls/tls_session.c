@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "base/state_machine.h"
+#include "crypto/tls_alert.h"
+#include "crypto/tls_records.h"
 
-#define RECORD_MAX 16384 /* plaintext in a record, RFC 5246 section 6.2.1 */
 /* Header 5, explicit nonce 8, tag 16; with some room. */
 #define RECORD_OVERHEAD 40
 
@@ -82,19 +83,27 @@ static bool may_resume(const struct tls_config *c)
 static int session_setup(struct tls_session *s)
 {
     struct tls_config *c = s->config;
-    int rc = mbedtls_ssl_setup(&s->ssl, &c->conf);
+    s->ssl = malloc(sizeof *s->ssl);
+    if (s->ssl == NULL) {
+        return MBEDTLS_ERR_SSL_ALLOC_FAILED;
+    }
+    mbedtls_ssl_init(s->ssl);
+    int rc = mbedtls_ssl_setup(s->ssl, &c->conf);
     if (rc != 0) {
         return rc;
     }
-    mbedtls_ssl_set_bio(&s->ssl, s, on_send, on_recv, NULL);
-    mbedtls_ssl_set_verify(&s->ssl, tls_verify, s);
+    /* Without memory for them the library makes the records. */
+    s->exported = c->hands_over ? tls_exported_new() : NULL;
+    tls_export_keys(s);
+    mbedtls_ssl_set_bio(s->ssl, s, on_send, on_recv, NULL);
+    mbedtls_ssl_set_verify(s->ssl, tls_verify, s);
     if (!s->client) {
         return 0;
     }
     /* Sent as SNI, where addresses have no place (RFC 6066 section 3). */
-    rc = mbedtls_ssl_set_hostname(&s->ssl, c->peer.dns);
+    rc = mbedtls_ssl_set_hostname(s->ssl, c->peer.dns);
     if (rc == 0 && may_resume(c)) {
-        rc = mbedtls_ssl_set_session(&s->ssl, &c->resumable);
+        rc = mbedtls_ssl_set_session(s->ssl, &c->resumable);
         s->valid_until = c->resumable_until;
     }
     return rc;
@@ -107,7 +116,6 @@ struct tls_session *tls_session_new(struct tls_config *c, struct err *e)
         err_memory(e);
         return NULL;
     }
-    mbedtls_ssl_init(&s->ssl);
     s->config = tls_config_ref(c);
     s->client = !c->server;
     int rc = session_setup(s);
@@ -119,10 +127,22 @@ struct tls_session *tls_session_new(struct tls_config *c, struct err *e)
     return s;
 }
 
+void tls_session_free_library(struct tls_session *s)
+{
+    if (s->ssl != NULL) {
+        s->alpn = tls_session_alpn(s);
+        mbedtls_ssl_free(s->ssl);
+        free(s->ssl);
+        s->ssl = NULL;
+    }
+}
+
 void tls_session_free(struct tls_session *s)
 {
     if (s != NULL) {
-        mbedtls_ssl_free(&s->ssl);
+        tls_session_free_library(s);
+        tls_exported_free(s->exported);
+        tls_records_free(s->records);
         tls_config_unref(s->config);
         free(s);
     }
@@ -130,68 +150,10 @@ void tls_session_free(struct tls_session *s)
 
 /* ---- failures ---- */
 
-/* RFC 5246 section 7.2.2 and RFC 8446 section 6.2. */
-static const char *alert_text(int description)
-{
-    switch (description) {
-    case MBEDTLS_SSL_ALERT_MSG_UNEXPECTED_MESSAGE:
-        return "unexpected message";
-    case MBEDTLS_SSL_ALERT_MSG_BAD_RECORD_MAC:
-        return "bad record MAC";
-    case MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE:
-        return "handshake failure";
-    case MBEDTLS_SSL_ALERT_MSG_BAD_CERT:
-        return "bad certificate";
-    case MBEDTLS_SSL_ALERT_MSG_UNSUPPORTED_CERT:
-        return "unsupported certificate";
-    case MBEDTLS_SSL_ALERT_MSG_CERT_REVOKED:
-        return "certificate revoked";
-    case MBEDTLS_SSL_ALERT_MSG_CERT_EXPIRED:
-        return "certificate expired";
-    case MBEDTLS_SSL_ALERT_MSG_CERT_UNKNOWN:
-        return "certificate unknown";
-    case MBEDTLS_SSL_ALERT_MSG_UNKNOWN_CA:
-        return "certificate of an unknown authority";
-    case MBEDTLS_SSL_ALERT_MSG_ACCESS_DENIED:
-        return "access denied";
-    case MBEDTLS_SSL_ALERT_MSG_DECODE_ERROR:
-        return "decode error";
-    case MBEDTLS_SSL_ALERT_MSG_DECRYPT_ERROR:
-        return "decrypt error";
-    case MBEDTLS_SSL_ALERT_MSG_PROTOCOL_VERSION:
-        return "protocol version not supported (TLS 1.2 was offered)";
-    case MBEDTLS_SSL_ALERT_MSG_INTERNAL_ERROR:
-        return "internal error";
-    case MBEDTLS_SSL_ALERT_MSG_UNRECOGNIZED_NAME:
-        return "unrecognized server name";
-    case MBEDTLS_SSL_ALERT_MSG_NO_APPLICATION_PROTOCOL:
-        return "no application protocol in common";
-    default:
-        return NULL;
-    }
-}
-
-static void say_alert(const struct tls_session *s, struct err *e)
-{
-    int description = compat_alert(&s->ssl);
-    const char *text = alert_text(description);
-    const char *peer = s->client ? "server" : "client";
-    if (description == MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE && s->state == TLS_SHAKING) {
-        err_set(e, -EPROTO,
-                "the %s ended TLS with an alert: handshake failure (no cipher or curve in common, "
-                "or it wants a certificate)",
-                peer);
-    } else if (text != NULL) {
-        err_set(e, -EPROTO, "the %s ended TLS with an alert: %s", peer, text);
-    } else {
-        err_set(e, -EPROTO, "the %s ended TLS with alert %d", peer, description);
-    }
-}
-
 /* Flags that the library raises after the verification callback has run. */
 static bool usage_refused(const struct tls_session *s)
 {
-    uint32_t flags = mbedtls_ssl_get_verify_result(&s->ssl);
+    uint32_t flags = mbedtls_ssl_get_verify_result(s->ssl);
     return flags != UINT32_MAX &&
            (flags & (MBEDTLS_X509_BADCERT_KEY_USAGE | MBEDTLS_X509_BADCERT_EXT_KEY_USAGE |
                      MBEDTLS_X509_BADCERT_NS_CERT_TYPE | MBEDTLS_X509_BADCERT_BAD_KEY)) != 0;
@@ -207,11 +169,11 @@ static void explain(const struct tls_session *s, int rc)
     if (s->io.send_rc != 0) {
         err_set(e, s->io.send_rc, "no room for what TLS has to send");
     } else if (rc == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE) {
-        say_alert(s, e);
+        tls_alert_error(e, s->client, shaking, compat_alert(s->ssl));
     } else if (rc == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE) {
         err_set(e, -EACCES, "the client showed no certificate");
     } else if (shaking && usage_refused(s)) {
-        tls_verify_explain_usage(mbedtls_ssl_get_verify_result(&s->ssl), s->client, e);
+        tls_verify_explain_usage(mbedtls_ssl_get_verify_result(s->ssl), s->client, e);
     } else if (s->not_tls) {
         err_set(e, -EPROTO, "the %s does not speak TLS (plain HTTP?)",
                 s->client ? "server" : "client");
@@ -230,7 +192,7 @@ static void ensure_alert(struct tls_session *s, int rc)
     if (rc == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE) {
         description = MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE; /* RFC 5246 section 7.4.6 */
     }
-    (void)mbedtls_ssl_send_alert_message(&s->ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL, description);
+    (void)mbedtls_ssl_send_alert_message(s->ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL, description);
 }
 
 static enum tls_result failed(struct tls_session *s, int rc)
@@ -255,7 +217,7 @@ static void remember(struct tls_session *s)
     struct tls_config *c = s->config;
     mbedtls_ssl_session fresh;
     mbedtls_ssl_session_init(&fresh);
-    if (mbedtls_ssl_get_session(&s->ssl, &fresh) != 0) {
+    if (mbedtls_ssl_get_session(s->ssl, &fresh) != 0) {
         mbedtls_ssl_session_free(&fresh);
         return;
     }
@@ -269,13 +231,16 @@ static void established(struct tls_session *s)
 {
     if (s->client) {
         /* Only a full handshake shows a certificate, and remembered sessions have none. */
-        s->resumed = mbedtls_ssl_get_peer_cert(&s->ssl) == NULL;
+        s->resumed = mbedtls_ssl_get_peer_cert(s->ssl) == NULL;
     }
-    compat_session_drop_peer(compat_session(&s->ssl));
-    if (s->client && !compat_is_tls13(&s->ssl)) {
+    compat_session_drop_peer(compat_session(s->ssl));
+    if (s->client && !compat_is_tls13(s->ssl)) {
         remember(s); /* TLS 1.3 has something to remember only when a ticket comes */
     }
     set_state(s, TLS_OPEN);
+    if (!compat_is_tls13(s->ssl)) {
+        tls_hand_over(s);
+    }
     /* The handshake's records were large, those of a watch may never be. */
     s->between_records = true;
     tls_session_idle(s);
@@ -290,7 +255,9 @@ enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in, s
     }
     begin_io(s, in, out, e);
     s->config->ticket_taken = false;
-    int rc = mbedtls_ssl_handshake(&s->ssl);
+    s->config->shaking = s;
+    int rc = mbedtls_ssl_handshake(s->ssl);
+    s->config->shaking = NULL;
     s->resumed = s->resumed || s->config->ticket_taken;
     if (rc == 0) {
         established(s);
@@ -315,7 +282,7 @@ static bool take_ticket(struct tls_session *s, bool met, int rc)
         remember(s);
         return true;
     }
-    return rc == MBEDTLS_ERR_SSL_WANT_READ && !met && compat_meets_ticket(&s->ssl);
+    return rc == MBEDTLS_ERR_SSL_WANT_READ && !met && compat_meets_ticket(s->ssl);
 }
 
 static int read_some(struct tls_session *s, void *data, size_t len)
@@ -323,8 +290,8 @@ static int read_some(struct tls_session *s, void *data, size_t len)
     bool met;
     int rc;
     do {
-        met = compat_meets_ticket(&s->ssl);
-        rc = mbedtls_ssl_read(&s->ssl, data, len);
+        met = compat_meets_ticket(s->ssl);
+        rc = mbedtls_ssl_read(s->ssl, data, len);
     } while (take_ticket(s, met, rc));
     return rc;
 }
@@ -334,27 +301,21 @@ static int write_some(struct tls_session *s, const unsigned char *data, size_t l
     bool met;
     int rc;
     do {
-        met = compat_meets_ticket(&s->ssl);
-        rc = mbedtls_ssl_write(&s->ssl, data, len);
+        met = compat_meets_ticket(s->ssl);
+        rc = mbedtls_ssl_write(s->ssl, data, len);
     } while (take_ticket(s, met, rc));
     return rc;
 }
 
-enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *data, size_t len,
-                                 size_t *got, struct buf *out, struct err *e)
+static enum tls_result read_library(struct tls_session *s, struct slice *in, void *data, size_t len,
+                                    size_t *got, struct buf *out, struct err *e)
 {
     enum tls_result r = TLS_OK;
-    *got = 0;
-    if (s->state == TLS_ENDED) {
-        return TLS_CLOSED;
-    }
-    if (s->state != TLS_OPEN) {
-        return unusable(e);
-    }
     begin_io(s, in, out, e);
     int rc = read_some(s, data, len < INT_MAX ? len : INT_MAX);
     if (rc > 0) {
         *got = (size_t)rc;
+        tls_hand_over(s);
     } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
         r = TLS_MORE;
     } else if (rc == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY) {
@@ -367,6 +328,32 @@ enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *
     return r;
 }
 
+static enum tls_result read_own(struct tls_session *s, struct slice *in, void *data, size_t len,
+                                size_t *got, struct buf *out, struct err *e)
+{
+    enum tls_result r = tls_records_read(s->records, in, data, len, got, out, e);
+    if (r == TLS_CLOSED) {
+        set_state(s, TLS_ENDED);
+    } else if (r == TLS_FAILED) {
+        set_state(s, TLS_DEAD);
+    }
+    return r;
+}
+
+enum tls_result tls_session_read(struct tls_session *s, struct slice *in, void *data, size_t len,
+                                 size_t *got, struct buf *out, struct err *e)
+{
+    *got = 0;
+    if (s->state == TLS_ENDED) {
+        return TLS_CLOSED;
+    }
+    if (s->state != TLS_OPEN) {
+        return unusable(e);
+    }
+    return s->records != NULL ? read_own(s, in, data, len, got, out, e)
+                              : read_library(s, in, data, len, got, out, e);
+}
+
 static bool may_write(const struct tls_session *s)
 {
     return (s->state == TLS_OPEN || s->state == TLS_ENDED) && !s->close_sent;
@@ -375,8 +362,8 @@ static bool may_write(const struct tls_session *s)
 /* Makes all the room first, so that a refused write leaves the session as it was. */
 static int make_room(const struct tls_session *s, size_t len, struct buf *out, struct err *e)
 {
-    int payload = mbedtls_ssl_get_max_out_record_payload(&s->ssl);
-    size_t record = payload > 0 ? (size_t)payload : RECORD_MAX;
+    int payload = mbedtls_ssl_get_max_out_record_payload(s->ssl);
+    size_t record = payload > 0 ? (size_t)payload : TLS_RECORD_DATA_MAX;
     size_t need = len + (len / record + 1) * RECORD_OVERHEAD;
     if (need > out->max - out->len) {
         return err_set(e, -ENOBUFS, "no room for encrypted data");
@@ -387,13 +374,9 @@ static int make_room(const struct tls_session *s, size_t len, struct buf *out, s
     return 0;
 }
 
-int tls_session_write(struct tls_session *s, const void *data, size_t len, struct buf *out,
-                      struct err *e)
+static int write_library(struct tls_session *s, const unsigned char *from, size_t len,
+                         struct buf *out, struct err *e)
 {
-    const unsigned char *from = data;
-    if (!may_write(s)) {
-        return err_set(e, -EPROTO, "the TLS session is not open");
-    }
     int rc = make_room(s, len, out, e);
     if (rc != 0) {
         return rc;
@@ -411,15 +394,39 @@ int tls_session_write(struct tls_session *s, const void *data, size_t len, struc
     return rc < 0 ? -EPROTO : 0;
 }
 
+static int write_own(struct tls_session *s, const void *data, size_t len, struct buf *out,
+                     struct err *e)
+{
+    int rc = tls_records_write(s->records, data, len, out, e);
+    if (rc == -EPROTO) {
+        set_state(s, TLS_DEAD);
+    }
+    return rc;
+}
+
+int tls_session_write(struct tls_session *s, const void *data, size_t len, struct buf *out,
+                      struct err *e)
+{
+    if (!may_write(s)) {
+        return err_set(e, -EPROTO, "the TLS session is not open");
+    }
+    return s->records != NULL ? write_own(s, data, len, out, e)
+                              : write_library(s, data, len, out, e);
+}
+
 void tls_session_shutdown(struct tls_session *s, struct buf *out)
 {
     if (!may_write(s)) {
         return;
     }
     s->close_sent = true;
+    if (s->records != NULL) {
+        tls_records_shutdown(s->records, out);
+        return;
+    }
     begin_io(s, NULL, out, NULL);
     /* Without room or memory for it the peer sees the connection end without notice. */
-    (void)mbedtls_ssl_close_notify(&s->ssl);
+    (void)mbedtls_ssl_close_notify(s->ssl);
     end_io(s);
 }
 
@@ -427,7 +434,7 @@ void tls_session_shutdown(struct tls_session *s, struct buf *out)
 
 const char *tls_session_alpn(const struct tls_session *s)
 {
-    return mbedtls_ssl_get_alpn_protocol(&s->ssl);
+    return s->ssl == NULL ? s->alpn : mbedtls_ssl_get_alpn_protocol(s->ssl);
 }
 
 bool tls_session_resumed(const struct tls_session *s)

@@ -6,6 +6,9 @@
 
 #include <cmocka.h>
 
+#include <malloc.h>
+
+#include "crypto/aead.h"
 #include "link.h"
 
 static struct tls_config *client;
@@ -158,13 +161,53 @@ static void idle_sessions_take_little_memory(void **state)
     assert_true(busy - idle >= MANY * 2 * 2 * 8);
 }
 
+/* The heap in use, with AddressSanitizer or without. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static size_t heap_in_use(void)
+{
+    return __sanitizer_get_current_allocated_bytes != NULL
+               ? __sanitizer_get_current_allocated_bytes()
+               : mallinfo2().uordblks;
+}
+
+static void sessions_with_records_of_our_own_take_less_than_a_kib(void **state)
+{
+    static struct link links[MANY];
+    (void)state;
+    if (!aead_usable()) {
+        skip();
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        open_link(&links[i]);
+        send_and_check(&links[i].client, &links[i].server, 50000, 999);
+        send_and_check(&links[i].server, &links[i].client, 50000, 999);
+        buf_reset(&links[i].client.out);
+        buf_reset(&links[i].server.out);
+    }
+    size_t idle = heap_in_use();
+    for (size_t i = 0; i < MANY; i++) {
+        link_deinit(&links[i]);
+    }
+    assert_in_range(idle - heap_in_use(), 1, MANY * 2 * 1024);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest by_library[] = {
         cmocka_unit_test(an_idle_session_works_on),
         cmocka_unit_test(idling_at_a_bad_moment_loses_nothing),
         cmocka_unit_test(idling_is_allowed_at_any_time),
         cmocka_unit_test(idle_sessions_take_little_memory),
     };
-    return cmocka_run_group_tests(tests, make_configs, free_configs);
+    const struct CMUnitTest by_ourselves[] = {
+        cmocka_unit_test(an_idle_session_works_on),
+        cmocka_unit_test(idling_at_a_bad_moment_loses_nothing),
+        cmocka_unit_test(idling_is_allowed_at_any_time),
+        cmocka_unit_test(sessions_with_records_of_our_own_take_less_than_a_kib),
+    };
+    tls_use_records(TLS_RECORDS_LIBRARY);
+    int failures = cmocka_run_group_tests(by_library, make_configs, free_configs);
+    tls_use_records(TLS_RECORDS_OWN);
+    return failures + cmocka_run_group_tests(by_ourselves, make_configs, free_configs);
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/array.h"
+#include "crypto/aead.h"
 #include "crypto/mbedtls/tls_internal.h"
 #include "link.h"
 
@@ -16,10 +17,13 @@ static struct certs_pair ca;
 static struct certs_pair pair;
 static struct tls_config *client;
 static struct tls_config *server;
+static enum tls_records_by client_by; /* all tests run with each pair of the two */
+static enum tls_records_by server_by;
 
 static struct tls_config *new_client(const char *const *alpn)
 {
     struct err e = ERR_INIT;
+    tls_use_records(client_by);
     struct tls_config *c = tls_config_new_client(
         &(struct tls_client_options){
             .ca = slice_str(ca.cert), .server_name = "localhost", .alpn = alpn},
@@ -31,6 +35,7 @@ static struct tls_config *new_client(const char *const *alpn)
 static struct tls_config *new_server(const char *const *alpn)
 {
     struct err e = ERR_INIT;
+    tls_use_records(server_by);
     struct tls_config *c = tls_config_new_server(
         &(struct tls_server_options){
             .cert = slice_str(pair.cert), .key = slice_str(pair.key), .alpn = alpn},
@@ -60,14 +65,28 @@ static int free_configs(void **state)
     return 0;
 }
 
-static void open_link(struct link *l)
+/* Whether the records of an established session are our own. */
+static bool has_own(const struct link_end *end)
 {
-    link_init(l, client, server);
+    assert_true((end->tls->ssl == NULL) == (end->tls->records != NULL));
+    return end->tls->records != NULL;
+}
+
+static void open_link_of(struct link *l, struct tls_config *c, struct tls_config *s)
+{
+    link_init(l, c, s);
     link_shake(l);
     assert_int_equal(l->client.result, TLS_OK);
     assert_int_equal(l->server.result, TLS_OK);
     assert_int_equal(l->client.out.len, 0);
     assert_int_equal(l->server.out.len, 0);
+    assert_int_equal(has_own(&l->client), client_by == TLS_RECORDS_OWN && aead_usable());
+    assert_int_equal(has_own(&l->server), server_by == TLS_RECORDS_OWN && aead_usable());
+}
+
+static void open_link(struct link *l)
+{
+    open_link_of(l, client, server);
 }
 
 static void a_handshake_works_byte_by_byte(void **state)
@@ -288,17 +307,83 @@ static void data_before_the_handshake_is_refused(void **state)
 
 /* ---- what is agreed on ---- */
 
+/* The suite that a server chose, or that a client would like best, after the record's header, the
+ * message's, the version, the random bytes and the session. */
+static unsigned suite_in(const struct buf *hello, bool of_client)
+{
+    size_t at = 5 + 4 + 2 + 32;
+    assert_true(hello->len > at + 40);
+    at += 1 + (size_t)buf_data(hello)[at] + (of_client ? 2 : 0);
+    return (unsigned)(buf_data(hello)[at] << 8 | buf_data(hello)[at + 1]);
+}
+
+static void check_suite(unsigned suite, enum tls_records_by by)
+{
+    if (by == TLS_RECORDS_OWN && aead_prefers_aes()) {
+        assert_true(suite == 0xc02b || suite == 0x1301); /* with AES-128-GCM */
+    } else {
+        assert_true(suite == 0xcca9 || suite == 0x1303); /* with ChaCha20-Poly1305 */
+    }
+}
+
 static void the_fastest_cipher_is_chosen(void **state)
 {
     struct link l;
     (void)state;
-    open_link(&l);
-    assert_string_equal(mbedtls_ssl_get_version(&l.client.tls->ssl), "TLSv1.2");
-    assert_string_equal(mbedtls_ssl_get_ciphersuite(&l.client.tls->ssl),
-                        "TLS-ECDHE-ECDSA-WITH-CHACHA20-POLY1305-SHA256");
+    link_init(&l, client, server);
+    link_shake_end(&l.client, &l.server, LINK_MAX);
+    check_suite(suite_in(&l.client.out, true), client_by);
+    link_shake_end(&l.server, &l.client, LINK_MAX);
+    check_suite(suite_in(&l.server.out, false), server_by);
+    link_shake(&l);
     assert_null(tls_session_alpn(l.client.tls));
     assert_null(tls_session_alpn(l.server.tls));
     link_deinit(&l);
+}
+
+/* Of all sizes, with each cipher, and with keys of either kind. */
+static void check_cipher(struct tls_config *c, struct tls_config *s, int suite)
+{
+    const int only[] = {suite, 0};
+    struct link l;
+    mbedtls_ssl_conf_ciphersuites(&c->conf, only);
+    open_link_of(&l, c, s);
+    for (size_t len = 0; len <= 16500; len += len < 40 || len > 16360 ? 1 : 331) {
+        send_and_check(&l.client, &l.server, len, LINK_MAX);
+        send_and_check(&l.server, &l.client, len, LINK_MAX);
+    }
+    send_and_check(&l.client, &l.server, 300000, 20000);
+    send_and_check(&l.server, &l.client, 300000, 20000);
+    link_deinit(&l);
+}
+
+static void every_cipher_carries_all_sizes(void **state)
+{
+    static const char *const names[] = {"localhost", NULL};
+    static const int suites[][2] = {
+        {MBEDTLS_TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+         MBEDTLS_TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256},
+        {MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+         MBEDTLS_TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256},
+        {MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+         MBEDTLS_TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384},
+    };
+    struct certs_pair rsa;
+    (void)state;
+    certs_issue(&ca, &(struct certs_spec){.dns = names, .rsa_bits = 2048}, &rsa);
+    tls_use_records(server_by);
+    struct tls_config *with_rsa = tls_config_new_server(
+        &(struct tls_server_options){.cert = slice_str(rsa.cert), .key = slice_str(rsa.key)}, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(suites); i++) {
+        struct tls_config *c = new_client(NULL);
+        check_cipher(c, server, suites[i][0]);
+        tls_config_unref(c);
+        c = new_client(NULL);
+        check_cipher(c, with_rsa, suites[i][1]);
+        tls_config_unref(c);
+    }
+    tls_config_unref(with_rsa);
+    certs_free(&rsa);
 }
 
 static void alpn_finds_what_is_common(void **state)
@@ -616,6 +701,7 @@ int main(void)
         cmocka_unit_test(tampered_data_kills_the_session),
         cmocka_unit_test(data_before_the_handshake_is_refused),
         cmocka_unit_test(the_fastest_cipher_is_chosen),
+        cmocka_unit_test(every_cipher_carries_all_sizes),
         cmocka_unit_test(alpn_finds_what_is_common),
         cmocka_unit_test(names_are_sent_as_sni_and_addresses_are_not),
         cmocka_unit_test(sessions_are_resumed),
@@ -629,5 +715,11 @@ int main(void)
         cmocka_unit_test(garbage_fails_at_any_point),
         cmocka_unit_test(an_end_in_the_middle_waits_for_more),
     };
-    return cmocka_run_group_tests(tests, make_configs, free_configs);
+    int failures = 0;
+    for (int i = 0; i < 4; i++) {
+        client_by = i & 1 ? TLS_RECORDS_LIBRARY : TLS_RECORDS_OWN;
+        server_by = i & 2 ? TLS_RECORDS_LIBRARY : TLS_RECORDS_OWN;
+        failures += cmocka_run_group_tests(tests, make_configs, free_configs);
+    }
+    return failures;
 }
