@@ -2,9 +2,9 @@
 #include "http/h1_conn.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/ensure.h"
 #include "base/state_machine.h"
 
@@ -263,23 +263,72 @@ void h1_conn_forget_head(struct h1_conn *c)
 
 /* ---- sending ---- */
 
-static void put_start_line(const struct http_head *h, struct buf *out)
+/* All of a head but its headers, which stand between these. */
+struct head_ends {
+    struct slice start[5];
+    struct slice end[5];
+    char status[3];
+    char length[20];
+};
+
+static void describe_start(const struct http_head *h, struct head_ends *ends)
 {
     if (h->method.len > 0) {
-        buf_append(out, h->method.ptr, h->method.len);
-        buf_append_char(out, ' ');
-        buf_append(out, h->target.ptr, h->target.len);
-        buf_append_str(out, " HTTP/1.1\r\n");
+        ends->start[0] = h->method;
+        ends->start[1] = SLICE(" ");
+        ends->start[2] = h->target;
+        ends->start[3] = SLICE(" HTTP/1.1\r\n");
         return;
     }
-    struct slice text = h->reason.len > 0 ? h->reason : slice_str(http_reason(h->status));
-    char line[16] = "HTTP/1.1 200 ";
-    line[9] = (char)('0' + h->status / 100 % 10);
-    line[10] = (char)('0' + h->status / 10 % 10);
-    line[11] = (char)('0' + h->status % 10);
-    buf_append(out, line, 13);
-    buf_append(out, text.ptr, text.len);
-    buf_append(out, "\r\n", 2);
+    ends->status[0] = (char)('0' + h->status / 100 % 10);
+    ends->status[1] = (char)('0' + h->status / 10 % 10);
+    ends->status[2] = (char)('0' + h->status % 10);
+    ends->start[0] = SLICE("HTTP/1.1 ");
+    ends->start[1] = slice_of(ends->status, sizeof ends->status);
+    ends->start[2] = SLICE(" ");
+    ends->start[3] = h->reason.len > 0 ? h->reason : slice_str(http_reason(h->status));
+    ends->start[4] = SLICE("\r\n");
+}
+
+static struct slice write_length(uint64_t n, struct head_ends *ends)
+{
+    size_t at = sizeof ends->length;
+    do {
+        ends->length[--at] = (char)('0' + n % 10);
+        n /= 10;
+    } while (n > 0);
+    return slice_of(ends->length + at, sizeof ends->length - at);
+}
+
+static void describe_end(const struct http_head *h, enum h1_after after, struct head_ends *ends)
+{
+    if (h->upgrade) {
+        ends->end[0] = SLICE("Connection: Upgrade\r\n");
+    } else if (after == H1_AFTER_CLOSE) {
+        ends->end[0] = SLICE("Connection: close\r\n");
+    } else if (after != H1_AFTER_DEFAULT) {
+        ends->end[0] = SLICE("Connection: keep-alive\r\n");
+    }
+    if (h->framing == HTTP_BODY_LENGTH) {
+        ends->end[1] = SLICE("Content-Length: ");
+        ends->end[2] = write_length(h->content_length, ends);
+        ends->end[3] = SLICE("\r\n");
+    } else if (h->framing == HTTP_BODY_CHUNKED) {
+        ends->end[1] = SLICE("Transfer-Encoding: chunked\r\n");
+    }
+    ends->end[4] = SLICE("\r\n");
+}
+
+static size_t head_size(const struct http_head *h, const struct head_ends *ends)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < ARRAY_LEN(ends->start); i++) {
+        size += ends->start[i].len + ends->end[i].len;
+    }
+    for (size_t i = 0; i < h->header_count; i++) {
+        size += h->headers[i].name.len + h->headers[i].value.len + 4;
+    }
+    return size;
 }
 
 static uint8_t *put(uint8_t *to, struct slice text)
@@ -290,42 +339,34 @@ static uint8_t *put(uint8_t *to, struct slice text)
     return to + text.len;
 }
 
-static void put_header(const struct http_header *h, struct buf *out)
+static uint8_t *put_all(uint8_t *to, const struct slice texts[5])
 {
-    size_t len = h->name.len + h->value.len + 4;
-    uint8_t *to = buf_reserve(out, len);
-    if (to == NULL) {
-        buf_fail(out, -ENOBUFS);
-        return;
+    for (size_t i = 0; i < 5; i++) {
+        to = put(to, texts[i]);
     }
-    to = put(to, h->name);
-    to = put(to, SLICE(": "));
-    to = put(to, h->value);
-    (void)put(to, SLICE("\r\n"));
-    buf_commit(out, len);
+    return to;
 }
 
 int h1_head_write(const struct http_head *head, enum h1_after after, struct buf *out)
 {
-    put_start_line(head, out);
+    struct head_ends ends = {.start = {{0}}};
+    describe_start(head, &ends);
+    describe_end(head, after, &ends);
+    size_t size = head_size(head, &ends);
+    uint8_t *to = buf_reserve(out, size);
+    if (to == NULL) {
+        return buf_fail(out, -ENOBUFS);
+    }
+    to = put_all(to, ends.start);
     for (size_t i = 0; i < head->header_count; i++) {
-        put_header(&head->headers[i], out);
+        to = put(to, head->headers[i].name);
+        to = put(to, SLICE(": "));
+        to = put(to, head->headers[i].value);
+        to = put(to, SLICE("\r\n"));
     }
-    if (head->upgrade) {
-        buf_append_str(out, "Connection: Upgrade\r\n");
-    } else if (after != H1_AFTER_DEFAULT) {
-        buf_append_str(out, after == H1_AFTER_CLOSE ? "Connection: close\r\n"
-                                                    : "Connection: keep-alive\r\n");
-    }
-    if (head->framing == HTTP_BODY_LENGTH) {
-        char line[48];
-        int n = snprintf(line, sizeof line, "Content-Length: %llu\r\n",
-                         (unsigned long long)head->content_length);
-        buf_append(out, line, (size_t)n);
-    } else if (head->framing == HTTP_BODY_CHUNKED) {
-        buf_append_str(out, "Transfer-Encoding: chunked\r\n");
-    }
-    return buf_append(out, "\r\n", 2);
+    (void)put_all(to, ends.end);
+    buf_commit(out, size);
+    return 0;
 }
 
 int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum http_framing framing,

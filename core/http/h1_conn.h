@@ -79,7 +79,7 @@ void h1_conn_set_head_budget(struct h1_conn *c, struct byte_budget *budget);
 void h1_conn_start(struct h1_conn *c);
 
 /* Appends the head as HTTP/1.1; Connection and framing headers are written from `after`,
- * head->upgrade and head->framing. 0, -ENOBUFS or -ENOMEM. */
+ * head->upgrade and head->framing. 0, or -ENOBUFS: it does not fit, or there is no memory. */
 MUST_CHECK int h1_head_write(const struct http_head *head, enum h1_after after, struct buf *out);
 
 /* Sends a head that h1_head_write made. `framing` and `length` say what will follow. */
