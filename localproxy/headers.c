@@ -16,11 +16,13 @@ enum encoding headers_encoding(const struct http_head *head)
                : encoding_of(headers_value(head, SLICE("Content-Type")));
 }
 
-static bool is_hop_by_hop(const struct http_head *head, struct slice name)
+/* `from` is the first Connection header; NULL: there is none. */
+static bool is_hop_by_hop(const struct http_head *head, const struct http_header *from,
+                          struct slice name)
 {
     bool found = http_header_is_hop_by_hop(name, (struct slice){0});
-    for (size_t i = 0; i < head->header_count && !found; i++) {
-        const struct http_header *h = &head->headers[i];
+    const struct http_header *end = head->headers + head->header_count;
+    for (const struct http_header *h = from; h != NULL && h < end && !found; h++) {
         found = slice_ieq(h->name, SLICE("Connection")) && http_list_has(h->value, name);
     }
     return found;
@@ -29,8 +31,9 @@ static bool is_hop_by_hop(const struct http_head *head, struct slice name)
 size_t headers_end_to_end(const struct http_head *head, struct http_header out[HEADERS_MAX])
 {
     size_t n = 0;
+    const struct http_header *connection = http_head_find(head, SLICE("Connection"));
     for (size_t i = 0; i < head->header_count && n < HEADERS_MAX - 1; i++) {
-        if (!is_hop_by_hop(head, head->headers[i].name)) {
+        if (!is_hop_by_hop(head, connection, head->headers[i].name)) {
             out[n++] = head->headers[i];
         }
     }

@@ -74,7 +74,7 @@ bool http_header_is_hop_by_hop(struct slice name, struct slice connection)
     default:
         break;
     }
-    return listed || http_list_has(connection, name);
+    return listed || (connection.len > 0 && http_list_has(connection, name));
 }
 
 /* The phrases of RFC 9110 section 15 and of the registry's other codes that Kubernetes uses. */
