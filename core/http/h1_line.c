@@ -32,12 +32,16 @@ static bool holds_control_bytewise(const char *s, size_t n)
 
 static bool holds_control(const char *s, size_t n)
 {
-    for (; n >= 8; s += 8, n -= 8) {
+    if (n < 8) {
+        return holds_control_bytewise(s, n);
+    }
+    const char *last = s + n - 8; /* eight bytes that may have been looked at */
+    for (; s < last; s += 8) {
         if (may_hold_control(s) && holds_control_bytewise(s, 8)) {
             return true;
         }
     }
-    return holds_control_bytewise(s, n);
+    return may_hold_control(last) && holds_control_bytewise(last, 8);
 }
 
 enum h1_line_result h1_line_scan(struct h1_line *l, const char *data, size_t len, size_t *used)

@@ -15,24 +15,32 @@ static enum h1_line_result scan(const char *text, size_t len, size_t *used)
     return h1_line_scan(&line, text, len, used);
 }
 
-/* Every byte at every place among others that are checked with it. */
+/* Byte `c` at every place among others that are checked with it, in a line of that length. */
+static void look_for(int c, char neighbour, size_t len)
+{
+    char text[32];
+    size_t used;
+    bool bad = (c < 0x20 && c != '\t') || c == 0x7f;
+    for (size_t at = 0; at < len; at++) {
+        memset(text, neighbour, len);
+        memcpy(text + len, "\r\n", 2);
+        text[at] = (char)c;
+        enum h1_line_result got = scan(text, len + 2, &used);
+        if (got != (bad ? H1_LINE_BAD : H1_LINE_DONE)) {
+            fail_msg("byte %d at %zu of %zu among %d: %d", c, at, len, neighbour, got);
+        }
+    }
+}
+
 static void finds_control_bytes_anywhere(void **state)
 {
     (void)state;
     static const char neighbours[] = {' ', '~', '\x80', '\xff', '\t', 'a'};
-    char text[22];
-    size_t used;
+    static const size_t lengths[] = {1, 7, 8, 9, 15, 16, 20};
     for (size_t k = 0; k < sizeof neighbours; k++) {
         for (int c = 0; c < 256; c++) {
-            for (size_t at = 0; at < 20; at++) {
-                memset(text, neighbours[k], 20);
-                memcpy(text + 20, "\r\n", 2);
-                text[at] = (char)c;
-                bool bad = (c < 0x20 && c != '\t') || c == 0x7f;
-                enum h1_line_result got = scan(text, sizeof text, &used);
-                if (got != (bad ? H1_LINE_BAD : H1_LINE_DONE)) {
-                    fail_msg("byte %d at %zu among %d: %d", c, at, neighbours[k], got);
-                }
+            for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
+                look_for(c, neighbours[k], lengths[n]);
             }
         }
     }
