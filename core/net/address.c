@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/address.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +13,10 @@
 int net_address_literal(const char *host, unsigned port, struct sockaddr_storage *out)
 {
     memset(out, 0, sizeof *out);
-    if (uv_ip4_addr(host, (int)port, (struct sockaddr_in *)out) == 0) {
+    struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+    if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+        v4->sin_family = AF_INET;
+        v4->sin_port = htons((uint16_t)port);
         return 0;
     }
     return uv_ip6_addr(host, (int)port, (struct sockaddr_in6 *)out);
