@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/keyed_hash.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -53,13 +54,19 @@ static void take_word(uint64_t v[4], uint64_t word)
 }
 
 /* Little endian, as the algorithm is written. */
-static uint64_t read_word(const char *from, size_t len)
+static uint64_t read_word(const char *from)
 {
-    unsigned char bytes[WORD] = {0};
+    uint64_t word;
+    memcpy(&word, from, sizeof word);
+    return le64toh(word);
+}
+
+/* The last one, which is shorter. */
+static uint64_t read_rest(const char *from, size_t len)
+{
     uint64_t word = 0;
-    memcpy(bytes, from, len);
-    for (size_t i = WORD; i > 0; i--) {
-        word = word << 8 | bytes[i - 1];
+    for (size_t i = len; i > 0; i--) {
+        word = word << 8 | (unsigned char)from[i - 1];
     }
     return word;
 }
@@ -74,9 +81,9 @@ uint64_t keyed_hash_with(const uint64_t key[2], struct slice text)
     };
     size_t at = 0;
     for (; text.len - at >= WORD; at += WORD) {
-        take_word(v, read_word(text.ptr + at, WORD));
+        take_word(v, read_word(text.ptr + at));
     }
-    uint64_t rest = text.len > at ? read_word(text.ptr + at, text.len - at) : 0;
+    uint64_t rest = text.len > at ? read_rest(text.ptr + at, text.len - at) : 0;
     take_word(v, rest | (uint64_t)text.len << 56);
     v[2] ^= 0xff;
     mix(v, LAST_ROUNDS);
