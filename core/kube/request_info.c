@@ -382,9 +382,8 @@ static int refine_get(struct request_info *ri, struct err *e)
     return 0;
 }
 
-static bool has_dot_segment(struct slice path)
+static bool has_dot_segment(struct cursor c)
 {
-    struct cursor c = cursor_of(path);
     while (c.left > 0) {
         struct slice segment = pop(&c);
         if (slice_eq(segment, SLICE(".")) || slice_eq(segment, SLICE(".."))) {
@@ -394,10 +393,9 @@ static bool has_dot_segment(struct slice path)
     return false;
 }
 
-/* Whether one of the segments up to and with the third part is empty. */
-static bool has_empty_segment(const struct request_info *ri)
+/* Whether one of the segments up to and with the third part is empty; `c` is at the first one. */
+static bool has_empty_segment(const struct request_info *ri, struct cursor c)
 {
-    struct cursor c = cursor_of(ri->own_path);
     for (size_t parts = 0; c.left > 0 && parts < 3;) {
         parts += c.rest.ptr >= ri->parts.ptr;
         if (pop(&c).len == 0) {
@@ -407,8 +405,9 @@ static bool has_empty_segment(const struct request_info *ri)
     return false;
 }
 
-static int parse_resource(struct request_info *ri, struct cursor *c, struct slice method,
-                          struct err *e)
+/* `own` is at the first segment of the API server's own path, `c` behind the version. */
+static int parse_resource(struct request_info *ri, struct cursor own, struct cursor *c,
+                          struct slice method, struct err *e)
 {
     ri->is_resource = true;
     int rc = take_verb(ri, c, method, e);
@@ -417,7 +416,7 @@ static int parse_resource(struct request_info *ri, struct cursor *c, struct slic
     }
     take_namespace(ri, c);
     take_parts(ri, *c);
-    ri->ambiguous = ri->ambiguous || has_empty_segment(ri);
+    ri->ambiguous = ri->ambiguous || has_empty_segment(ri, own);
     if (ri->name.len == 0 && ri->verb == VERB_GET) {
         return refine_get(ri, e);
     }
@@ -464,11 +463,15 @@ int request_info_parse_behind(struct request_info *ri, const struct api_prefixes
     if (rc != 0) {
         return rc;
     }
-    ri->ambiguous = has_dot_segment(ri->path);
+    struct cursor own = cursor_of(ri->path);
+    ri->ambiguous = has_dot_segment(own);
     take_gateway(ri, prefixes);
-    struct cursor c = cursor_of(ri->own_path);
+    if (ri->gateway.len > 0) {
+        own = cursor_of(ri->own_path);
+    }
+    struct cursor c = own;
     if (take_version(ri, &c)) {
-        rc = parse_resource(ri, &c, method, e);
+        rc = parse_resource(ri, own, &c, method, e);
     }
     if (rc != 0) {
         request_info_deinit(ri);
