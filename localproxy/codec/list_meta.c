@@ -15,6 +15,7 @@
 enum {
     HELD_MAX = 16 * 1024,
     INFLATED_MAX = 16 * 1024,
+    INFLATED_FIRST = 1024,      /* which mostly has all of the metadata */
     GZIP_ONLY = 16 + MAX_WBITS, /* inflateInit2 */
 };
 
@@ -329,10 +330,11 @@ static void feed_gzip(struct list_meta *m, struct slice data)
     m->zip.next_in = (const unsigned char *)data.ptr;
     m->zip.avail_in = (unsigned)data.len;
     do {
+        unsigned room = m->zip.total_out == 0 ? INFLATED_FIRST : INFLATED_MAX;
         m->zip.next_out = inflated;
-        m->zip.avail_out = INFLATED_MAX;
+        m->zip.avail_out = room;
         rc = rc == Z_OK ? inflate(&m->zip, Z_NO_FLUSH) : rc;
-        feed_plain(m, slice_of((const char *)inflated, INFLATED_MAX - m->zip.avail_out));
+        feed_plain(m, slice_of((const char *)inflated, room - m->zip.avail_out));
     } while (is_wanted(m) && rc == Z_OK && m->zip.avail_out == 0);
     /* Z_BUF_ERROR: there was nothing left to do. */
     if (rc != Z_OK && rc != Z_BUF_ERROR && rc != Z_STREAM_END) {
