@@ -842,21 +842,23 @@ static bool keep_request(struct forward *f, const struct forward_request *r)
 static struct forward *forward_new(struct forward_context *ctx, struct http_exchange *down,
                                    const struct forward_request *r)
 {
-    struct forward *f = calloc(1, sizeof *f);
+    struct forward *f = malloc(sizeof *f); /* calloc would not take what was freed just now */
     if (f == NULL) {
         return NULL;
     }
-    f->ctx = ctx;
-    f->verb = r->verb;
-    f->resource = r->resource;
-    f->safe = is_safe(r->head) && !headers_may_upgrade(r->head, r->verb);
-    f->down = down;
-    f->begun_ns = net_clock_ns();
-    f->request = r->request_ended ? REQUEST_WHOLE : REQUEST_COMING;
+    *f = (struct forward){
+        .ctx = ctx,
+        .down = down,
+        .verb = r->verb,
+        .request = r->request_ended ? REQUEST_WHOLE : REQUEST_COMING,
+        .begun_ns = net_clock_ns(),
+        .limits = r->limits,
+        .resource = r->resource,
+        .safe = is_safe(r->head) && !headers_may_upgrade(r->head, r->verb),
+    };
     list_init(&f->link);
     net_deadline_init(&f->lost_due, on_lost_due);
     net_deadline_init(&f->overdue, on_overdue);
-    f->limits = r->limits;
     buf_init(&f->body, r->body != NULL ? r->body->len : 0);
     byte_share_init(&f->body_share, ctx->budget);
     if (!keep_request(f, r)) {
