@@ -955,7 +955,8 @@ static void answer_unasked(struct forward *f, const struct err *e)
 void forward_start(struct forward_context *ctx, struct http_exchange *down,
                    const struct forward_request *r)
 {
-    struct err e = ERR_INIT;
+    struct err e;
+    err_clear(&e);
     struct forward *f = forward_new(ctx, down, r);
     if (f == NULL) {
         (void)refusal_send(ctx->metrics, down, r->verb, 503, RETRY_AFTER_S, "out of memory");

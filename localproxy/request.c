@@ -149,7 +149,8 @@ static bool apply_lock(struct request *r, struct buf *out)
 {
     struct proxy *p = r->proxy;
     struct lock_request result;
-    struct err e = ERR_INIT;
+    struct err e;
+    err_clear(&e);
     if (p->rules == NULL) {
         return true;
     }
@@ -422,7 +423,8 @@ static bool apply_newest(struct request *r)
 static bool apply_selector(struct request *r)
 {
     struct proxy *p = r->proxy;
-    struct err e = ERR_INIT;
+    struct err e;
+    err_clear(&e);
     const struct rules_entry *entry = rules_match(p->rules, r->ri->group, r->ri->resource);
     if (entry == NULL) {
         return true;
@@ -579,7 +581,8 @@ static void take_request(struct request *r)
     const struct flag_list *named = &r->proxy->o.flags->api_prefixes;
     const struct api_prefixes prefixes = {.items = named->items, .count = named->count};
     struct request_info ri;
-    struct err e = ERR_INIT;
+    struct err e;
+    err_clear(&e);
     if (request_info_parse_behind(&ri, &prefixes, r->head->method, r->head->target, &e) != 0) {
         refuse_error(r, &e);
     } else {

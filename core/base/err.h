@@ -24,6 +24,13 @@ struct err {
         .code = 0, .msg = ""                                                                       \
     }
 
+/* As ERR_INIT, without writing all of it: for what is done with every message, and mostly well. */
+static inline void err_clear(struct err *e)
+{
+    e->code = 0;
+    e->msg[0] = '\0';
+}
+
 /* Sets code and message (cut to fit, never split inside a UTF-8 sequence); returns `code`.
  * `e` may be NULL: then only the code is returned. */
 int err_set(struct err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -52,7 +52,8 @@ static bool parse_step(struct h1_conn *c, struct slice *data)
 {
     const struct http_head *head = NULL;
     struct slice body = {0};
-    struct err e = ERR_INIT;
+    struct err e;
+    err_clear(&e);
     switch (h1_parser_next(c->parser, data, &head, &body, &e)) {
     case H1_MORE:
         return false;

@@ -248,9 +248,10 @@ static void wipe(const struct net_loop *l, size_t len)
 static void decrypt(struct net_stream *s, struct slice in)
 {
     for (;;) {
-        struct err e = ERR_INIT;
+        struct err e;
         size_t have = 0;
         enum tls_result r = TLS_OK;
+        err_clear(&e);
         while (r == TLS_OK && have < NET_READ_SIZE) {
             size_t got = 0;
             r = tls_session_read(s->tls, &in, s->loop->plain + have, NET_READ_SIZE - have, &got,

@@ -93,7 +93,8 @@ static void on_written(uv_write_t *req, int status)
 
 static void encrypt_staged(struct net_stream *s)
 {
-    struct err e = ERR_INIT;
+    struct err e;
+    err_clear(&e);
     if (s->plain.len == 0) {
         return;
     }
