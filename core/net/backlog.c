@@ -20,15 +20,6 @@ static struct net_stream *stream_of(struct list *link)
     return LIST_ITEM(link, struct net_stream, stalled);
 }
 
-/* Whether bytes went since it was looked at last. */
-static bool has_moved(struct net_stream *s)
-{
-    size_t left = uv_stream_get_write_queue_size(&s->socket.stream);
-    bool moved = left < s->flight_left;
-    s->flight_left = left;
-    return moved;
-}
-
 static void give_up(struct net_backlog *b, struct net_stream *s)
 {
     struct err e = ERR_INIT;
@@ -50,7 +41,7 @@ static void on_relieve(struct net_task *t)
     while (byte_budget_overdrawn(&b->budget) && !list_empty(&b->stalled)) {
         struct net_stream *s = stream_of(b->stalled.next);
         bool is_last = &s->stalled == last;
-        if (!all_seen && has_moved(s)) {
+        if (!all_seen && stream_has_moved(s)) {
             stream_note_progress(s);
         } else {
             give_up(b, s);
@@ -109,7 +100,8 @@ void stream_note_unread(struct net_stream *s)
     /* Whoever writes to it holds back as much as was read for it: of a client that is counted where
      * it is held. */
     size_t held_back = s->dialled ? 0 : NET_READ_SIZE;
-    byte_share_force(&s->unread, s->flight.cap + s->wire.cap + s->plain.cap + held_back);
+    size_t flight = s->flight != NULL ? s->flight->bytes.cap : 0;
+    byte_share_force(&s->unread, flight + s->wire.cap + s->plain.cap + held_back);
     s->was_blocked = s->was_blocked || s->dialled || b->budget.used > b->budget.max / 2;
     if (byte_budget_overdrawn(&b->budget)) {
         net_task_queue(b->loop, &b->relieve);

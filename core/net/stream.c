@@ -48,7 +48,6 @@ void stream_free(struct net_stream *s)
     buf_reset(&s->kept);
     net_loop_take_back(s->loop, &s->plain);
     net_loop_take_back(s->loop, &s->wire);
-    net_loop_take_back(s->loop, &s->flight);
     dial_free(s);
     net_backlog_unref(s->backlog);
     free(s);
@@ -139,9 +138,7 @@ static void on_limit(struct net_deadline *d)
 static void on_stall(struct net_deadline *d)
 {
     struct net_stream *s = LIST_ITEM(d, struct net_stream, stall);
-    size_t left = uv_stream_get_write_queue_size(&s->socket.stream);
-    if (left < s->flight_left) {
-        s->flight_left = left;
+    if (stream_has_moved(s)) {
         if (s->backlog != NULL) {
             stream_note_progress(s);
         }
@@ -174,7 +171,6 @@ struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
     s->write_timeout_ms = write_timeout_ms;
     buf_init(&s->plain, NET_WRITE_MAX);
     buf_init(&s->wire, NET_WRITE_MAX + NET_WRITE_MAX / 16);
-    buf_init(&s->flight, NET_WRITE_MAX + NET_WRITE_MAX / 16);
     buf_init(&s->kept, NET_READ_SIZE);
     list_init(&s->turn);
     list_init(&s->finishing);

@@ -60,6 +60,14 @@ enum {
     STAGE_MAX = 12 * 1024,
 };
 
+/* What uv_write is at: of a stream whose peer reads there is none most of the time. */
+struct flight {
+    uv_write_t req;
+    struct net_stream *stream;
+    struct buf bytes;
+    size_t left; /* for the write timeout: what was left when last looked at */
+};
+
 struct net_stream {
     union net_socket socket;
     struct net_loop *loop;
@@ -69,18 +77,15 @@ struct net_stream {
     void *data;
     enum state state;
     enum output output;
-    bool local;         /* a Unix socket */
-    bool dialled;       /* not accepted: on_open is told */
-    bool reading;       /* uv_read_start is in force */
-    bool want_read;     /* the owner wants bytes */
-    bool was_blocked;   /* on_drain is due */
-    bool eof_seen;      /* nothing more comes from the peer */
-    struct buf plain;   /* staged plaintext (TLS only) */
-    struct buf wire;    /* bytes for the kernel */
-    struct buf flight;  /* bytes that uv_write is at; empty: write_req is not under way */
-    size_t flight_left; /* for the write timeout: what was left when last looked at */
-    uv_write_t write_req;
-    uv_shutdown_t shutdown_req;
+    bool local;                /* a Unix socket */
+    bool dialled;              /* not accepted: on_open is told */
+    bool reading;              /* uv_read_start is in force */
+    bool want_read;            /* the owner wants bytes */
+    bool was_blocked;          /* on_drain is due */
+    bool eof_seen;             /* nothing more comes from the peer */
+    struct buf plain;          /* staged plaintext (TLS only) */
+    struct buf wire;           /* bytes for the kernel */
+    struct flight *flight;     /* what the kernel did not take at once; NULL: nothing */
     struct net_task flush;     /* of what is staged, at the end of the loop's turn */
     struct list finishing;     /* in the loop's, in that state */
     struct net_deadline limit; /* connecting, handshake or finishing */
@@ -151,6 +156,8 @@ void stream_keep_for_turn(struct net_stream *s, struct slice in);
 /* stream_write.c */
 /* Sends what is staged. Calls no handler. */
 void stream_flush(struct net_stream *s);
+/* Of what is on its way: whether bytes went since it was looked at last. */
+bool stream_has_moved(struct net_stream *s);
 /* At the end of the loop's turn. */
 void stream_flush_later(struct net_stream *s);
 void stream_on_flush(struct net_task *t);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/state_machine.h"
@@ -20,7 +22,8 @@ static void set_output(struct net_stream *s, enum output next)
 
 static size_t queued(const struct net_stream *s)
 {
-    return s->plain.len + s->wire.len + s->flight.len;
+    size_t flight = s->flight != NULL ? s->flight->bytes.len : 0;
+    return s->plain.len + s->wire.len + flight;
 }
 
 void stream_flush_later(struct net_stream *s)
@@ -47,30 +50,46 @@ static void writing_failed(struct net_stream *s)
     }
 }
 
-static void on_shutdown(uv_shutdown_t *req, int status)
-{
-    (void)status;
-    struct net_stream *s = req->data;
-    if (s->state == STATE_FINISHING && s->eof_seen) {
-        stream_begin_close(s);
-    }
-}
-
+/* Nothing is on its way any more: libuv, which would wait for that, is not needed. */
 static void send_shutdown(struct net_stream *s)
 {
+    uv_os_fd_t fd;
     set_output(s, OUTPUT_ENDED);
-    s->shutdown_req.data = s;
-    int rc = uv_shutdown(&s->shutdown_req, &s->socket.stream, on_shutdown);
-    if (s->state == STATE_FINISHING) {
+    int rc = uv_fileno(&s->socket.handle, &fd);
+    rc = rc == 0 ? shutdown(fd, SHUT_WR) : rc;
+    if (s->state != STATE_FINISHING) {
+        return;
+    }
+    if (s->eof_seen) {
+        stream_begin_close(s);
+    } else {
         net_deadline_set(s->loop, &s->limit, rc == 0 ? FINISH_TIMEOUT_MS : 0);
     }
 }
 
+bool stream_has_moved(struct net_stream *s)
+{
+    size_t left = uv_stream_get_write_queue_size(&s->socket.stream);
+    bool moved = s->flight != NULL && left < s->flight->left;
+    if (moved) {
+        s->flight->left = left;
+    }
+    return moved;
+}
+
+static void end_flight(struct net_stream *s)
+{
+    net_loop_take_back(s->loop, &s->flight->bytes);
+    free(s->flight);
+    s->flight = NULL;
+}
+
+/* Also when the socket is closed, before stream_on_closed. */
 static void on_written(uv_write_t *req, int status)
 {
-    struct net_stream *s = req->data;
+    struct net_stream *s = LIST_ITEM(req, struct flight, req)->stream;
     net_deadline_clear(&s->stall);
-    net_loop_take_back(s->loop, &s->flight);
+    end_flight(s);
     if (s->backlog != NULL) {
         stream_leave_backlog(s);
     }
@@ -109,7 +128,7 @@ static void encrypt_staged(struct net_stream *s)
 
 static void watch_flight(struct net_stream *s)
 {
-    if (s->write_timeout_ms != 0 && s->flight.len > 0) {
+    if (s->write_timeout_ms != 0 && s->flight != NULL) {
         net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
     } else {
         net_deadline_clear(&s->stall);
@@ -130,18 +149,21 @@ void net_stream_set_write_timeout(struct net_stream *s, uint64_t ms)
 /* What the kernel did not take at once goes on the way with uv_write; `wire` is free again. */
 static void start_flight(struct net_stream *s)
 {
-    struct buf empty = s->flight;
-    s->flight = s->wire;
-    s->wire = empty;
-    uv_buf_t b = uv_buf_init((char *)buf_data(&s->flight), (unsigned)s->flight.len);
-    s->write_req.data = s;
-    int rc = uv_write(&s->write_req, &s->socket.stream, &b, 1, on_written);
-    if (rc != 0) {
-        net_loop_take_back(s->loop, &s->flight);
+    s->flight = malloc(sizeof *s->flight);
+    if (s->flight == NULL) {
         writing_failed(s);
         return;
     }
-    s->flight_left = s->flight.len;
+    s->flight->stream = s;
+    s->flight->bytes = s->wire;
+    s->flight->left = s->wire.len;
+    buf_init(&s->wire, s->wire.max);
+    uv_buf_t b = uv_buf_init((char *)buf_data(&s->flight->bytes), (unsigned)s->flight->left);
+    if (uv_write(&s->flight->req, &s->socket.stream, &b, 1, on_written) != 0) {
+        end_flight(s);
+        writing_failed(s);
+        return;
+    }
     watch_flight(s);
     if (s->backlog != NULL) {
         stream_note_progress(s);
@@ -158,7 +180,7 @@ void stream_flush(struct net_stream *s)
     if (s->tls != NULL && s->state != STATE_HANDSHAKING) {
         encrypt_staged(s);
     }
-    if (s->flight.len > 0 || s->output == OUTPUT_FAILED) {
+    if (s->flight != NULL || s->output == OUTPUT_FAILED) {
         return;
     }
     if (s->wire.len > 0) {
@@ -221,7 +243,7 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
         return -ENOBUFS;
     }
     size_t skip = 0;
-    if (!stream_is_tls(s) && s->state == STATE_OPEN && s->flight.len == 0 &&
+    if (!stream_is_tls(s) && s->state == STATE_OPEN && s->flight == NULL &&
         s->wire.len + total > STAGE_MAX) {
         skip = write_direct(s, parts, count);
     }
@@ -245,7 +267,7 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
     if (queued(s) > NET_WRITE_HIGH) {
         s->was_blocked = true;
     }
-    if (s->flight.len > 0 && s->backlog != NULL) {
+    if (s->flight != NULL && s->backlog != NULL) {
         stream_note_unread(s);
     }
     return 0;
