@@ -47,12 +47,30 @@ static void report(struct h1_conn *c, int code, const char *text)
     c->handlers->on_error(c->data, &e);
 }
 
+/* False: there is none, and the owner was told. */
+static bool need_parser(struct h1_conn *c)
+{
+    if (c->parser == NULL) {
+        c->parser = h1_parser_new(c->role, c->limits);
+        if (c->parser == NULL) {
+            set_in(c, H1_IN_DONE);
+            report(c, -ENOMEM, "out of memory for the next message");
+            return false;
+        }
+        h1_conn_set_head_budget(c, c->head_share.budget);
+    }
+    return true;
+}
+
 /* One event of the parser. False: nothing more can be done with the bytes at hand. */
 static bool parse_step(struct h1_conn *c, struct slice *data)
 {
     const struct http_head *head = NULL;
     struct slice body = {0};
     struct err e;
+    if (!need_parser(c)) {
+        return false;
+    }
     err_clear(&e);
     switch (h1_parser_next(c->parser, data, &head, &body, &e)) {
     case H1_MORE:
@@ -168,7 +186,7 @@ static void on_eof(void *data)
         c->handlers->on_end(c->data);
         break;
     case H1_IN_MESSAGE:
-        if (h1_parser_idle(c->parser)) {
+        if (h1_conn_is_idle(c)) {
             set_in(c, H1_IN_CLOSED);
             c->handlers->on_eof(c->data);
         } else if (h1_parser_finish(c->parser)) {
@@ -214,6 +232,8 @@ int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s, en
     if (c->parser == NULL) {
         return -ENOMEM;
     }
+    c->limits = limits;
+    c->role = role;
     c->loop = l;
     c->stream = s;
     c->handlers = handlers;
@@ -233,7 +253,9 @@ void h1_conn_set_budget(struct h1_conn *c, struct byte_budget *budget)
 void h1_conn_set_head_budget(struct h1_conn *c, struct byte_budget *budget)
 {
     byte_share_init(&c->head_share, budget);
-    h1_parser_set_share(c->parser, budget != NULL ? &c->head_share : NULL);
+    if (c->parser != NULL) {
+        h1_parser_set_share(c->parser, budget != NULL ? &c->head_share : NULL);
+    }
 }
 
 void h1_conn_start(struct h1_conn *c)
@@ -252,7 +274,9 @@ bool h1_conn_keep_head(struct h1_conn *c)
 void h1_conn_drop_head(struct h1_conn *c)
 {
     if (c->head_share.size > BYTE_SHARE_FREE) {
-        h1_parser_release_head(c->parser);
+        if (c->parser != NULL) {
+            h1_parser_release_head(c->parser);
+        }
         byte_share_force(&c->head_share, c->head_share.size / 2);
     }
 }
@@ -446,6 +470,24 @@ int h1_conn_send_end(struct h1_conn *c)
 }
 
 /* ---- flow ---- */
+
+void h1_conn_rest(struct h1_conn *c)
+{
+    if (c->parser == NULL) {
+        return;
+    }
+    if (c->in == H1_IN_MESSAGE) {
+        h1_parser_release_head(c->parser);
+    } else {
+        h1_parser_free(c->parser);
+        c->parser = NULL;
+    }
+}
+
+bool h1_conn_is_idle(const struct h1_conn *c)
+{
+    return c->parser == NULL || h1_parser_idle(c->parser);
+}
 
 void h1_conn_pause(struct h1_conn *c)
 {

@@ -46,7 +46,9 @@ enum h1_out {
 struct h1_conn {
     struct net_loop *loop;
     struct net_stream *stream; /* NULL once closed */
-    struct h1_parser *parser;
+    struct h1_parser *parser;  /* NULL after h1_conn_rest */
+    const struct h1_limits *limits;
+    enum h1_role role;
     const struct h1_conn_handlers *handlers;
     void *data;
     enum h1_in in;
@@ -65,8 +67,8 @@ struct h1_conn {
 /* What a head says of the connection after the message. */
 enum h1_after { H1_AFTER_DEFAULT, H1_AFTER_CLOSE, H1_AFTER_KEEP };
 
-/* Takes a stream that is open and sets its handlers. 0 or -ENOMEM (the stream is not taken then).
- */
+/* Takes a stream that is open and sets its handlers. `limits` must outlive it. 0 or -ENOMEM (the
+ * stream is not taken then). */
 MUST_CHECK int h1_conn_init(struct h1_conn *c, struct net_loop *l, struct net_stream *s,
                             enum h1_role role, const struct h1_limits *limits,
                             const struct h1_conn_handlers *handlers, void *data);
@@ -96,6 +98,10 @@ MUST_CHECK bool h1_conn_keep_head(struct h1_conn *c);
 void h1_conn_drop_head(struct h1_conn *c);
 void h1_conn_forget_head(struct h1_conn *c);
 
+/* Our message will take long: gives back what the peer's does not need any more, which is the whole
+ * parser if that message is complete. */
+void h1_conn_rest(struct h1_conn *c);
+
 void h1_conn_pause(struct h1_conn *c);
 void h1_conn_resume(struct h1_conn *c);
 
@@ -106,6 +112,8 @@ void h1_conn_go_raw(struct h1_conn *c);
 /* Both messages are complete: ready for the next pair. */
 bool h1_conn_done(const struct h1_conn *c);
 void h1_conn_next(struct h1_conn *c);
+/* Between two messages of the peer: nothing of the next one was read. */
+bool h1_conn_is_idle(const struct h1_conn *c);
 /* Whether bytes of the next message have come. */
 bool h1_conn_is_ahead(const struct h1_conn *c);
 

@@ -170,7 +170,7 @@ static void wait_for_request(struct conn *c, uint64_t idle_ms)
 static void on_idle_limit(struct net_deadline *d)
 {
     struct conn *c = LIST_ITEM(d, struct conn, idle_limit);
-    if (!h1_parser_idle(c->h1.parser)) {
+    if (!h1_conn_is_idle(&c->h1)) {
         return; /* on_head_limit sees to it */
     }
     if (c->server->o.shares && !c->overdue) {
@@ -192,7 +192,7 @@ static void on_head_limit(struct net_deadline *d)
 {
     struct conn *c = LIST_ITEM(d, struct conn, head_limit);
     struct http_server *s = c->server;
-    bool begun = !h1_parser_idle(c->h1.parser);
+    bool begun = !h1_conn_is_idle(&c->h1);
     if (begun && c->head_begun) {
         s->stats.refused++;
         s->stats.slow_heads++;
@@ -510,7 +510,7 @@ static int send_head(struct http_exchange *x, const struct http_head *head)
         h1_conn_go_raw(&c->h1);
     }
     if (rc == 0 && (tunnel || h.framing == HTTP_BODY_CHUNKED)) {
-        h1_parser_release_head(c->h1.parser); /* perhaps a watch, open for long */
+        h1_conn_rest(&c->h1); /* perhaps a watch, open for long */
     }
     return rc;
 }
