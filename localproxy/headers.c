@@ -60,8 +60,9 @@ static struct http_header via(const struct http_head *head)
                                 head->minor == 0 ? SLICE("1.0 cmesh") : SLICE("1.1 cmesh")};
 }
 
-size_t headers_of_request(const struct http_head *head, enum request_verb verb,
-                          struct http_header out[HEADERS_MAX])
+/* Of the client's. */
+static size_t headers_that_go_up(const struct http_head *head, enum request_verb verb,
+                                 struct http_header out[HEADERS_MAX])
 {
     size_t n = headers_end_to_end(head, out);
     size_t kept = 0;
@@ -70,6 +71,22 @@ size_t headers_of_request(const struct http_head *head, enum request_verb verb,
             out[kept++] = out[i];
         }
     }
+    return kept;
+}
+
+struct http_head *headers_copy_of_watch(const struct http_head *head)
+{
+    struct http_header headers[HEADERS_MAX];
+    struct http_head h = *head;
+    h.headers = headers;
+    h.header_count = headers_that_go_up(head, VERB_WATCH, headers);
+    return http_head_copy(&h);
+}
+
+size_t headers_of_request(const struct http_head *head, enum request_verb verb,
+                          struct http_header out[HEADERS_MAX])
+{
+    size_t kept = headers_that_go_up(head, verb, out);
     /* Without the header any encoding would do (RFC 9110, section 12.5.3). */
     if (verb == VERB_WATCH && kept < HEADERS_MAX) {
         out[kept++] = (struct http_header){SLICE("Accept-Encoding"), SLICE("identity")};

@@ -27,6 +27,10 @@ size_t headers_end_to_end(const struct http_head *head, struct http_header out[H
 size_t headers_of_request(const struct http_head *head, enum request_verb verb,
                           struct http_header out[HEADERS_MAX]);
 
+/* A copy of a watch's head with as much of it as headers_of_request needs: for as long as the watch
+ * is open. The caller frees; NULL without memory. */
+MUST_CHECK struct http_head *headers_copy_of_watch(const struct http_head *head);
+
 /* Gives a request one User-Agent, by kube/user_agent.h, in place of those that it has. `agent` has
  * its text. 0, or as user_agent_write; then `headers` are as they were. */
 MUST_CHECK int headers_name_client(struct http_header headers[HEADERS_MAX], size_t *count,

@@ -81,6 +81,30 @@ static void watches_are_plain_streams(void **state)
     (void)state;
 }
 
+/* The same request comes of it, and no credentials are in it. */
+static void what_is_kept_of_a_watch(void **state)
+{
+    const struct http_header headers[] = {HEADER("Host", "h"),
+                                          HEADER("Authorization", "Bearer t"),
+                                          HEADER("Via", "1.1 other"),
+                                          HEADER("Accept-Encoding", "gzip"),
+                                          HEADER("Connection", "X-Hop"),
+                                          HEADER("X-Hop", "1"),
+                                          HEADER("Accept", "application/json")};
+    struct http_header out[HEADERS_MAX];
+    struct http_head head = head_of(headers, ARRAY_LEN(headers));
+    (void)state;
+    struct http_head *kept = headers_copy_of_watch(&head);
+    assert_non_null(kept);
+    assert_int_equal(kept->header_count, 2);
+    assert_int_equal(headers_of_request(kept, VERB_WATCH, out), 4);
+    expect_header(&out[0], "Via", "1.1 other");
+    expect_header(&out[1], "Accept", "application/json");
+    expect_header(&out[2], "Accept-Encoding", "identity");
+    expect_header(&out[3], "Via", "1.1 cmesh");
+    free(kept);
+}
+
 static void responses_have_no_via(void **state)
 {
     const struct http_header headers[] = {HEADER("A", "b"), HEADER("Keep-Alive", "1")};
@@ -149,6 +173,7 @@ int main(void)
         cmocka_unit_test(credentials_and_hop_by_hop_stay_behind),
         cmocka_unit_test(via_comes_after_those_of_others),
         cmocka_unit_test(watches_are_plain_streams),
+        cmocka_unit_test(what_is_kept_of_a_watch),
         cmocka_unit_test(responses_have_no_via),
         cmocka_unit_test(there_are_no_more_than_fit),
         cmocka_unit_test(one_user_agent_in_place_of_all),
