@@ -14,16 +14,19 @@
 enum { CUT_MAX = 4096 };
 
 struct watch {
-    struct watch_options o;
-    enum watch_state state;
+    struct delivered_versions *points;
+    struct delivered_account
+        *account;      /* `mixed`: before the last watch_migrated, or in its course */
+    struct load *load; /* NULL: events are not counted */
+    uint64_t version;  /* all up to it was delivered; 0: not known */
     struct frames frames;
     struct buf held; /* the event that is not complete yet */
     struct byte_share held_share;
+    enum watch_state state;
+    enum encoding encoding;
+    unsigned place;    /* in `load`, of all events; CONTROL_LOAD_OTHERS: each says its own */
     bool passing_long; /* an event too large to be held goes through */
-    struct delivered_account
-        *account;     /* `mixed`: before the last watch_migrated, or in its course */
-    uint64_t version; /* all up to it was delivered; 0: not known */
-    unsigned place;   /* in o.load, of all events; CONTROL_LOAD_OTHERS: each says its own */
+    bool newest;       /* initial events are of the newest version that there is */
 };
 
 static const struct state_machine machine = {
@@ -45,8 +48,11 @@ struct watch *watch_new(const struct watch_options *o)
     if (w == NULL) {
         return NULL;
     }
-    w->o = *o;
+    w->points = o->points;
     w->account = o->account;
+    w->load = o->load;
+    w->encoding = o->encoding;
+    w->newest = o->newest;
     w->account->unknown = o->encoding == ENCODING_OTHER;
     w->account->synced = !o->initial_events;
     w->place = load_place(o->namespace);
@@ -82,7 +88,7 @@ void watch_free(struct watch *w)
     if (w == NULL) {
         return;
     }
-    delivered_account_close(w->o.points, w->account, w->state == WATCH_CUT);
+    delivered_account_close(w->points, w->account, w->state == WATCH_CUT);
     drop_held(w);
     free(w);
 }
@@ -94,7 +100,7 @@ enum watch_state watch_state(const struct watch *w)
 
 enum encoding watch_encoding(const struct watch *w)
 {
-    return w->o.encoding;
+    return w->encoding;
 }
 
 uint64_t watch_version(const struct watch *w)
@@ -104,7 +110,7 @@ uint64_t watch_version(const struct watch *w)
 
 bool watch_at_boundary(const struct watch *w)
 {
-    return w->o.encoding != ENCODING_OTHER && !w->passing_long;
+    return w->encoding != ENCODING_OTHER && !w->passing_long;
 }
 
 /* ---- what events say ---- */
@@ -121,14 +127,14 @@ static void note_version(struct watch *w, const struct watch_frame *ev)
     if (w->version != 0 || ev->type == WATCH_FRAME_BOOKMARK) {
         w->version = version; /* events come in the order of their versions */
     }
-    delivered_saw(w->o.points, &a->key, version);
+    delivered_saw(w->points, &a->key, version);
     if (!a->synced) {
         a->synced = ev->initial_events_end;
         if (!a->synced) {
             return; /* the order of initial events says nothing */
         }
-        if (w->o.newest) {
-            delivered_newest(w->o.points, &a->key, version);
+        if (w->newest) {
+            delivered_newest(w->points, &a->key, version);
         }
     }
     a->delivered =
@@ -140,22 +146,22 @@ static void count_event(const struct watch *w, const struct watch_frame *ev)
     if (ev->type == WATCH_FRAME_ADDED || ev->type == WATCH_FRAME_MODIFIED ||
         ev->type == WATCH_FRAME_DELETED) {
         unsigned place = w->place != CONTROL_LOAD_OTHERS ? w->place : load_place(ev->namespace);
-        w->o.load->counts.of[place].events++;
+        w->load->counts.of[place].events++;
     }
 }
 
 static void read_event(struct watch *w, struct slice frame)
 {
     struct watch_frame ev;
-    if (w->o.encoding == ENCODING_PROTOBUF) {
+    if (w->encoding == ENCODING_PROTOBUF) {
         frame = frame.len < FRAMES_HEADER
                     ? (struct slice){0}
                     : slice_of(frame.ptr + FRAMES_HEADER, frame.len - FRAMES_HEADER);
     }
-    if (w->o.load == NULL) {
-        watch_frame_scan(w->o.encoding, frame, &ev);
+    if (w->load == NULL) {
+        watch_frame_scan(w->encoding, frame, &ev);
     } else {
-        watch_frame_scan_namespace(w->o.encoding, frame, &ev);
+        watch_frame_scan_namespace(w->encoding, frame, &ev);
         count_event(w, &ev);
     }
     note_version(w, &ev);
@@ -241,7 +247,7 @@ int watch_feed(struct watch *w, struct slice data, struct http_exchange *down)
     if (w->state == WATCH_SILENT) {
         return 0;
     }
-    if (w->o.encoding == ENCODING_OTHER) {
+    if (w->encoding == ENCODING_OTHER) {
         return send_nonempty(down, data);
     }
     if (!frames_at_boundary(&w->frames)) {
@@ -302,18 +308,18 @@ void watch_migrated(struct watch *w, const struct delivered_key *key, uint64_t l
     w->account->unknown = false;
     w->account->key = *key;
     w->account->changing = 0;
-    delivered_saw(w->o.points, key, w->version);
+    delivered_saw(w->points, key, w->version);
     set_state(w, WATCH_PASSING);
-    frames_init(&w->frames, w->o.encoding);
+    frames_init(&w->frames, w->encoding);
 }
 
 int watch_cut(struct watch *w, const char *message, struct http_exchange *down)
 {
     struct buf event = BUF_INIT(CUT_MAX);
-    if (w->o.encoding == ENCODING_OTHER) {
+    if (w->encoding == ENCODING_OTHER) {
         return -ENOTSUP;
     }
-    int rc = watch_frame_write_expired(w->o.encoding, message, &event);
+    int rc = watch_frame_write_expired(w->encoding, message, &event);
     if (rc == 0) {
         rc = send_nonempty(down, buf_slice(&event));
     }
