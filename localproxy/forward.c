@@ -34,6 +34,16 @@ enum {
     AGENT_MAX = 8 * 1024,
 };
 
+/* What an open watch does not need any more. */
+struct asking {
+    struct forward *forward;
+    struct delivered_account *account; /* of a watch */
+    struct buf body;                   /* of the request, if it was collected, until it is sent */
+    struct byte_share body_share;      /* until the API server answers: so long it may be queued */
+    struct net_deadline lost_due;      /* when a lost write must have come, or be over */
+    struct passage passage;
+};
+
 struct forward {
     struct forward_context *ctx;
     struct http_exchange *down; /* NULL once it is over */
@@ -45,18 +55,14 @@ struct forward {
     uint64_t begun_ns;
     uint64_t sent_ms;                     /* PASSED: since then, by the context's clock */
     struct request_attributes attributes; /* if `concerned` */
-    struct http_head *head; /* the operator's: of a list or watch until the answer begins, of a
-                               watch that can migrate also then */
-    struct delivered_account *account; /* a watch that has not begun */
-    struct watch *watch;               /* an open watch */
-    struct migration migration;        /* of `watch` */
-    struct list_meta *list;            /* a list that is being passed on */
-    struct buf body;                   /* of the request, if it was collected, until it is sent */
-    struct byte_share body_share;      /* until the API server answers: so long it may be queued */
-    struct net_deadline lost_due;      /* when a lost write must have come, or be over */
+    struct http_head *head;      /* the operator's: of a list or watch until the answer begins, of a
+                                    watch that can migrate also then (headers_copy_of_watch) */
+    struct list_meta *list;      /* a list that is being passed on */
+    struct watch *watch;         /* an open watch */
+    struct migration migration;  /* of `watch` */
+    struct asking *asking;       /* NULL of an open watch */
     struct net_deadline overdue; /* when the API server must have answered, or ended a watch */
     struct request_limits limits;
-    struct passage passage;
     bool concerned; /* the rules concern it */
     bool resource;  /* it goes on only while they are valid */
     bool safe;      /* to be asked a second time */
@@ -120,9 +126,25 @@ static bool ran_out(const struct forward *f)
 
 /* ---- the end of a forward ---- */
 
+static void end_asking(struct forward *f)
+{
+    struct asking *a = f->asking;
+    if (a == NULL) {
+        return;
+    }
+    if (a->account != NULL) {
+        delivered_account_close(f->ctx->points, a->account, false);
+    }
+    net_deadline_clear(&a->lost_due);
+    buf_reset(&a->body);
+    byte_share_give_back(&a->body_share);
+    passage_end(&a->passage);
+    free(a);
+    f->asking = NULL;
+}
+
 static void settle_lost_write(struct forward *f)
 {
-    net_deadline_clear(&f->lost_due);
     if (f->lost) {
         f->lost = false;
         f->ctx->lost_writes--;
@@ -159,23 +181,18 @@ static void forward_free(struct forward *f)
     count_end(f);
     net_deadline_clear(&f->overdue);
     list_remove(&f->link);
+    settle_lost_write(f);
     if (f->watch != NULL) {
         migration_deinit(&f->migration);
         watch_free(f->watch);
     }
-    if (f->account != NULL) {
-        delivered_account_close(f->ctx->points, f->account, false);
-    }
+    end_asking(f);
     list_meta_free(f->list);
     if (f->inflated) {
         f->ctx->load->inflated--;
     }
     request_attributes_deinit(&f->attributes);
-    buf_reset(&f->body);
-    byte_share_give_back(&f->body_share);
     free(f->head);
-    settle_lost_write(f);
-    passage_end(&f->passage);
     free(f);
 }
 
@@ -258,9 +275,9 @@ static void pass_request_end(struct forward *f)
     set_request(f, REQUEST_PASSED);
     expect_answer(f);
     f->sent_ms = net_clock_now(f->ctx->unanswered.clock);
-    if (f->body.len > 0) {
-        rc = http_exchange_send_body(f->up, buf_slice(&f->body));
-        buf_reset(&f->body);
+    if (f->asking != NULL && f->asking->body.len > 0) {
+        rc = http_exchange_send_body(f->up, buf_slice(&f->asking->body));
+        buf_reset(&f->asking->body);
     }
     if (rc != 0 || http_exchange_send_end(f->up) != 0) {
         forward_abort(f);
@@ -297,7 +314,7 @@ static void down_on_close(struct http_exchange *x, const struct err *e)
         log_debug("the operator's request ended early", log_str("error", e->msg));
     }
     if (f->response == RESPONSE_AWAITED && f->request != REQUEST_COMING) {
-        breaker_ticket_given_up(&f->passage.ticket);
+        breaker_ticket_given_up(&f->asking->passage.ticket);
     }
     if (f->up != NULL && (e != NULL || f->response != RESPONSE_ENDED)) {
         abort_up(f);
@@ -359,7 +376,7 @@ static struct watch *watch_of(const struct forward *f, const struct http_head *h
     struct watch_options o = {
         .encoding = headers_encoding(head),
         .points = f->ctx->points,
-        .account = f->account,
+        .account = f->asking->account,
         .version = f->attributes.version,
         .initial_events = f->attributes.initial_events,
         .newest = f->attributes.newest,
@@ -370,6 +387,21 @@ static struct watch *watch_of(const struct forward *f, const struct http_head *h
     return watch_new(&o);
 }
 
+/* As much as is needed to ask for it again after a migration. False: no memory. */
+static bool keep_watch_head(struct forward *f)
+{
+    struct http_head *kept = NULL;
+    if (f->ctx->migrations.seamless && f->head != NULL) {
+        kept = headers_copy_of_watch(f->head);
+        if (kept == NULL) {
+            return false;
+        }
+    }
+    drop_head(f);
+    f->head = kept;
+    return true;
+}
+
 static bool open_watch(struct forward *f, const struct http_head *head)
 {
     struct migration_options o = {
@@ -378,17 +410,18 @@ static bool open_watch(struct forward *f, const struct http_head *head)
         .handlers = &migration_handlers,
         .data = f,
     };
-    if (!f->ctx->migrations.seamless) {
-        drop_head(f);
-    }
-    f->watch = watch_of(f, head);
-    if (f->watch == NULL) {
+    if (!keep_watch_head(f)) {
         return false;
     }
-    f->account = NULL;
+    o.watch = watch_of(f, head);
+    if (o.watch == NULL) {
+        return false;
+    }
+    f->asking->account = NULL;
+    end_asking(f);
+    f->watch = o.watch;
     f->ctx->metrics->open_watches++;
     o.head = f->head;
-    o.watch = f->watch;
     migration_init(&f->migration, &f->ctx->migrations, &o);
     return true;
 }
@@ -467,9 +500,9 @@ static void end_watch(struct forward *f)
  * and do not count as under way from then on. */
 static void tell_breakers(struct forward *f, unsigned status)
 {
-    breaker_ticket_answered(&f->passage.ticket, status >= 500);
+    breaker_ticket_answered(&f->asking->passage.ticket, status >= 500);
     if (f->verb == VERB_WATCH || status == 101) {
-        passage_end(&f->passage);
+        passage_end(&f->asking->passage);
     }
 }
 
@@ -506,7 +539,7 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     }
     log_answer(f, head);
     tell_breakers(f, head->status);
-    byte_share_give_back(&f->body_share);
+    byte_share_give_back(&f->asking->body_share);
     h.headers = headers;
     h.header_count = headers_end_to_end(head, headers);
     h.unhurried = f->limits.unhurried;
@@ -607,7 +640,9 @@ static void up_on_end(struct http_exchange *x)
         return;
     }
     set_response(f, RESPONSE_ENDED);
-    passage_end(&f->passage);
+    if (f->asking != NULL) {
+        passage_end(&f->asking->passage);
+    }
     if (f->watch != NULL && watch_state(f->watch) == WATCH_LAST) {
         forward_abort(f); /* within an event */
         return;
@@ -659,10 +694,18 @@ static void answer_failure(struct forward *f, bool sent, const struct err *e)
 static void fail_unanswered(struct forward *f, bool sent, const struct err *e)
 {
     set_response(f, RESPONSE_ENDED);
-    breaker_ticket_answered(&f->passage.ticket, true);
-    passage_end(&f->passage);
+    breaker_ticket_answered(&f->asking->passage.ticket, true);
+    passage_end(&f->asking->passage);
     http_exchange_resume(f->down);
     answer_failure(f, sent, e);
+}
+
+/* Whether it is a watch that the API server has not heard of, since a moment ago. */
+static bool may_wait(const struct forward *f, const struct http_exchange *x, const struct err *e)
+{
+    return f->verb == VERB_WATCH && f->head != NULL && f->down != NULL && !f->ctx->draining &&
+           f->response == RESPONSE_AWAITED && !http_client_sent(x) &&
+           upstream_failure_is_outage(e) && kube_client_failing_ms(f->ctx->upstream) < OUTAGE_MS;
 }
 
 /* A watch waits while the API server is away for a moment, and is asked for again: of client-go
@@ -672,18 +715,16 @@ static bool wait_for_api_server(struct forward *f, const struct http_exchange *x
                                 const struct err *e)
 {
     struct forward_context *ctx = f->ctx;
+    if (!may_wait(f, x, e)) {
+        return false;
+    }
     const struct paused_request_end end = {
         .cb = ctx->again,
         .data = ctx->data,
         .ended = f->request != REQUEST_COMING,
-        .passage = &f->passage,
+        .passage = &f->asking->passage,
     };
-    if (f->verb != VERB_WATCH || f->head == NULL || f->down == NULL || ctx->draining ||
-        f->response != RESPONSE_AWAITED || http_client_sent(x) || !upstream_failure_is_outage(e) ||
-        kube_client_failing_ms(ctx->upstream) >= OUTAGE_MS) {
-        return false;
-    }
-    breaker_ticket_answered(&f->passage.ticket, true);
+    breaker_ticket_answered(&f->asking->passage.ticket, true);
     if (!paused_request_start(ctx->loop, &ctx->waiting, f->down, f->head, OUTAGE_RETRY_MS, &end)) {
         return false;
     }
@@ -784,7 +825,7 @@ static void on_overdue(struct net_deadline *d)
 /* It must have come by now, or be over: the API server works on no request for longer. */
 static void on_lost_due(struct net_deadline *d)
 {
-    struct forward *f = LIST_ITEM(d, struct forward, lost_due);
+    struct forward *f = LIST_ITEM(d, struct asking, lost_due)->forward;
     uint64_t now = net_clock_now(f->ctx->unanswered.clock);
     uint64_t over = f->sent_ms + UNANSWERED_WRITE_MS;
     if (f->request == REQUEST_PASSED && now < over) {
@@ -807,16 +848,17 @@ static bool has_body(const struct http_head *head)
 static bool open_account(struct forward *f)
 {
     const struct request_attributes *a = &f->attributes;
-    f->account =
+    f->asking->account =
         delivered_account_open(f->ctx->points, &a->key, a->initial_events ? 0 : a->version);
-    return f->account != NULL;
+    return f->asking->account != NULL;
 }
 
 /* NULL: it is not collected. */
 static bool keep_body(struct forward *f, const struct slice *body)
 {
-    return body == NULL || (byte_share_set(&f->body_share, buf_size_with(&f->body, body->len)) &&
-                            buf_append(&f->body, body->ptr, body->len) == 0);
+    struct asking *a = f->asking;
+    return body == NULL || (byte_share_set(&a->body_share, buf_size_with(&a->body, body->len)) &&
+                            buf_append(&a->body, body->ptr, body->len) == 0);
 }
 
 /* Copies what is needed when the rules change, or the connection is there. */
@@ -839,6 +881,21 @@ static bool keep_request(struct forward *f, const struct forward_request *r)
     return f->concerned && (f->verb != VERB_WATCH || open_account(f));
 }
 
+/* False: no memory. */
+static bool begin_asking(struct forward *f, const struct forward_request *r)
+{
+    struct asking *a = calloc(1, sizeof *a);
+    if (a == NULL) {
+        return false;
+    }
+    f->asking = a;
+    a->forward = f;
+    net_deadline_init(&a->lost_due, on_lost_due);
+    buf_init(&a->body, r->body != NULL ? r->body->len : 0);
+    byte_share_init(&a->body_share, f->ctx->budget);
+    return keep_request(f, r);
+}
+
 static struct forward *forward_new(struct forward_context *ctx, struct http_exchange *down,
                                    const struct forward_request *r)
 {
@@ -857,19 +914,15 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
         .safe = is_safe(r->head) && !headers_may_upgrade(r->head, r->verb),
     };
     list_init(&f->link);
-    net_deadline_init(&f->lost_due, on_lost_due);
     net_deadline_init(&f->overdue, on_overdue);
-    buf_init(&f->body, r->body != NULL ? r->body->len : 0);
-    byte_share_init(&f->body_share, ctx->budget);
-    if (!keep_request(f, r)) {
+    if (!begin_asking(f, r)) {
         request_attributes_deinit(&f->attributes);
-        buf_reset(&f->body);
-        byte_share_give_back(&f->body_share);
+        end_asking(f);
         free(f->head);
         free(f);
         return NULL;
     }
-    passage_move(&f->passage, r->passage);
+    passage_move(&f->asking->passage, r->passage);
     return f;
 }
 
@@ -1000,7 +1053,7 @@ static void send_again(struct forward *f)
     struct http_head *head = f->head;
     bool whole = f->request != REQUEST_COMING;
     struct passage passage;
-    passage_move(&passage, &f->passage);
+    passage_move(&passage, &f->asking->passage);
     f->down = NULL;
     f->head = NULL;
     abort_up(f);
@@ -1064,7 +1117,7 @@ void forward_await_lost_write(struct forward *f, const struct rules *now)
     if (!f->lost && is_lost(f, now)) {
         f->lost = true;
         f->ctx->lost_writes++;
-        net_deadline_set(f->ctx->loop, &f->lost_due, LOST_COMING_MS);
+        net_deadline_set(f->ctx->loop, &f->asking->lost_due, LOST_COMING_MS);
     }
 }
 
@@ -1080,7 +1133,7 @@ static void expire_unanswered(struct forward *f, const char *why)
     abort_up(f);
     net_deadline_clear(&f->overdue);
     set_response(f, RESPONSE_ENDED);
-    passage_end(&f->passage);
+    passage_end(&f->asking->passage);
     http_exchange_resume(f->down);
     if (!refusal_send(f->ctx->metrics, f->down, f->verb, doubtful ? 504 : 503,
                       doubtful ? 0 : RETRY_AFTER_S, why)) {
