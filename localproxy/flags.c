@@ -16,6 +16,7 @@
 #include "program/local_tls.h"
 #include "program/local_token.h"
 #include "program/program.h"
+#include "program/tls_flags.h"
 
 #define ADMIN_PORT "5441"
 
@@ -271,6 +272,7 @@ const struct flag localproxy_flags_table[] = {
      FLAG_UINT_AT(struct localproxy_flags, shutdown_grace_s),
      .help = "After SIGTERM or SIGINT, and the delay: how long requests in flight may take. "
              "Watches are ended cleanly at once. A second signal ends at once."},
+    FLAGS_TLS(struct localproxy_flags, tls_records),
     {.name = "max-connections",
      .value = "COUNT",
      .min = 1,

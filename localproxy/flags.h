@@ -54,6 +54,7 @@ struct localproxy_flags {
     const char *ready_file;
     uint64_t shutdown_delay_s; /* 0: none */
     uint64_t shutdown_grace_s;
+    int tls_records;             /* enum tls_records_by */
     uint64_t max_connections;    /* 0: what proxy.c takes */
     const char *egress;          /* NULL: there is no listener for requests to other places */
     const char *egress_via;      /* as core/kube/access/proxy.h reads it; NULL: no proxy */

@@ -16,6 +16,7 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "bypass/bypass_watch.h"
+#include "crypto/tls.h"
 #include "egress/egress.h"
 #include "flags.h"
 #include "listen_tls.h"
@@ -589,6 +590,7 @@ int main(int argc, char **argv)
 {
     struct app a = {.proxy = NULL};
     localproxy_flags_parse(&a.flags, argc, argv);
+    tls_use_records((enum tls_records_by)a.flags.tls_records);
     program_raise_file_limit();
     if (a.flags.egress != NULL) {
         net_loop_set_threads(EGRESS_THREADS);

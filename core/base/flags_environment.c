@@ -119,6 +119,7 @@ static const char *const settings[] = {
     "status-lease",
     "takeover-margin",
     "timeout",
+    "tls-records",
     "to",
     "to-port",
     "token-file",

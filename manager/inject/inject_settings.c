@@ -14,6 +14,7 @@
 #include "net/address.h"
 #include "net/own_address.h"
 #include "object/names.h"
+#include "program/tls_flags.h"
 
 static const char *const no_rules[] = {"block", "passthrough", NULL};
 static const char *const fence[] = {"enforce", "audit", "off", NULL};
@@ -51,6 +52,7 @@ const struct flag inject_proxy_flags[] = {
     TEXT("ready-file"),
     NUMBER("shutdown-delay", 0, 86400),
     NUMBER("shutdown-grace", 0, 3600),
+    CHOICE("tls-records", tls_records_choices),
     NUMBER("max-connections", 1, 1000000),
     TEXT("egress"),
     TEXT("egress-ca"),

@@ -14,6 +14,7 @@
 #include "net/address.h"
 #include "object/names.h"
 #include "program/program.h"
+#include "program/tls_flags.h"
 #include "shard/handover.h"
 #include "shard/takeover.h"
 
@@ -328,6 +329,7 @@ static const struct flag table[] = {
          "A variable for the sidecars of all pods, as --sidecar-env=HTTPS_PROXY=http://proxy:80; "
          "may be repeated. CMESH_... are settings of localproxy, but not those that the "
          "injection gives itself. What a pod's annotation env-sync says goes before it."},
+    FLAGS_TLS(struct manager_flags, tls_records),
     FLAGS_COMMON(struct manager_flags, common),
     {.name = NULL},
 };

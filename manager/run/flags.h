@@ -19,6 +19,7 @@ enum native_sidecars { NATIVE_SIDECARS_AUTO, NATIVE_SIDECARS_ON, NATIVE_SIDECARS
 struct manager_flags {
     struct flags_common common;
     struct kube_flags kube;
+    int tls_records;             /* enum tls_records_by */
     const char *namespace;       /* of Lease, Secret and Service; NULL: that of the credentials */
     const char *watch_namespace; /* of ShardingConfigs; NULL: all */
     bool leader_elect;

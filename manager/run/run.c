@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "crypto/tls.h"
 #include "inject/inject_alias.h"
 #include "net/timer.h"
 #include "program/program.h"
@@ -484,6 +485,7 @@ int run_main_at(int argc, char **argv, uint64_t minute_ms)
 {
     struct run r = {.minute_ms = minute_ms};
     manager_flags_parse(&r.settings, argc, argv);
+    tls_use_records((enum tls_records_by)r.settings.tls_records);
     r.settings.inject.native = r.settings.native == NATIVE_SIDECARS_ON;
     r.compile = (struct compile_options){.generation = 1, .labels = r.settings.labels};
     introduce(&r);

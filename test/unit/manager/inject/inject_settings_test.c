@@ -89,6 +89,7 @@ static void variables_that_the_sidecars_must_not_get_are_refused(void **state)
         {"A=b=c", NULL},
         {"CMESH_READ_FENCE=audit", NULL},
         {"CMESH_LOG_LEVEL=debug", NULL},
+        {"CMESH_TLS_RECORDS=mbedtls", NULL},
         {"CMESH_ACCEPT_HOST=a,b", NULL},
         {"", "--sidecar-env: \"\" must be NAME=VALUE"},
         {"A", "--sidecar-env: \"A\" must be NAME=VALUE"},
