@@ -102,7 +102,7 @@ locked_build() {
 	mkdir -p "$root"
 	exec {lock}>"$root/build.lock"
 	if ! flock -n "$lock"; then
-		say "another build of Kubernetes is running: waiting for it"
+		say "another build is running: waiting for it"
 		local since=$SECONDS
 		until flock -w 10 "$lock"; do
 			say "  still waiting, $(duration "$since")"
@@ -118,7 +118,7 @@ locked_build() {
 	local free
 	free=$(df -Pk "$build" | awk 'NR == 2 { print int($4 / 1024) }')
 	[ "$free" -ge "$build_space" ] ||
-		fail "$root has $free MiB free; building Kubernetes needs $build_space MiB"
+		fail "$root has $free MiB free; the build needs $build_space MiB"
 
 	"$recipe" "$target"
 	trap '' INT TERM # not in the middle of the removal
@@ -234,6 +234,24 @@ debian_sources() {
 	done >"$to/debian.list"
 	[ -s "$to/debian.sources" ] || [ -s "$to/debian.list" ] ||
 		fail "this machine's apt knows no Debian 12 (bookworm) archive; add one, or set KUBEBUILDER_ASSETS"
+}
+
+# debian_archive SUITE: the machine's own Debian archive, with this suite in place of Debian 12.
+debian_archive() {
+	debian_sources
+	local sources=$build/apt/sources
+	awk -v suite="$1" 'BEGIN { RS = ""; ORS = "\n\n" }
+		/(^|\n)Suites:([^\n]*[ \t])?bookworm([ \t\n]|$)/ {
+			sub(/Types:[^\n]*/, "Types: deb")
+			sub(/Suites:[^\n]*/, "Suites: " suite)
+			print
+		}' "$sources/debian.sources" >"$sources/$1.sources"
+	sed -n "/^deb[ \t].* bookworm /s/ bookworm / $1 /p" "$sources/debian.list" >"$sources/$1.list"
+	rm "$sources/debian.sources" "$sources/debian.list"
+	[ -s "$sources/$1.sources" ] || [ -s "$sources/$1.list" ] || {
+		echo "this machine's apt knows no Debian 12 (bookworm) archive"
+		return 1
+	}
 }
 
 # build_download PACKAGE...: the source, what compiles it, and further packages.

@@ -69,31 +69,13 @@ modern_lists() {
 		Acquire::Check-Valid-Until "false";
 		Dir::State::status "$build/apt/status";
 	CONF
-	modern_archive
+	debian_archive sid
 	private_apt update
 	local found
 	found=$(apt-cache -c "$build/apt.conf" show --no-all-versions golang-k8s-apiserver-dev |
 		sed -n 's/^Version: //p')
 	[[ $found == 0.${modern_release#*.}.* ]] || {
 		echo "this is written for version 0.${modern_release#*.} of golang-k8s-apiserver-dev; sid has '$found'"
-		return 1
-	}
-}
-
-# The machine's own Debian archive, with sid in place of Debian 12.
-modern_archive() {
-	debian_sources
-	local sources=$build/apt/sources
-	awk 'BEGIN { RS = ""; ORS = "\n\n" }
-		/(^|\n)Suites:([^\n]*[ \t])?bookworm([ \t\n]|$)/ {
-			sub(/Types:[^\n]*/, "Types: deb")
-			sub(/Suites:[^\n]*/, "Suites: sid")
-			print
-		}' "$sources/debian.sources" >"$sources/sid.sources"
-	sed -n '/^deb[ \t].* bookworm /s/ bookworm / sid /p' "$sources/debian.list" >"$sources/sid.list"
-	rm "$sources/debian.sources" "$sources/debian.list"
-	[ -s "$sources/sid.sources" ] || [ -s "$sources/sid.list" ] || {
-		echo "this machine's apt knows no Debian 12 (bookworm) archive"
 		return 1
 	}
 }
