@@ -28,11 +28,9 @@ def localproxy_path(arguments):
 
 def make_proxy(kind, arguments):
     """Of one of proxies.PROXIES; None for a baseline that is not asked for."""
-    if kind.name == "localproxy":
-        return kind(localproxy_path(arguments))
     if kind.name == "baseline":
         return kind(os.path.abspath(arguments.baseline)) if arguments.baseline else None
-    return kind()
+    return kind(localproxy_path(arguments)) if kind.ours else kind()
 
 
 def tools_path(arguments):

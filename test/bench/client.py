@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The few requests that the benchmark makes by itself; load comes from wrk and watch_load."""
 
+import contextlib
 import http.client
 import socket
 import ssl
+import threading
 import time
 
 from lab import BenchError
@@ -68,22 +70,88 @@ def first_answer_ms(process, port):
     raise NoAnswer(f"{process.name} answered {first} for {START_LIMIT} s: {process.log_tail()}")
 
 
-def warm(port, connections):
-    """Asks on many connections at once, so that the proxy has as many to the server."""
-    request = f"GET {POD} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-    sockets = [socket.create_connection(("127.0.0.1", port), timeout=60)
-               for _ in range(connections)]
+@contextlib.contextmanager
+def many_connections(port, count):
+    sockets = []
     try:
-        for _ in range(5):
-            for s in sockets:
-                s.sendall(request)
-            for s in sockets:
-                response = http.client.HTTPResponse(s)
-                response.begin()
-                response.read()
+        for _ in range(count):
+            sockets.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+        yield sockets
     finally:
         for s in sockets:
             s.close()
+
+
+def ask_all(sockets):
+    """One request on each before any answer is read; every answer must be 200."""
+    request = f"GET {POD} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    for s in sockets:
+        s.sendall(request)
+    for s in sockets:
+        response = http.client.HTTPResponse(s)
+        response.begin()
+        response.read()
+        if response.status != 200:
+            raise BenchError(f"GET {POD} was answered {response.status}")
+
+
+def warm(port, connections):
+    """Asks on many connections at once, so that the proxy has as many to the server."""
+    with many_connections(port, connections) as sockets:
+        for _ in range(5):
+            ask_all(sockets)
+
+
+def start_at_once(port, count):
+    """Asks once on each of so many connections, at once."""
+    with many_connections(port, count) as sockets:
+        ask_all(sockets)
+
+
+class SlowReader:
+    """Takes little of a long answer for a while, and then the rest, in a thread: others that share a
+    connection to the server may have to wait for it."""
+
+    PART = 16384
+    PAUSE = 0.02
+
+    def __init__(self, port, path, seconds):
+        self.request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        self.port = port
+        self.seconds = seconds
+        self.body = None
+        self.error = None
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        try:
+            with socket.socket() as s:
+                # Else the kernel would take megabytes for us.
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+                s.settimeout(60)
+                s.connect(("127.0.0.1", self.port))
+                s.sendall(self.request)
+                self.read(http.client.HTTPResponse(s))
+        except (OSError, http.client.HTTPException) as e:
+            self.error = e
+
+    def read(self, response):
+        response.begin()
+        parts, deadline = [], time.monotonic() + self.seconds
+        while time.monotonic() < deadline:
+            parts.append(response.read(self.PART))
+            time.sleep(self.PAUSE)
+        self.body = b"".join([*parts, response.read()])
+
+    def check(self, expected):
+        """Waits for its end: it must have got what is there."""
+        self.thread.join()
+        if self.error is not None:
+            raise BenchError(f"a slow reader: {self.error}")
+        if self.body != expected:
+            raise BenchError(f"a slow reader got {len(self.body)} bytes, or others, instead of "
+                             f"{len(expected)}")
 
 
 class Kept:

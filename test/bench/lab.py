@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import random
+import re
 import resource
 import select
 import shutil
@@ -64,12 +65,25 @@ class Process:
         ended too (clock_getcpuclockid(3))."""
         return sum(time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED) for pid in self.pids)
 
-    def rss_kib(self):
+    def from_status(self, name):
         total = 0
         for pid in self.pids:
             with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
-                total += sum(int(line.split()[1]) for line in f if line.startswith("VmRSS:"))
+                total += sum(int(line.split()[1]) for line in f if line.startswith(name))
         return total
+
+    def rss_kib(self):
+        return self.from_status("VmRSS:")
+
+    def forget_peaks(self):
+        """What `peak_kib` tells begins now (proc(5), clear_refs)."""
+        for pid in self.pids:
+            with open(f"/proc/{pid}/clear_refs", "w", encoding="ascii") as f:
+                f.write("5")
+
+    def peak_kib(self):
+        """The sum of each process's own peak of RSS."""
+        return self.from_status("VmHWM:")
 
     def pss_kib(self):
         """Pages that are shared with other processes count in parts."""
@@ -78,6 +92,13 @@ class Process:
             with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
                 total += sum(int(line.split()[1]) for line in f if line.startswith("Pss:"))
         return total
+
+    def libraries(self, names):
+        """The files of the shared libraries lib<name> that the first process has open."""
+        wanted = re.compile(rf"lib({'|'.join(names)})[-.0-9]*\.so")
+        with open(f"/proc/{self.popen.pid}/maps", encoding="utf-8", errors="replace") as f:
+            files = {os.path.basename(line.split()[-1]) for line in f}
+        return sorted(file for file in files if wanted.match(file))
 
     def log_tail(self):
         try:

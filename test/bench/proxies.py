@@ -4,35 +4,54 @@
 To add a peer, write a class with `name`, `package`, `argv` and `version`, and put it into PROXIES.
 Every one gets the same job: plain HTTP/1.1 in, TLS with a verified certificate out, a bearer token
 added, a pool of kept connections, nothing logged, nothing held back; for the rows that say so TLS
-in, too, on another port, with a P-256 certificate.
+in, too, on another port, with a P-256 certificate. What speaks HTTP/2 to servers is there in both
+ways: a peer's better one is the peer.
 """
 
 import json
 import os
 import subprocess
 
+import debian13
 from lab import find_binary
-from server import NGINX_PATHS, SERVER_NAME, TOKEN, nginx_argv, run_as
+from server import NGINX_PATHS, nginx_argv, run_as
 
 
 class Proxy:
     name = ""
+    program = ""  # if it is not called as the proxy is here
     package = ""  # the Debian package that has it; empty: built here
+    ours = False  # a build of localproxy
+    has_process = True
 
     def __init__(self, binary=None):
-        self.binary = binary or find_binary(self.name)
+        self.binary = binary or self.find()
+
+    def find(self):
+        return find_binary(self.program or self.name)
+
+    @property
+    def command(self):
+        """What stands before its arguments."""
+        return [self.binary]
 
     @property
     def available(self):
-        return self.binary is not None and os.access(self.binary, os.X_OK)
+        return self.why_not() is None
+
+    def why_not(self):
+        """None, or why it cannot be measured here."""
+        if self.binary is not None and os.access(self.binary, os.X_OK):
+            return None
+        return "no program " + (self.binary or f"(package {self.package})")
 
     def version(self):
         """The first line that the program prints when it is asked."""
-        out = subprocess.run([self.binary, self.version_flag], capture_output=True, text=True,
+        out = subprocess.run([*self.command, *self.version_flags], capture_output=True, text=True,
                              timeout=10, check=False)
         return ((out.stdout or out.stderr).strip().splitlines() or ["unknown"])[0]
 
-    version_flag = "-v"
+    version_flags = ("-v",)
 
     # pylint: disable-next=too-many-arguments
     def argv(self, lab, upstream, port, tls_port=None, single=False):
@@ -50,6 +69,20 @@ class Proxy:
         return upstream.ca
 
 
+class OfDebian13(Proxy):
+    """A program that `peers` has unpacked."""
+
+    def find(self):
+        return debian13.program(self.program)
+
+    @property
+    def command(self):
+        return debian13.command(self.binary)
+
+    def why_not(self):
+        return debian13.folder()[1] or super().why_not()
+
+
 class Nginx(Proxy):
     name = "nginx"
     package = "nginx-light"
@@ -59,10 +92,10 @@ class Nginx(Proxy):
 daemon off;
 master_process {master};
 worker_processes 1;
-worker_rlimit_nofile 8192;
+worker_rlimit_nofile {files};
 pid {folder}/pid;
 error_log stderr error;
-events {{ worker_connections 4096; }}
+events {{ worker_connections {connections}; }}
 http {{
     {paths}
     tcp_nodelay on;
@@ -106,22 +139,32 @@ http {{
     def argv(self, lab, upstream, port, tls_port=None, single=False):
         folder = lab.path(f"nginx-{port}")
         tls = self.TLS.format(tls_port=tls_port, pair=upstream.pair) if tls_port else ""
+        # Two for each client: nginx sets its memory aside when it starts.
+        connections = max(4096, 2 * upstream.clients + 512)
         config = lab.write(f"nginx-{port}/nginx.conf", self.CONFIG.format(
             folder=folder, user=run_as(), paths=NGINX_PATHS.format(folder=folder), port=port,
-            tls=tls, master="off" if single else "on", tls_port=upstream.tls_port, token=TOKEN,
-            ca=upstream.ca, server_name=SERVER_NAME))
-        return nginx_argv(folder, config)
+            tls=tls, master="off" if single else "on", tls_port=upstream.tls_port,
+            token=upstream.token, ca=upstream.ca, server_name=upstream.server_name,
+            connections=connections, files=max(8192, connections)))
+        return nginx_argv(self.command, folder, config)
+
+
+class Nginx13(Nginx, OfDebian13):
+    name = "nginx13"
+    program = "nginx"
 
 
 class Haproxy(Proxy):
     name = "haproxy"
+    program = "haproxy"
     package = "haproxy"
+    protocol = "http/1.1"
 
     # http-no-delay: without it HAProxy holds watch events back by up to 200 ms.
     CONFIG = """
 global
     nbthread 1
-    maxconn 2500
+    maxconn {clients}
 defaults
     mode http
     option http-no-delay
@@ -137,7 +180,7 @@ frontend operator
 backend api
     http-request set-header Authorization "Bearer {token}"
     server api 127.0.0.1:{tls_port} ssl verify required ca-file {ca} verifyhost {server_name} \
-sni str({server_name}) ssl-min-ver TLSv1.2 pool-purge-delay 1h
+sni str({server_name}) alpn {protocol} ssl-min-ver TLSv1.2 pool-purge-delay 1h
 """
 
     # pylint: disable-next=too-many-arguments
@@ -145,9 +188,102 @@ sni str({server_name}) ssl-min-ver TLSv1.2 pool-purge-delay 1h
         tls = (f"bind 127.0.0.1:{tls_port} backlog 4096 ssl crt {upstream.pair} "
                "ssl-min-ver TLSv1.2" if tls_port else "")
         config = lab.write(f"haproxy-{port}.cfg", self.CONFIG.format(
-            port=port, tls=tls, token=TOKEN, ca=upstream.ca, server_name=SERVER_NAME,
-            tls_port=upstream.tls_port))
-        return [self.binary, "-db", "-q", "-f", config]
+            port=port, tls=tls, token=upstream.token, ca=upstream.ca,
+            server_name=upstream.server_name, tls_port=upstream.tls_port, protocol=self.protocol,
+            clients=max(2500, upstream.clients + 200)))
+        return [*self.command, "-db", "-q", "-f", config]
+
+
+class HaproxyH2(Haproxy):
+    name = "haproxy-h2"
+    protocol = "h2"
+
+
+class Haproxy13(Haproxy, OfDebian13):
+    name = "haproxy13"
+
+
+class Haproxy13H2(Haproxy13):
+    name = "haproxy13-h2"
+    protocol = "h2"
+
+
+class Nghttpx(OfDebian13):
+    """Of Debian 13, too; one worker. Its caches of OCSP responses and tickets are of no use here."""
+
+    name = "nghttpx"
+    program = "nghttpx"
+    version_flags = ("--version",)
+    protocol = "http/1.1"
+
+    # pylint: disable-next=too-many-arguments
+    def argv(self, lab, upstream, port, tls_port=None, single=False):
+        tls = ([f"--frontend=127.0.0.1,{tls_port};tls", upstream.key, upstream.certificate]
+               if tls_port else [])
+        return [*self.command, "--conf=/dev/null", "--workers=1", "--backlog=4096",
+                *["--single-process"] * single,
+                f"--frontend=127.0.0.1,{port};no-tls",
+                f"--backend=127.0.0.1,{upstream.tls_port};;tls;sni={upstream.server_name};"
+                f"proto={self.protocol}",
+                f"--cacert={upstream.ca}", f"--add-request-header=authorization: Bearer {upstream.token}",
+                "--no-via", "--no-server-rewrite", "--no-location-rewrite", "--no-ocsp",
+                "--accesslog-file=/dev/null", "--errorlog-file=/dev/stderr", "--log-level=ERROR",
+                *[f"--{what}-timeout=1h" for what in (
+                    "frontend-read", "frontend-keep-alive", "backend-read", "backend-keep-alive")],
+                *tls]
+
+
+class NghttpxH2(Nghttpx):
+    name = "nghttpx-h2"
+    protocol = "h2"
+
+
+class Kubectl(OfDebian13):
+    """`kubectl proxy`, which many a developer has: it uses as many cores as there are, as programs
+    in Go do, speaks HTTP/2 to servers that have it, and does not listen over TLS."""
+
+    name = "kubectl"
+    program = "kubectl"
+    version_flags = ("version", "--client")
+
+    def listens_with_tls(self):
+        return False
+
+    # pylint: disable-next=too-many-arguments
+    def argv(self, lab, upstream, port, tls_port=None, single=False):
+        kubeconfig = write_kubeconfig(lab, upstream, f"kubectl-{port}")
+        return [*self.command, "--kubeconfig", kubeconfig, "proxy", "--address=127.0.0.1",
+                f"--port={port}"]
+
+
+class Direct(Proxy):
+    """No proxy at all: the client speaks HTTP/1.1 over TLS to the server, and adds the token. There
+    are figures of the client and the server alone."""
+
+    name = "direct"
+    has_process = False
+
+    def why_not(self):
+        return None
+
+    def version(self):
+        return "direct: wrk over TLS"
+
+    def listens_with_tls(self):
+        return False
+
+
+def write_kubeconfig(lab, upstream, folder):
+    """Its path."""
+    # JSON is YAML, and needs no library to write.
+    kubeconfig = {
+        "apiVersion": "v1", "kind": "Config", "current-context": "bench",
+        "clusters": [{"name": "bench", "cluster": {
+            "server": f"https://127.0.0.1:{upstream.tls_port}",
+            "certificate-authority": upstream.ca}}],
+        "users": [{"name": "bench", "user": {"token": upstream.token}}],
+        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}]}
+    return lab.write(f"{folder}/kubeconfig", json.dumps(kubeconfig))
 
 
 def has_in_help(binary, words):
@@ -164,20 +300,9 @@ def no_token(binary):
 
 class Localproxy(Proxy):
     name = "localproxy"
-    version_flag = "--version"
-
-    @staticmethod
-    def write_kubeconfig(lab, upstream, folder):
-        """Its path."""
-        # JSON is YAML, and needs no library to write.
-        kubeconfig = {
-            "apiVersion": "v1", "kind": "Config", "current-context": "bench",
-            "clusters": [{"name": "bench", "cluster": {
-                "server": f"https://127.0.0.1:{upstream.tls_port}",
-                "certificate-authority": upstream.ca}}],
-            "users": [{"name": "bench", "user": {"token": TOKEN}}],
-            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}]}
-        return lab.write(f"{folder}/kubeconfig", json.dumps(kubeconfig))
+    ours = True
+    version_flags = ("--version",)
+    flags = ()
 
     def listens_with_tls(self):
         return has_in_help(self.binary, "--listen-tls=ADDR:PORT")
@@ -205,11 +330,25 @@ class Localproxy(Proxy):
             os.makedirs(authority, mode=0o700)
             tls = ["--listen-tls", f"127.0.0.1:{tls_port}", "--local-tls", authority]
         return [self.binary,
-                "--kubeconfig", self.write_kubeconfig(lab, upstream, folder),
+                "--kubeconfig", write_kubeconfig(lab, upstream, folder),
                 "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
                 "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0", *tls,
                 "--state", lab.path(folder, "state"),  # as every installation has it
-                "--ready-file", lab.path(folder, "ready.json"), *no_token(self.binary)]
+                "--ready-file", lab.path(folder, "ready.json"), *no_token(self.binary),
+                *self.flags]
+
+
+class LocalproxyH1(Localproxy):
+    """The same build, told to speak HTTP/1.1 to the server."""
+
+    name = "localproxy-h1"
+    flags = ("--upstream-protocol=http1",)
+
+    def why_not(self):
+        reason = super().why_not()
+        if reason is None and not has_in_help(self.binary, "--upstream-protocol="):
+            return "this build speaks HTTP/1.1 only, as localproxy"
+        return reason
 
 
 class Baseline(Localproxy):
@@ -219,4 +358,5 @@ class Baseline(Localproxy):
 
 
 # The first one that is measured is what the others are compared with.
-PROXIES = [Nginx, Haproxy, Baseline, Localproxy]
+PROXIES = [Nginx, Haproxy, HaproxyH2, Nginx13, Haproxy13, Haproxy13H2, Nghttpx, NghttpxH2, Kubectl,
+           Direct, Baseline, LocalproxyH1, Localproxy]

@@ -11,7 +11,7 @@ from build import HERE
 from client import gets
 from counters import Counters
 from lab import BenchError
-from proxies import Localproxy
+from proxies import write_kubeconfig
 from reloading import Informers, ReloadedProxy, document, fallbacks, percentile, selector
 from server import DIFFERENCE_ITEMS, GROUP, POD, Upstream
 
@@ -220,7 +220,7 @@ class CostBench:
         self.countable = self.can_count()
         self.notes = []
         upstream = Upstream(lab, tools)
-        self.kubeconfig = Localproxy.write_kubeconfig(lab, upstream, "reloaded")
+        self.kubeconfig = write_kubeconfig(lab, upstream, "reloaded")
         self.samples = {}  # scenario -> mode -> row -> values
 
     @staticmethod

@@ -47,6 +47,13 @@ def cell(figures, decimals):
     return f"{show(figures['median'])} ({show(figures['min'])}..{show(figures['max'])})"
 
 
+def aligned(lines):
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    return "\n".join("  ".join(text.ljust(width) if i == 0 else text.rjust(width)
+                               for i, (text, width) in enumerate(zip(line, widths))).rstrip()
+                     for line in lines)
+
+
 def table(summary, reference, rows=None):
     """`rows`: {row: (what it says, unit, decimals, what is aimed at, if anything)}"""
     rows = ROWS if rows is None else rows
@@ -67,10 +74,43 @@ def table(summary, reference, rows=None):
                 ratio = over[subject].get(row)
                 line.append("-" if ratio is None else f"{ratio:.2f}")
         lines.append(line + aim)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return "\n".join("  ".join(text.ljust(width) if i == 0 else text.rjust(width)
-                               for i, (text, width) in enumerate(zip(line, widths))).rstrip()
-                     for line in lines)
+    return aligned(lines)
+
+
+def in_parts(summary, reference, count=4):
+    """Summaries of the reference and a few others each, that a screen has room for."""
+    others = [subject for subject in summary if subject != reference]
+    kept = {reference: summary[reference]} if reference in summary else {}
+    for n in range(0, max(1, len(others)), count):
+        yield kept | {subject: summary[subject] for subject in others[n:n + count]}
+
+
+def more_is_better(unit):
+    return unit == "1/s"
+
+
+def best_of(summary, subjects, row, unit):
+    """Which of them has the best median in this row; None if none has one."""
+    having = [s for s in subjects if row in summary.get(s, {})]
+    pick = max if more_is_better(unit) else min
+    return pick(having, key=lambda s: summary[s][row]["median"], default=None)
+
+
+def best_table(summary, ours, rows, others=("direct",)):
+    """The last of `ours` beside the best peer of each row; None without a peer. `others` are neither."""
+    subject = ours[-1] if ours else None
+    peers = [s for s in summary if s not in ours and s not in others]
+    lines = [["", "unit", "best peer", "its figure", subject, "ratio"]]
+    for row, (title, unit, decimals, *_) in rows.items():
+        best = best_of(summary, peers, row, unit)
+        own = summary.get(subject, {}).get(row)
+        if best is None or own is None:
+            continue
+        base = summary[best][row]["median"]
+        ratio = f"{own['median'] / base:.2f}" if base > 0 and own["median"] > 0 else "-"
+        lines.append([title, unit, best, f"{base:,.{decimals}f}", f"{own['median']:,.{decimals}f}",
+                      ratio])
+    return aligned(lines) if len(lines) > 1 else None
 
 
 def legend(reference, rounds, direct):

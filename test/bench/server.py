@@ -6,11 +6,13 @@ of the same few objects, of which every list at an exact version gives the same 
 change of the rules concerns, it gains two objects and loses two.
 """
 
+import dataclasses
 import gzip
 import json
 import os
 import pwd
 import random
+import resource
 import uuid
 
 from build import HERE
@@ -23,6 +25,9 @@ LIST = "/api/v1/pods?limit=500&resourceVersion=0"
 LIST_BYTES = 1_000_000
 LARGE_LIST = "/api/v1/pods?resourceVersion=0"
 LARGE_LIST_ITEMS = 10_000
+HUGE_LIST = "/api/v1/pods?limit=50000&resourceVersion=0"
+HUGE_LIST_BYTES = 50_000_000
+STREAMS = 100  # of one HTTP/2 connection, as kube-apiserver has it
 GROUP = "bench.cmesh.example"
 COLLECTION_ITEMS = 20
 DIFFERENCE_ITEMS = 2
@@ -32,6 +37,20 @@ def watch_target(events_per_second):
     """From after the list: localproxy lets go on from there who has listed before."""
     return ("/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=184214"
             f"&timeoutSeconds=600&eventsPerSecond={events_per_second}")
+
+
+@dataclasses.dataclass
+class Target:
+    """What a proxy must know of a server that it stands before."""
+
+    tls_port: int
+    ca: str  # the path of its authority
+    token: str
+    server_name: str
+    pair: str = None  # certificate and key in one file, for proxies that listen over TLS, too
+    certificate: str = None
+    key: str = None
+    clients: int = 0  # connections from clients at a time, where it is more than a thousand
 
 
 def run_as():
@@ -53,12 +72,14 @@ CONFIG = """
 {user}
 daemon off;
 worker_processes 1;
-worker_rlimit_nofile 16384;
+worker_rlimit_nofile {files};
 pid {folder}/pid;
 error_log stderr error;
-events {{ worker_connections 8192; }}
+events {{ worker_connections {files}; }}
 http {{
     {paths}
+    http2_max_concurrent_streams {streams};
+    http2_chunk_size 16k;
     tcp_nodelay on;
     keepalive_timeout 1h;
     keepalive_requests 1000000000;
@@ -75,6 +96,7 @@ http {{
         default /_list;
         ~^(true|1): /_watch;
         : /_large_list;
+        :50000 /_huge_list;
     }}
     map $arg_watch:$arg_resourceVersionMatch $objects {{
         default /_collection;
@@ -82,14 +104,22 @@ http {{
         :Exact /_difference;
     }}
     upstream source {{ server {source}; }}
+    ssl_certificate {folder}/server.crt;
+    ssl_certificate_key {folder}/server.key;
+    ssl_protocols TLSv1.2 TLSv1.3;
+    ssl_session_cache shared:tls:4m;
+    ssl_session_timeout 1h;
     server {{
-        listen 127.0.0.1:{tls_port} ssl backlog=4096;
-        ssl_certificate {folder}/server.crt;
-        ssl_certificate_key {folder}/server.key;
-        ssl_protocols TLSv1.2 TLSv1.3;
-        ssl_session_cache shared:tls:4m;
-        ssl_session_timeout 1h;
+        listen 127.0.0.1:{tls_port} ssl http2 backlog=4096;
         if ($http_authorization != "Bearer {token}") {{ return 401; }}
+        include {folder}/locations;
+    }}
+    map $connection_requests $is_first {{ 1 1; }}
+    log_format handshakes "$connection $ssl_session_reused";
+    server {{
+        listen 127.0.0.1:{counted_port} ssl http2 backlog=4096;
+        if ($http_authorization != "Bearer {token}") {{ return 401; }}
+        access_log {folder}/handshakes handshakes if=$is_first;
         include {folder}/locations;
     }}
     server {{
@@ -114,6 +144,7 @@ location = /_large_list {{
     gzip_proxied any;
     alias {folder}/large_list.json;
 }}
+location = /_huge_list {{ internal; alias {folder}/huge_list.json; }}
 location ^~ /apis/{group}/ {{ rewrite ^ $objects last; }}
 location = /_collection {{ internal; alias {folder}/collection.json; }}
 location = /_difference {{ internal; alias {folder}/difference.json; }}
@@ -191,19 +222,27 @@ def make_collection(pod, count):
 
 
 class Upstream:
-    """Started once; every proxy and every round talks to the same one."""
+    """Started once; every proxy and every round talks to the same one. It is a Target, and has
+    another one, which notes the handshake of each connection on which something is asked."""
+
+    token = TOKEN
+    server_name = SERVER_NAME
+    clients = 0
 
     def __init__(self, lab, tools):
         self.folder = lab.path("upstream")
         self.ca = f"{self.folder}/ca.crt"
-        self.pair = f"{self.folder}/server.pem"  # certificate and key, for proxies that show it
+        self.pair = f"{self.folder}/server.pem"
+        self.certificate = f"{self.folder}/server.crt"
+        self.key = f"{self.folder}/server.key"
         self.tls_port = lab.free_port()
+        self.counted_port = lab.free_port()
         self.plain_port = lab.free_port()
         with open(f"{HERE}/data/pod.json", encoding="utf-8") as f:
             self.pod = f.read()
         pod = json.loads(self.pod)
         self.list = make_list(pod)
-        self.large_list = self.large_list_gzip = b""
+        self.large_list = self.large_list_gzip = self.huge_list = b""
         lab.write("upstream/collection.json", make_collection(pod, COLLECTION_ITEMS))
         lab.write("upstream/difference.json", make_collection(pod, DIFFERENCE_ITEMS))
         lab.write("upstream/pod.json", self.pod)
@@ -223,17 +262,50 @@ class Upstream:
         lab.write("upstream/large_list.json", self.large_list)
         lab.write("upstream/large_list.json.gz", self.large_list_gzip)
 
+    def add_huge_list(self, lab):
+        """The same pods again and again: for those only who ask for HUGE_LIST."""
+        head, items = self.list.rstrip()[:-2].split(b"[", 1)
+        times = HUGE_LIST_BYTES // len(items) + 1
+        self.huge_list = head + b"[" + b",".join([items] * times) + b"]}\n"
+        lab.write("upstream/huge_list.json", self.huge_list)
+
+    def target(self, port=None, clients=0):
+        """As a Target; on another port than `tls_port`, and of so many clients."""
+        return Target(port or self.tls_port, self.ca, TOKEN, SERVER_NAME, self.pair,
+                      self.certificate, self.key, clients)
+
+    def handshakes(self):
+        """Of connections to `counted_port`, one word for each: "." for a full one, "r" for a resumed
+        one. A connection counts once its first request is answered."""
+        with open(f"{self.folder}/handshakes", encoding="ascii") as f:
+            return [line.split()[1] for line in f]
+
+    def connections(self, port=None):
+        """How many are open to the server."""
+        wanted = f":{port or self.tls_port:04X}"
+        with open("/proc/net/tcp", encoding="ascii") as f:
+            rows = [line.split() for line in f][1:]
+        return sum(row[1].endswith(wanted) and row[3] == "01" for row in rows)
+
     def start_nginx(self, lab):
         folder = self.folder
         lab.write("upstream/locations", LOCATIONS.format(folder=folder, pod=POD, group=GROUP))
         config = lab.write("upstream/nginx.conf", CONFIG.format(
             folder=folder, user=run_as(), paths=NGINX_PATHS.format(folder=folder), token=TOKEN,
-            source=self.source, tls_port=self.tls_port, plain_port=self.plain_port))
-        self.process = lab.spawn("upstream", nginx_argv(folder, config))
+            source=self.source, tls_port=self.tls_port, plain_port=self.plain_port,
+            counted_port=self.counted_port, streams=STREAMS,
+            files=resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        binary = find_binary("nginx")
+        if binary is None:
+            raise BenchError("nginx is missing")
+        self.process = lab.spawn("upstream", nginx_argv([binary], folder, config))
+
+    def cpu_ns(self):
+        """Of the server's processes: a proxy has got an answer before."""
+        if len(self.process.pids) == 1:
+            self.process.find_workers()
+        return self.process.cpu_ns()
 
 
-def nginx_argv(folder, config):
-    binary = find_binary("nginx")
-    if binary is None:
-        raise BenchError("nginx is missing")
-    return [binary, "-p", folder, "-e", "stderr", "-c", config]
+def nginx_argv(command, folder, config):
+    return [*command, "-p", folder, "-e", "stderr", "-c", config]

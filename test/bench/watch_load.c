@@ -304,7 +304,7 @@ static const struct flag table[] = {
      .help = "Watches to open.",
      FLAG_UINT_AT(struct arguments, watches),
      .min = 1,
-     .max = 4096},
+     .max = 16384},
     {.name = "warmup",
      .value = "MS",
      .help = "Milliseconds between the last opening and the first event that counts.",

@@ -22,7 +22,7 @@
 #include "base/flags.h"
 #include "event.h"
 
-enum { MAX_WATCHES = 4096, MAX_READY = 256, REQUEST_MAX = 8192, CHUNK_FRAME = 16 };
+enum { MAX_WATCHES = 16384, MAX_READY = 256, REQUEST_MAX = 8192, CHUNK_FRAME = 16 };
 
 #define HEAD                                                                                       \
     "HTTP/1.1 200 OK\r\nCache-Control: no-cache, private\r\nContent-Type: application/json\r\n"    \
