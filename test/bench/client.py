@@ -45,21 +45,21 @@ def get(port, path, headers=None, tls=None):
         connection.close()
 
 
-def ask(port):
+def ask(port, path):
     """One request with as little around it as can be; the first bytes of the answer, or none."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=START_LIMIT) as s:
-            s.sendall(f"GET {POD} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             return s.recv(64)
     except OSError:
         return b""
 
 
-def first_answer_ms(process, port):
+def first_answer_ms(process, port, path=POD):
     """Asks until the proxy answers 200; milliseconds since it was executed."""
     answer = b""
     while time.monotonic_ns() - process.started_ns < START_LIMIT * 1e9:
-        answer = ask(port)
+        answer = ask(port, path)
         if answer.startswith(b"HTTP/1.1 200"):
             return (time.monotonic_ns() - process.started_ns) / 1e6
         if process.popen.poll() is not None:

@@ -9,9 +9,10 @@ import json
 import os
 import sys
 import threading
+import time
 
 from build import ROOT
-from lab import BenchError
+from lab import BenchError, connections_to, status_kib
 from reloading import NAMESPACE_LABEL
 
 # Behind this folder: no module of one has the name of one of the other.
@@ -26,8 +27,11 @@ import wire
 __all__ = ["ControlPlane", "each", "real_clients", "resources"]
 
 LOCALPROXY = "cmesh-localproxy"
+RBAC = "rbac.authorization.k8s.io"
 TICKS = os.sysconf("SC_CLK_TCK")
 CONNECTIONS = 4
+SETTLE_LIMIT = 30
+SETTLED = 0.005  # of the memory, from one second to the next
 
 
 def each(cluster, requests):
@@ -56,11 +60,12 @@ def each(cluster, requests):
 
 
 class ControlPlane:
-    """Started for this run, or the one that CMESH_E2E_CLUSTER_DIR names. A context manager."""
+    """Started for this run, or the one that CMESH_E2E_CLUSTER_DIR names, unless it must be one's
+    `own`. A context manager."""
 
-    def __init__(self):
+    def __init__(self, own=False):
         self.cleanups = contextlib.ExitStack()
-        self.cluster = harness.Cluster(os.environ.get("CMESH_E2E_CLUSTER_DIR"))
+        self.cluster = harness.Cluster(None if own else os.environ.get("CMESH_E2E_CLUSTER_DIR"))
         self.cleanups.callback(self.cluster.stop)
 
     def __enter__(self):
@@ -94,6 +99,41 @@ class ControlPlane:
         if answer.status != 201:
             raise AssertionError(f"cannot create {namespace}/{name}: {answer}")
 
+    # ---- who asks it, and for what ----
+
+    @property
+    def port(self):
+        return int(self.cluster.address.rpartition(":")[2])
+
+    @property
+    def authority(self):
+        return self.cluster.env["CLUSTER_CA"]
+
+    def new_token(self):
+        """Of a service account that may do all."""
+        accounts = "/api/v1/namespaces/default/serviceaccounts"
+        self.cluster.json(accounts, "POST", {"metadata": {"name": "bench"}})
+        self.cluster.json(f"/apis/{RBAC}/v1/clusterrolebindings", "POST", {
+            "metadata": {"name": "bench"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "bench", "namespace": "default"}]})
+        return self.cluster.json(f"{accounts}/bench/token", "POST",
+                                 {"spec": {"expirationSeconds": 7200}})["status"]["token"]
+
+    def watchable(self, count):
+        """As many of its resources as the Go clients name them: GROUP/VERSION/RESOURCE."""
+        groups = self.cluster.json("/apis")["groups"]
+        versions = ["", *(group["preferredVersion"]["groupVersion"] for group in groups)]
+        found = []
+        for version in versions:
+            path = f"/apis/{version}" if version else "/api/v1"
+            found += [f"{version}/{resource['name']}".lstrip("/")
+                      for resource in self.cluster.json(path)["resources"]
+                      if {"list", "watch"} <= set(resource["verbs"])]
+        if len(found) < count:
+            raise BenchError(f"the API server has {len(found)} resources to watch, not {count}")
+        return found[:count]
+
     # ---- what it was asked ----
 
     def audit_mark(self):
@@ -119,10 +159,40 @@ class ControlPlane:
 
     # ---- what it took ----
 
+    def pid(self, name):
+        with open(os.path.join(self.cluster.directory, f"{name}.pid"), encoding="ascii") as f:
+            return int(f.read().split()[0])
+
     def cpu_seconds(self, name):
         """User and system, of "kube-apiserver" or "etcd"."""
-        with open(os.path.join(self.cluster.directory, f"{name}.pid"), encoding="ascii") as f:
-            pid = f.read().split()[0]
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+        with open(f"/proc/{self.pid(name)}/stat", encoding="ascii", errors="replace") as f:
             fields = f.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def collect_garbage(self):
+        answer = self.cluster.fetch("/debug/pprof/heap?gc=1")
+        if answer.status != 200:
+            raise BenchError(f"the API server does not collect its garbage: {answer.status}")
+
+    def settle(self):
+        """Until its memory is what it needs, or for half a minute: Go gives it back bit by bit."""
+        last, still = 0, 0
+        for _ in range(SETTLE_LIMIT):
+            self.collect_garbage()
+            time.sleep(1)
+            now = status_kib(self.pid("kube-apiserver"), "VmRSS:")
+            still = still + 1 if abs(now - last) < last * SETTLED else 0
+            last = now
+            if still == 3:
+                return
+
+    def state(self):
+        """Of the API server: KiB, connections, seconds of CPU."""
+        used = self.cpu_seconds("kube-apiserver")
+        lines = self.cluster.fetch("/metrics").body.decode().splitlines()
+        values = dict(line.split() for line in lines if line.startswith("go_"))
+        return {"cpu": used, "connections": connections_to(self.port),
+                "goroutines": float(values["go_goroutines"]),
+                "heap": float(values["go_memstats_heap_alloc_bytes"]) / 1024,
+                "stacks": float(values["go_memstats_stack_inuse_bytes"]) / 1024,
+                "rss": status_kib(self.pid("kube-apiserver"), "VmRSS:")}

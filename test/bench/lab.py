@@ -47,6 +47,20 @@ def descendants(pid):
     return found
 
 
+def status_kib(pid, name):
+    """A line of /proc/PID/status, "VmRSS:" say."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+        return sum(int(line.split()[1]) for line in f if line.startswith(name))
+
+
+def connections_to(port):
+    """How many are open to whoever listens on this port of 127.0.0.1."""
+    wanted = f":{port:04X}"
+    with open("/proc/net/tcp", encoding="ascii") as f:
+        rows = [line.split() for line in f][1:]
+    return sum(row[1].endswith(wanted) and row[3] == "01" for row in rows)
+
+
 class Process:
     """A child of ours. Figures are those of all the processes it consists of."""
 
@@ -65,15 +79,8 @@ class Process:
         ended too (clock_getcpuclockid(3))."""
         return sum(time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED) for pid in self.pids)
 
-    def from_status(self, name):
-        total = 0
-        for pid in self.pids:
-            with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
-                total += sum(int(line.split()[1]) for line in f if line.startswith(name))
-        return total
-
     def rss_kib(self):
-        return self.from_status("VmRSS:")
+        return sum(status_kib(pid, "VmRSS:") for pid in self.pids)
 
     def forget_peaks(self):
         """What `peak_kib` tells begins now (proc(5), clear_refs)."""
@@ -83,7 +90,7 @@ class Process:
 
     def peak_kib(self):
         """The sum of each process's own peak of RSS."""
-        return self.from_status("VmHWM:")
+        return sum(status_kib(pid, "VmHWM:") for pid in self.pids)
 
     def pss_kib(self):
         """Pages that are shared with other processes count in parts."""

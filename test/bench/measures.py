@@ -104,7 +104,8 @@ class Running:
 
     headers = ()
 
-    def __init__(self, bench, proxy, over_tls=False, upstream=None):
+    # pylint: disable-next=too-many-arguments
+    def __init__(self, bench, proxy, over_tls=False, upstream=None, first_path=POD):
         upstream = upstream or bench.upstream
         self.proxy = proxy
         self.port = bench.lab.free_port()
@@ -112,7 +113,7 @@ class Running:
         self.tls_port = bench.lab.free_port() if over_tls else None
         argv = proxy.argv(bench.lab, upstream, self.port, self.tls_port)
         self.process = bench.lab.spawn(proxy.name, argv, role="proxy")
-        self.start_ms = first_answer_ms(self.process, self.port)
+        self.start_ms = first_answer_ms(self.process, self.port, first_path)
         self.process.find_workers()
         self.trust = (trust(proxy.authority(bench.lab, upstream, self.port)) if over_tls
                       else None)

@@ -44,10 +44,9 @@ class Scale:
     """From a ratio to a place, within what the medians need."""
 
     def __init__(self, rows):
-        medians = [mark[1] for _, marks in rows for mark in marks.values()]
-        self.steps = [s for s in STEPS if min(medians) / 2 < s < max(medians) * 2] or [1]
-        self.low = math.log2(min([*medians, 1]) / 1.2)
-        self.high = math.log2(max([*medians, 1]) * 1.2)
+        medians = [1, *(mark[1] for _, marks in rows for mark in marks.values())]
+        self.low, self.high = math.log2(min(medians) / 1.2), math.log2(max(medians) * 1.2)
+        self.steps = [s for s in STEPS if self.low <= math.log2(s) <= self.high]
 
     def x(self, ratio):
         share = (math.log2(max(ratio, 1e-9)) - self.low) / (self.high - self.low)

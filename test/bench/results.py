@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import time
 
 import plot
 from build import HERE, ROOT
@@ -30,6 +31,10 @@ def commit():
     """Abbreviated, with "+" behind it where the checkout has more than was committed."""
     name = git("rev-parse", "--short=8", "HEAD") or "unknown"
     return name + "+" * bool(git("status", "--porcelain", "--untracked-files=no"))
+
+
+def today():
+    return time.strftime("%Y-%m-%d", time.gmtime())
 
 
 def version():

@@ -16,7 +16,7 @@ import resource
 import uuid
 
 from build import HERE
-from lab import BenchError, find_binary
+from lab import BenchError, connections_to, find_binary
 
 SERVER_NAME = "kubernetes.default.svc"
 TOKEN = "bench-token"
@@ -282,10 +282,7 @@ class Upstream:
 
     def connections(self, port=None):
         """How many are open to the server."""
-        wanted = f":{port or self.tls_port:04X}"
-        with open("/proc/net/tcp", encoding="ascii") as f:
-            rows = [line.split() for line in f][1:]
-        return sum(row[1].endswith(wanted) and row[3] == "01" for row in rows)
+        return connections_to(port or self.tls_port)
 
     def start_nginx(self, lab):
         folder = self.folder
