@@ -61,6 +61,7 @@ ROWS = {
     "watch_mem_many": (f"memory per watch, {MANY_WATCHES} open", "KiB", 1, "12"),
     "slow_mem": (f"memory for each of {SLOW_READERS} slow readers of a {HUGE_LIST_BYTES // 10**6} MB "
                  "list, peak", "KiB", 0, ""),
+    "slow_get": ("the longest small GET of others meanwhile", "ms", 1, ""),
     "get1_server": ("server: CPU per small GET, 1 connection", "us", 1, ""),
     "get32_server": ("server: CPU per small GET, 32 connections", "us", 1, ""),
     "event_server": ("server: CPU per watch event", "us", 1, ""),
@@ -92,7 +93,7 @@ GROUPS = {
             for how in ("_plain", "", "_times")],
     "memory": ["watch_mem", "watch_mem_many", "watch_connections", "watch_connections_many"],
     "once": ["once_connections", "once_handshakes", "once_cpu", "once_server"],
-    "slow": ["slow_mem"],
+    "slow": ["slow_mem", "slow_get"],
 }
 
 # What can be said of a client and a server without a proxy.
@@ -118,14 +119,18 @@ class Running:
         self.trust = (trust(proxy.authority(bench.lab, upstream, self.port)) if over_tls
                       else None)
 
-    def cpu_ns(self):
-        return self.process.cpu_ns()
-
-    def check(self):
-        self.process.check()
-
     def stop(self, bench):
         bench.lab.stop(self.process)
+
+
+class NoProcess:
+    """In the place of a proxy's."""
+
+    def cpu_ns(self):
+        return 0
+
+    def check(self):
+        pass
 
 
 class NoProxy:
@@ -133,14 +138,9 @@ class NoProxy:
 
     def __init__(self, bench, proxy):
         self.proxy = proxy
+        self.process = NoProcess()
         self.url = f"https://127.0.0.1:{bench.upstream.tls_port}"
         self.headers = (f"Authorization: Bearer {bench.upstream.token}",)
-
-    def cpu_ns(self):
-        return 0
-
-    def check(self):
-        pass
 
     def stop(self, bench):
         pass
@@ -163,16 +163,16 @@ def idle(bench, running):
 
 def loaded(bench, running):
     del bench
-    running.check()
+    running.process.check()
     return {"rss_loaded": running.process.rss_kib() * 1024 / 1e6}
 
 
 def cpu_of(running):
-    return lambda: {"cpu": running.cpu_ns()}
+    return lambda: {"cpu": running.process.cpu_ns()}
 
 
 def cpu_of_both(bench, running):
-    return lambda: {"cpu": running.cpu_ns(), "server": bench.upstream.cpu_ns()}
+    return lambda: {"cpu": running.process.cpu_ns(), "server": bench.upstream.cpu_ns()}
 
 
 def spent(before, after):
@@ -193,7 +193,7 @@ def wrk(bench, running, connections, seconds, target, headers=(), sample=None):
     report = load.next_json(seconds + 20)
     used = spent(before, sample())
     bench.lab.stop(load)
-    running.check()
+    running.process.check()
     if report["errors"] or not report["requests"]:
         raise BenchError(f"{report['errors']} errors in {report['requests']} requests")
     return report, used
@@ -234,9 +234,9 @@ def beside_plain(row, connect, batch, figure):
             for part in range(bench.parts):
                 # Plain, TLS, TLS, plain: neither always follows the other.
                 for which in (0, 1) if part % 2 == 0 else (1, 0):
-                    before = running.cpu_ns()
+                    before = running.process.cpu_ns()
                     clients[which].ask(batch)
-                    spent_ns[which] += running.cpu_ns() - before
+                    spent_ns[which] += running.process.cpu_ns() - before
         plain, over_tls = (figure(bench, ns / bench.parts / batch) for ns in spent_ns)
         return {f"{row}_plain": plain, row: over_tls, f"{row}_times": over_tls / plain}
     return measure
@@ -343,7 +343,7 @@ def memory(bench, proxy):
         opened = watches
         values[f"watch_mem{step}"] = (running.process.rss_kib() - before) / watches
         values[f"watch_connections{step}"] = bench.upstream.connections()
-    running.check()
+    running.process.check()
     for load in loads:
         bench.lab.stop(load)
     running.stop(bench)
@@ -358,7 +358,7 @@ def asked(count):
         load = open_watches(bench, running, count)
         values = {"asked_mem": (running.process.rss_kib() - before) / count,
                   "asked_connections": bench.upstream.connections()}
-        running.check()
+        running.process.check()
         bench.lab.stop(load)
         running.stop(bench)
         return values
@@ -378,20 +378,33 @@ def once(bench, proxy):
     values = {"once_connections": upstream.connections(upstream.counted_port),
               "once_handshakes": handshakes.count("."),
               "once_cpu": used["cpu"] / 1e6, "once_server": used["server"] / 1e6}
-    running.check()
+    running.process.check()
     running.stop(bench)
     return values
 
 
+def longest_get_ms(running, seconds):
+    """Of one client that asks now and then."""
+    longest, deadline = 0, time.monotonic() + seconds
+    with Kept(running.port) as kept:
+        while time.monotonic() < deadline:
+            begun = time.monotonic()
+            kept.ask(1)
+            longest = max(longest, time.monotonic() - begun)
+            time.sleep(0.01)
+    return longest * 1e3
+
+
 def slow(bench, proxy):
-    """A fresh proxy whose clients do not take what the server has for them."""
+    """A fresh proxy some of whose clients do not take what the server has for them."""
     running = Running(bench, proxy)
     before = idle_kib(running)
     running.process.forget_peaks()
     readers = [SlowReader(running.port, HUGE_LIST, bench.slow_seconds) for _ in range(SLOW_READERS)]
+    longest = longest_get_ms(running, bench.slow_seconds)
     for reader in readers:
         reader.check(bench.upstream.huge_list)
     peak = running.process.peak_kib()
-    running.check()
+    running.process.check()
     running.stop(bench)
-    return {"slow_mem": (peak - before) / SLOW_READERS}
+    return {"slow_mem": (peak - before) / SLOW_READERS, "slow_get": longest}
