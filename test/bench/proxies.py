@@ -14,7 +14,7 @@ import subprocess
 
 import debian13
 from lab import find_binary
-from server import NGINX_PATHS, nginx_argv, run_as
+from server import NGINX_PATHS, connections_for, file_limit, nginx_argv, run_as
 
 
 class Proxy:
@@ -139,13 +139,13 @@ http {{
     def argv(self, lab, upstream, port, tls_port=None, single=False):
         folder = lab.path(f"nginx-{port}")
         tls = self.TLS.format(tls_port=tls_port, pair=upstream.pair) if tls_port else ""
-        # Two for each client: nginx sets its memory aside when it starts.
-        connections = max(4096, 2 * upstream.clients + 512)
+        # No more than needed: nginx sets their memory aside when it starts.
+        connections = max(4096, connections_for(upstream.clients))
         config = lab.write(f"nginx-{port}/nginx.conf", self.CONFIG.format(
             folder=folder, user=run_as(), paths=NGINX_PATHS.format(folder=folder), port=port,
             tls=tls, master="off" if single else "on", tls_port=upstream.tls_port,
             token=upstream.token, ca=upstream.ca, server_name=upstream.server_name,
-            connections=connections, files=max(8192, connections)))
+            connections=connections, files=min(file_limit(), max(8192, connections))))
         return nginx_argv(self.command, folder, config)
 
 
@@ -190,7 +190,7 @@ sni str({server_name}) alpn {protocol} ssl-min-ver TLSv1.2 pool-purge-delay 1h
         config = lab.write(f"haproxy-{port}.cfg", self.CONFIG.format(
             port=port, tls=tls, token=upstream.token, ca=upstream.ca,
             server_name=upstream.server_name, tls_port=upstream.tls_port, protocol=self.protocol,
-            clients=max(2500, upstream.clients + 200)))
+            clients=max(2500, upstream.clients + 50)))
         return [*self.command, "-db", "-q", "-f", config]
 
 
@@ -329,13 +329,15 @@ class Localproxy(Proxy):
             authority = os.path.dirname(self.authority(lab, upstream, port))
             os.makedirs(authority, mode=0o700)
             tls = ["--listen-tls", f"127.0.0.1:{tls_port}", "--local-tls", authority]
+        # Its default takes the watches that are always opened.
+        room = ["--max-connections", str(upstream.clients + 50)] if upstream.clients else []
         return [self.binary,
                 "--kubeconfig", write_kubeconfig(lab, upstream, folder),
                 "--rules", lab.write(f"{folder}/rules.json", json.dumps(rules)),
                 "--listen", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0", *tls,
                 "--state", lab.path(folder, "state"),  # as every installation has it
                 "--ready-file", lab.path(folder, "ready.json"), *no_token(self.binary),
-                *self.flags]
+                *room, *self.flags]
 
 
 class LocalproxyH1(Localproxy):

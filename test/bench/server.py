@@ -53,6 +53,16 @@ class Target:
     clients: int = 0  # connections from clients at a time, where it is more than a thousand
 
 
+def file_limit():
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def connections_for(clients):
+    """nginx's worker_connections: two for each, and so many that it does not begin to close those
+    that wait for a request, which it does when a sixteenth is left."""
+    return clients * 9 // 4 + 512
+
+
 def run_as():
     """nginx started by root would give its workers to another user, who cannot read our files."""
     return f"user {pwd.getpwuid(0).pw_name};" if os.geteuid() == 0 else ""
@@ -75,7 +85,7 @@ worker_processes 1;
 worker_rlimit_nofile {files};
 pid {folder}/pid;
 error_log stderr error;
-events {{ worker_connections {files}; }}
+events {{ worker_connections {connections}; }}
 http {{
     {paths}
     http2_max_concurrent_streams {streams};
@@ -290,8 +300,8 @@ class Upstream:
         config = lab.write("upstream/nginx.conf", CONFIG.format(
             folder=folder, user=run_as(), paths=NGINX_PATHS.format(folder=folder), token=TOKEN,
             source=self.source, tls_port=self.tls_port, plain_port=self.plain_port,
-            counted_port=self.counted_port, streams=STREAMS,
-            files=resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+            counted_port=self.counted_port, streams=STREAMS, files=file_limit(),
+            connections=connections_for(file_limit() // 2)))
         binary = find_binary("nginx")
         if binary is None:
             raise BenchError("nginx is missing")

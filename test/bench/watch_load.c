@@ -29,7 +29,7 @@
 enum {
     MAX_READY = 256,
     MAX_OPENING = 32, /* watches that wait for their head at a time */
-    OPEN_LIMIT_SECONDS = 60,
+    OPEN_LIMIT_SECONDS = 240,
     INPUT_MAX = 65536,
     REQUEST_MAX = 2048,
 };
