@@ -70,6 +70,7 @@ ROWS = {
     "watch_connections_many": (f"server: connections, {MANY_WATCHES} watches open", "", 0, ""),
     "once_connections": (f"server: connections for {AT_ONCE} requests at once", "", 0, ""),
     "once_handshakes": ("server: full handshakes of these", "", 0, ""),
+    "once_resumed": ("server: resumed handshakes of these", "", 0, ""),
     "once_cpu": (f"CPU for {AT_ONCE} requests at once after the start", "ms", 2, ""),
     "once_server": ("server: CPU for these", "ms", 2, ""),
 }
@@ -93,7 +94,7 @@ GROUPS = {
     "tls": [f"tls_{what}{how}" for what in ("get", "list", "gzip", "connection")
             for how in ("_plain", "", "_times")],
     "memory": ["watch_mem", "watch_mem_many", "watch_connections", "watch_connections_many"],
-    "once": ["once_connections", "once_handshakes", "once_cpu", "once_server"],
+    "once": ["once_connections", "once_handshakes", "once_resumed", "once_cpu", "once_server"],
     "slow": ["slow_mem", "slow_get"],
 }
 
@@ -377,7 +378,7 @@ def once(bench, proxy):
     used = spent(at_first, sample())
     handshakes = upstream.handshakes()[before:]
     values = {"once_connections": upstream.connections(upstream.counted_port),
-              "once_handshakes": handshakes.count("."),
+              "once_handshakes": handshakes.count("."), "once_resumed": handshakes.count("r"),
               "once_cpu": used["cpu"] / 1e6, "once_server": used["server"] / 1e6}
     running.process.check()
     running.stop(bench)

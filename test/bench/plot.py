@@ -119,5 +119,5 @@ def draw(document):
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], encoding="utf-8") as results:
-        print(draw(json.load(results)), end="")
+    with open(sys.argv[1], encoding="utf-8") as f:
+        print(draw(json.load(f)), end="")

@@ -209,7 +209,7 @@ class Haproxy13H2(Haproxy13):
 
 
 class Nghttpx(OfDebian13):
-    """Of Debian 13, too; one worker. Its caches of OCSP responses and tickets are of no use here."""
+    """One worker; the token is added to what the client sends, which has none."""
 
     name = "nghttpx"
     program = "nghttpx"

@@ -57,7 +57,7 @@ def index_line(name, document):
     links = f"[{name}]({name}.json)" + f", [plot]({name}.svg)" * document.get("plotted", True)
     return (f"| {links} | {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, "
             f"load {machine['load']} at the start | {document['rounds']} rounds; "
-            f"{'; '.join(document['versions'].values())} |\n")
+            f"{'; '.join(dict.fromkeys(document['versions'].values()))} |\n")
 
 
 def index(folder):
