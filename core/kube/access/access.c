@@ -68,9 +68,7 @@ static void decode_pem(const struct kubeconfig_entry *entry, const char *key, co
 int kube_pem_read(const char *path, struct kube_pem *out, struct err *e)
 {
     struct buf data = BUF_INIT(PEM_MAX);
-    if (buf_reserve(&data, PEM_MAX) == NULL) {
-        return err_memory(e);
-    }
+    data.secret = true; /* it may be a key */
     int rc = file_read(path, &data, e);
     if (rc == 0 && data.len == 0) {
         rc = err_set(e, -EINVAL, "%s: the file is empty", path);
@@ -86,7 +84,7 @@ int kube_pem_read(const char *path, struct kube_pem *out, struct err *e)
             memcpy(out->data, buf_data(&data), data.len);
         }
     }
-    secret_buf_reset(&data);
+    buf_reset(&data);
     return rc;
 }
 
