@@ -154,12 +154,15 @@ static struct delivered_versions *map_file(const char *path, int fd, struct err 
     return memory;
 }
 
-/* From here on until it is not busy the file is good for nothing. */
-static void wipe_file(struct delivered_versions *r)
+/* From here on until it is not busy the file is good for nothing. A new one is all zero, and its
+ * memory is touched when it is used. */
+static void wipe_file(struct delivered_versions *r, bool new)
 {
-    atomic_store(&r->busy, 1);
     size_t behind = offsetof(struct delivered_versions, file);
-    memset((char *)r + behind, 0, sizeof *r - behind);
+    atomic_store(&r->busy, 1);
+    if (!new) {
+        memset((char *)r + behind, 0, sizeof *r - behind);
+    }
 }
 
 static void take_old(struct delivered_versions *r, const char *path,
@@ -203,7 +206,7 @@ struct delivered_versions *delivered_open(const char *path, uint64_t doubt_ms, s
     if (r == NULL) {
         goto no_memory;
     }
-    wipe_file(r);
+    wipe_file(r, old == NULL);
     r->file = file;
     delivered_init(r, doubt_ms);
     take_old(r, path, old);
