@@ -128,7 +128,7 @@ int file_check_writable(const char *path, struct err *e)
     return rc == 0 ? 0 : err_set(e, rc, "%s: its folder: %s", path, strerror(-rc));
 }
 
-int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+static int replace(const char *path, struct slice text, mode_t mode, bool durable, struct err *e)
 {
     int rc = check_target(path, e);
     if (rc != 0) {
@@ -145,8 +145,8 @@ int file_write_atomic(const char *path, const void *data, size_t len, mode_t mod
         free(tmp);
         return rc;
     }
-    rc = write_all(fd, data, len);
-    if (rc == 0 && (fchmod(fd, mode) != 0 || fsync(fd) != 0)) {
+    rc = write_all(fd, text.ptr, text.len);
+    if (rc == 0 && (fchmod(fd, mode) != 0 || (durable && fsync(fd) != 0))) {
         rc = -errno;
     }
     if (close(fd) != 0 && rc == 0) {
@@ -158,11 +158,21 @@ int file_write_atomic(const char *path, const void *data, size_t len, mode_t mod
     if (rc != 0) {
         (void)unlink(tmp);
         err_set(e, rc, "%s: cannot write: %s", path, strerror(-rc));
-    } else {
+    } else if (durable) {
         sync_folder_of(path);
     }
     free(tmp);
     return rc;
+}
+
+int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+    return replace(path, slice_of(data, len), mode, true, e);
+}
+
+int file_replace(const char *path, const void *data, size_t len, mode_t mode, struct err *e)
+{
+    return replace(path, slice_of(data, len), mode, false, e);
 }
 
 char *file_resolve(const char *base, const char *path)

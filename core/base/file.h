@@ -22,6 +22,10 @@ MUST_CHECK int file_read(const char *path, struct buf *out, struct err *e);
 MUST_CHECK int file_write_atomic(const char *path, const void *data, size_t len, mode_t mode,
                                  struct err *e);
 
+/* The same without syncing: when the machine stops, what was there or nothing may be left of it. */
+MUST_CHECK int file_replace(const char *path, const void *data, size_t len, mode_t mode,
+                            struct err *e);
+
 /* Whether file_write_atomic can make or replace the file, as far as that shows beforehand. */
 MUST_CHECK int file_check_writable(const char *path, struct err *e);
 

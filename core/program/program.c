@@ -161,7 +161,7 @@ int program_write_ready_file(const char *path, const struct program_address *add
     (void)buf_append_str(&text, "}\n");
     int rc = buf_error(&text);
     if (rc == 0) {
-        rc = file_write_atomic(path, buf_data(&text), text.len, 0644, e);
+        rc = file_replace(path, buf_data(&text), text.len, 0644, e); /* it outlives no start */
     } else {
         (void)err_set(e, rc, "%s", err_text(rc));
     }

@@ -121,23 +121,32 @@ static void writes_with_the_mode_whatever_the_umask(void **state)
     assert_int_equal(count_entries(*state), 1);
 }
 
+typedef int (*write_fn)(const char *path, const void *data, size_t len, mode_t mode, struct err *e);
+
 /* A reader that had the old file open still reads the old one, whole. */
-static void replaces_whole_files(void **state)
+static void replace_by(struct temp_dir *d, write_fn write_file)
 {
     char path[256];
     char text[16] = "";
     struct err e = ERR_INIT;
-    temp_dir_write(*state, "f", "old content", 0600);
-    int fd = open(temp_dir_path(*state, "f", path), O_RDONLY);
+    temp_dir_write(d, "f", "old content", 0600);
+    int fd = open(temp_dir_path(d, "f", path), O_RDONLY);
     assert_true(fd >= 0);
-    assert_int_equal(file_write_atomic(path, "new", 3, 0600, &e), 0);
+    assert_int_equal(write_file(path, "new", 3, 0600, &e), 0);
     assert_int_equal(read(fd, text, sizeof text), 11);
     (void)close(fd);
     assert_string_equal(text, "old content");
     assert_file(path, "new");
-    assert_int_equal(file_write_atomic(path, "", 0, 0600, &e), 0);
+    assert_int_equal(write_file(path, "", 0, 0600, &e), 0);
     assert_file(path, "");
-    assert_int_equal(count_entries(*state), 1);
+    assert_int_equal(write_file(d->path, "a", 1, 0600, &e), -EISDIR);
+    assert_int_equal(count_entries(d), 1);
+}
+
+static void replaces_whole_files(void **state)
+{
+    replace_by(*state, file_write_atomic);
+    replace_by(*state, file_replace);
 }
 
 static void replaces_a_link_and_not_what_it_points_to(void **state)
