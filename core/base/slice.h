@@ -36,7 +36,9 @@ static inline bool slice_eq(struct slice a, struct slice b)
 /* Equal but for the case of ASCII letters. */
 static inline bool slice_ieq(struct slice a, struct slice b)
 {
-    return a.len == b.len && (a.len == 0 || strncasecmp(a.ptr, b.ptr, a.len) == 0);
+    enum { CASE = 0x20 };
+    return a.len == b.len && (a.len == 0 || (((a.ptr[0] ^ b.ptr[0]) & ~CASE) == 0 &&
+                                             strncasecmp(a.ptr, b.ptr, a.len) == 0));
 }
 
 #endif
