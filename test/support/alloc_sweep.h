@@ -99,7 +99,7 @@ int __wrap_asprintf(char **out, const char *fmt, ...)
 /* Runs `scenario` again and again. It returns false when it met an error; true when all went well,
  * which is only right when nothing failed, or when it can do without what failed. The number of
  * allocations that were made to fail. */
-static long sweep_allocations(bool (*scenario)(void *data), void *data)
+__attribute__((unused)) static long sweep_allocations(bool (*scenario)(void *data), void *data)
 {
     cJSON_Hooks hooks = {.malloc_fn = __wrap_malloc, .free_fn = free};
     cJSON_InitHooks(&hooks);
