@@ -301,6 +301,18 @@ static void test_broken_gzip(void **state)
     buf_reset(&b);
 }
 
+/* The sum and the length at the end are the client's to look at. */
+static void test_wrong_sum(void **state)
+{
+    enum { TRAILER = 8 };
+    (void)state;
+    struct buf b = capture_read("list_widgets.json.gz");
+    memset(buf_data(&b) + b.len - TRAILER, 0, TRAILER);
+    assert_learns(json_type, "gzip", capture_slice(&b), 734,
+                  "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NzM0LCJzdGFydCI6ImItOThcdTAwMDAifQ");
+    buf_reset(&b);
+}
+
 /* Random values before and in the metadata, cut anywhere. */
 static void test_random_lists(void **state)
 {
@@ -437,9 +449,9 @@ static void test_objects_that_cannot_be_counted(void **state)
         buf_reset(&c.said);
     }
     buf_reset(&b);
-    /* Broken in the middle: what came before was told. */
+    /* Broken in the middle, so that it cannot be inflated: what came before was told. */
     b = capture_read("list_configmaps.json.gz");
-    memset((char *)(uintptr_t)buf_data(&b) + b.len / 2, 0, b.len / 4);
+    memset((char *)(uintptr_t)buf_data(&b) + b.len * 7 / 16, 0xff, b.len / 4);
     struct counted c = count(json_type, "gzip", capture_slice(&b), 1000);
     assert_true(c.counts);
     assert_false(c.still);
@@ -495,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_not_learnable),
         cmocka_unit_test(test_odd_protobuf),
         cmocka_unit_test(test_broken_gzip),
+        cmocka_unit_test(test_wrong_sum),
         cmocka_unit_test(test_random_lists),
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_objects),
