@@ -94,6 +94,7 @@ lint_borders() {
 		mbedtls/ core/crypto/mbedtls/
 		gcrypt core/crypto/gcrypt/
 		llhttp core/http/h1_parser.c
+		nghttp2/ core/http/h2_
 		yaml core/yaml/
 		pcre2 core/traffic/pattern.c
 		uv core/(net/|base/err\.c)

@@ -40,7 +40,8 @@ struct h2_stream;
 enum h2_end {
     H2_END_REFUSED, /* nothing of it was executed (RFC 9113 section 8.7): REFUSED_STREAM, or above
                        the last stream of GOAWAY. It may be sent again on another connection. */
-    H2_END_RESET,   /* the server gave it up, or broke the protocol on this stream alone */
+    H2_END_RESET, /* the server gave it up, or broke the protocol on this stream alone; a head over
+                     64 KiB or 128 fields counts as that, and one over its budget */
 };
 
 /* `data` is that of the stream, but for the last two. Handlers may call everything but
@@ -48,21 +49,24 @@ enum h2_end {
  * h2_stream_*. After on_end and on_reset, and after h2_stream_abort, no handler of the stream runs.
  */
 struct h2_handlers {
-    /* Interim responses are passed over. head->framing: HTTP_BODY_NONE when the stream ends with
-     * it or has no body, HTTP_BODY_LENGTH, else HTTP_BODY_CHUNKED. */
+    /* Interim responses are passed over, trailers dropped. head->framing: HTTP_BODY_NONE in an
+     * answer to HEAD and with 204 and 304; HTTP_BODY_LENGTH with the announced length, or 0 when
+     * the stream ends with the head; else HTTP_BODY_CHUNKED. */
     void (*on_head)(void *data, const struct http_head *head);
     void (*on_body)(void *data, struct slice bytes);
     /* The response is complete. `whole`: so is the request, and the stream is gone. Otherwise the
-     * request is not wanted any further (RFC 9113 section 8.1), or on_sent is still to come. */
+     * request is not wanted any further (RFC 9113 section 8.1), or on_sent is still to come: one of
+     * on_sent and on_reset follows. */
     void (*on_end)(void *data, bool whole);
     /* After on_end with `whole` false: the request is complete, too. The stream is gone. */
     void (*on_sent)(void *data);
     /* h2_stream_blocked was true, and is no longer. */
     void (*on_drain)(void *data);
-    /* The stream is gone. */
+    /* The stream is gone. Codes: -ECONNRESET, or of what is wrong with the response -HTTP_PARSE_*
+     * (http/h1_parser.h). */
     void (*on_reset)(void *data, enum h2_end how, const struct err *e);
 
-    /* h2_session_room may have changed. `data` is the session's. */
+    /* h2_session_room has changed since it was told. `data` is the session's. */
     void (*on_room)(void *data);
     /* The answer to h2_session_ping. */
     void (*on_pong)(void *data);
@@ -73,24 +77,31 @@ MUST_CHECK struct h2_session *h2_session_new(const struct h2_handlers *handlers,
 /* Without telling its streams. Not inside a handler. NULL is ignored. */
 void h2_session_free(struct h2_session *s);
 
-/* 0; not 0 with `e` set: the server broke the protocol, or no memory is left, and the session is of
- * no use any more. What is to be sent then (GOAWAY) may still be. */
+/* 0; not 0 with `e` set: the server broke the protocol (-HTTP_PARSE_BAD), or no memory is left, and
+ * the session is of no use any more; its streams are not told. What is to be sent then (GOAWAY) may
+ * still be. */
 MUST_CHECK int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e);
-/* Appends what is to be sent now, the preface first. 0, -ENOBUFS or -ENOMEM: as above. */
+/* Appends what is to be sent now, the preface first; to be called after everything else that may
+ * lead to it, as soon as the connection takes it. Handlers run, too. 0, -ENOBUFS or -ENOMEM: as
+ * above. */
 MUST_CHECK int h2_session_send(struct h2_session *s, struct buf *out);
 
 /* How many more requests the server takes now; 0 after GOAWAY. Before its SETTINGS have come: as if
  * it allowed H2_STREAMS_MAX. */
 unsigned h2_session_room(const struct h2_session *s);
-/* GOAWAY has come: those that are open go on, and no others begin. */
+/* GOAWAY has come, was said, or there are no more numbers for streams: those that are open go on,
+ * and no others begin. */
 bool h2_session_leaving(const struct h2_session *s);
 
 void h2_session_ping(struct h2_session *s);
 /* Says that no more is wanted; for a connection that ends in order. */
 void h2_session_goaway(struct h2_session *s);
 
-/* Begins a request: the head is for h2_session_send at once. head->headers hold Host. `ended`: no
- * body follows. `budget`: see http_head.budget. NULL with `e` set: -ENOMEM, or there is no room. */
+/* Begins a request: the head, which is copied, is for h2_session_send at once. head->headers hold
+ * Host. `ended`: no body follows. `budget`: see http_head.budget. NULL with `e` set: -ENOMEM,
+ * -EAGAIN (there is no room), -EINVAL (no Host), or -HTTP_PARSE_TOO_LARGE: the head has more than
+ * 192 fields or 4 MiB, or more bytes than the server's SETTINGS say that it takes (RFC 9113
+ * section 6.5.2). */
 MUST_CHECK struct h2_stream *h2_session_request(struct h2_session *s, const struct http_head *head,
                                                 bool ended, void *data, struct err *e);
 
@@ -102,8 +113,9 @@ MUST_CHECK int h2_stream_send_end(struct h2_stream *t);
 /* Whether its sender should stop until on_drain. */
 bool h2_stream_blocked(const struct h2_stream *t);
 
-/* Stops and restarts on_body; what is kept is handed over soon after: within the next
- * h2_session_receive or h2_session_deliver. Both may be called at any time, repeatedly. */
+/* Stops and restarts on_body and on_end; what is kept is handed over soon after: within the next
+ * h2_session_receive, h2_session_send or h2_session_deliver. Both may be called at any time,
+ * repeatedly. on_head comes all the same, and so does on_reset, with which what is kept is lost. */
 void h2_stream_pause(struct h2_stream *t);
 void h2_stream_resume(struct h2_stream *t);
 /* Hands over what is kept of streams that were resumed; to be called, not inside a handler, while

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/ascii.h"
+#include "http/h1_parser.h"
+#include "http/h2_internal.h"
+
+enum {
+    FIELDS_MAX = 192,       /* of a request */
+    FIELD_OVERHEAD = 32,    /* RFC 9113 section 6.5.2 */
+    LINE_OVERHEAD = 4,      /* ": " and the line's end, as HTTP/1.1 would have it */
+    INTERIM_MAX = 16,       /* as http/h1_parser.c */
+    KEPT_HEAD_BYTES = 4096, /* memory above this does not serve the next head */
+};
+
+/* ---- requests ---- */
+
+struct fields {
+    nghttp2_nv nv[FIELDS_MAX];
+    size_t count;
+    size_t size; /* as SETTINGS_MAX_HEADER_LIST_SIZE counts */
+};
+
+/* nghttp2 copies both, and lowers the name's case. False: there are too many. */
+static bool put(struct fields *f, struct slice name, struct slice value, uint8_t flags)
+{
+    if (f->count == FIELDS_MAX) {
+        return false;
+    }
+    f->nv[f->count++] = (nghttp2_nv){
+        .name = (uint8_t *)(uintptr_t)name.ptr,
+        .value = (uint8_t *)(uintptr_t)(value.len > 0 ? value.ptr : ""),
+        .namelen = name.len,
+        .valuelen = value.len,
+        .flags = flags,
+    };
+    f->size += name.len + value.len + FIELD_OVERHEAD;
+    return true;
+}
+
+static bool is_credential(struct slice name)
+{
+    static const struct slice impersonate = {.ptr = "Impersonate-", .len = 12};
+    return slice_ieq(name, SLICE("Authorization")) || slice_ieq(name, SLICE("Cookie")) ||
+           slice_ieq(name, SLICE("Proxy-Authorization")) ||
+           (name.len >= impersonate.len &&
+            slice_ieq(slice_of(name.ptr, impersonate.len), impersonate));
+}
+
+/* What HTTP/2 says otherwise or not at all (RFC 9113 section 8.2.2). */
+static bool is_left_out(const struct http_header *h)
+{
+    switch (h->name.len) {
+    case 2:
+        return slice_ieq(h->name, SLICE("TE")) && !slice_ieq(h->value, SLICE("trailers"));
+    case 4:
+        return slice_ieq(h->name, SLICE("Host"));
+    case 7:
+        return slice_ieq(h->name, SLICE("Upgrade"));
+    case 10:
+        return slice_ieq(h->name, SLICE("Connection")) || slice_ieq(h->name, SLICE("Keep-Alive"));
+    case 14:
+        return slice_ieq(h->name, SLICE("Content-Length"));
+    case 16:
+        return slice_ieq(h->name, SLICE("Proxy-Connection"));
+    case 17:
+        return slice_ieq(h->name, SLICE("Transfer-Encoding"));
+    default:
+        return false;
+    }
+}
+
+static bool put_headers(struct fields *f, const struct http_head *head)
+{
+    for (size_t i = 0; i < head->header_count; i++) {
+        const struct http_header *h = &head->headers[i];
+        uint8_t flags = is_credential(h->name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
+        if (!is_left_out(h) && !put(f, h->name, h->value, flags)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool put_pseudo_headers(struct fields *f, const struct http_head *head,
+                               const struct http_header *host)
+{
+    return put(f, SLICE(":method"), head->method, NGHTTP2_NV_FLAG_NONE) &&
+           put(f, SLICE(":scheme"), SLICE("https"), NGHTTP2_NV_FLAG_NONE) &&
+           put(f, SLICE(":authority"), host->value, NGHTTP2_NV_FLAG_NONE) &&
+           put(f, SLICE(":path"), head->target, NGHTTP2_NV_FLAG_NONE);
+}
+
+/* A server of Go closes the connection, with all other streams, at a head far above what it said it
+ * takes; so it is not sent. Until its SETTINGS have come that is not known. */
+static bool fits(const struct h2_session *s, size_t size)
+{
+    return size <= H2_HEAD_OUT_MAX && size <= nghttp2_session_get_remote_settings(
+                                                  s->ng, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
+}
+
+int h2_head_submit(struct h2_stream *t, const struct http_head *head,
+                   const nghttp2_data_provider *body, struct err *e)
+{
+    struct fields f;
+    char length[24];
+    f.count = f.size = 0;
+    const struct http_header *host = http_head_find(head, SLICE("Host"));
+    if (host == NULL) {
+        return err_set(e, -EINVAL, "the request has no Host header");
+    }
+    bool well = put_pseudo_headers(&f, head, host) && put_headers(&f, head);
+    if (well && head->framing == HTTP_BODY_LENGTH) {
+        int n = snprintf(length, sizeof length, "%llu", (unsigned long long)head->content_length);
+        well = put(&f, SLICE("content-length"), slice_of(length, (size_t)n), NGHTTP2_NV_FLAG_NONE);
+    }
+    if (!well || !fits(t->session, f.size)) {
+        return err_set(e, -HTTP_PARSE_TOO_LARGE,
+                       "the request's head is larger than the server takes");
+    }
+    int32_t id = nghttp2_submit_request(t->session->ng, NULL, f.nv, f.count, body, t);
+    if (id < 0) {
+        return err_memory(e);
+    }
+    t->id = id;
+    return 0;
+}
+
+/* ---- responses ---- */
+
+void h2_head_forget(struct h2_session *s, const struct h2_stream *t)
+{
+    struct h2_head *h = &s->head;
+    if (h->of == t) {
+        byte_share_give_back(&h->share);
+        byte_share_init(&h->share, NULL);
+        h->of = NULL;
+    }
+}
+
+static void clear(struct h2_session *s)
+{
+    struct h2_head *h = &s->head;
+    if (h->bytes.cap > KEPT_HEAD_BYTES) {
+        buf_reset(&h->bytes);
+    } else {
+        buf_clear(&h->bytes);
+    }
+    h2_head_forget(s, h->of);
+}
+
+void h2_head_begin(struct h2_session *s, struct h2_stream *t)
+{
+    struct h2_head *h = &s->head;
+    clear(s);
+    h->of = t;
+    byte_share_init(&h->share, t->budget);
+    h->count = 0;
+    h->size = 0;
+    h->status = 0;
+    h->has_length = false;
+    h->length = 0;
+    t->touched = true;
+}
+
+static void fail(struct h2_stream *t, uint32_t rst, int code, const char *why)
+{
+    struct h2_session *s = t->session;
+    h2_stream_fail(t, rst, code, why);
+    clear(s);
+}
+
+static void fail_bad(struct h2_stream *t, const char *why)
+{
+    fail(t, NGHTTP2_PROTOCOL_ERROR, -HTTP_PARSE_BAD, why);
+}
+
+/* RFC 9113 section 8.3.2. */
+static bool read_status(struct h2_head *h, struct slice value)
+{
+    if (value.len != 3 || value.ptr[0] < '1' || !ascii_is_digit(value.ptr[0]) ||
+        !ascii_is_digit(value.ptr[1]) || !ascii_is_digit(value.ptr[2])) {
+        return false;
+    }
+    h->status =
+        (unsigned)((value.ptr[0] - '0') * 100 + (value.ptr[1] - '0') * 10 + (value.ptr[2] - '0'));
+    return true;
+}
+
+/* nghttp2 has seen that it is a number, and the only one. */
+static void read_length(struct h2_head *h, struct slice value)
+{
+    h->has_length = true;
+    h->length = 0;
+    for (size_t i = 0; i < value.len; i++) {
+        h->length = h->length * 10 + (uint64_t)(value.ptr[i] - '0');
+    }
+}
+
+static bool may_grow(struct h2_head *h, size_t len)
+{
+    return h->bytes.len + len < BYTE_SHARE_FREE ||
+           byte_share_set(&h->share, buf_size_with(&h->bytes, len));
+}
+
+static void keep(struct h2_session *s, struct h2_stream *t, struct slice name, struct slice value)
+{
+    struct h2_head *h = &s->head;
+    if (!may_grow(h, name.len + value.len)) {
+        fail(t, NGHTTP2_CANCEL, -HTTP_PARSE_NO_ROOM,
+             "too many large heads are being read: try again later");
+        return;
+    }
+    buf_append(&h->bytes, name.ptr, name.len);
+    if (buf_append(&h->bytes, value.ptr, value.len) != 0) {
+        h2_note(s, NGHTTP2_ERR_NOMEM);
+        return;
+    }
+    h->name_len[h->count] = (uint16_t)name.len;
+    h->value_len[h->count] = (uint16_t)value.len;
+    h->count++;
+}
+
+void h2_head_add(struct h2_session *s, struct h2_stream *t, struct slice name, struct slice value)
+{
+    struct h2_head *h = &s->head;
+    h->size += name.len + value.len + LINE_OVERHEAD;
+    if (h->size > H2_HEAD_MAX || h->count == H2_HEADERS_MAX) {
+        fail(t, NGHTTP2_ENHANCE_YOUR_CALM, -HTTP_PARSE_TOO_LARGE,
+             h->size > H2_HEAD_MAX ? "the head is too large" : "too many headers");
+        return;
+    }
+    if (t->in != H2_IN_HEAD) {
+        h->count++; /* trailers are dropped */
+    } else if (slice_eq(name, SLICE(":status"))) {
+        if (!read_status(h, value)) {
+            fail_bad(t, "the status is malformed");
+        }
+    } else if (slice_eq(name, SLICE("content-length"))) {
+        read_length(h, value);
+    } else {
+        keep(s, t, name, value);
+    }
+}
+
+static void derive_framing(struct http_head *head, const struct h2_head *h, bool to_head, bool last)
+{
+    bool bodyless = to_head || h->status == 204 || h->status == 304;
+    if (bodyless) {
+        head->framing = HTTP_BODY_NONE;
+        head->content_length = to_head || h->status == 304 ? h->length : 0;
+    } else if (h->has_length || last) {
+        head->framing = HTTP_BODY_LENGTH;
+        head->content_length = h->length;
+    } else {
+        head->framing = HTTP_BODY_CHUNKED;
+    }
+}
+
+/* False: the stream is gone. */
+static bool tell_head(struct h2_session *s, struct h2_stream *t, bool last)
+{
+    const struct h2_head *h = &s->head;
+    struct http_header headers[H2_HEADERS_MAX];
+    const char *at = (const char *)buf_data(&h->bytes);
+    for (unsigned i = 0; i < h->count; i++) {
+        headers[i].name = slice_of(at, h->name_len[i]);
+        at += h->name_len[i];
+        headers[i].value = slice_of(at, h->value_len[i]);
+        at += h->value_len[i];
+    }
+    struct http_head head = {
+        .status = h->status,
+        .reason = slice_str(http_reason(h->status)),
+        .minor = 1,
+        .headers = headers,
+        .header_count = h->count,
+        .keep_alive = true,
+    };
+    derive_framing(&head, h, t->to_head, last);
+    s->current = t;
+    s->handlers->on_head(t->data, &head);
+    return s->current == t;
+}
+
+void h2_head_end(struct h2_session *s, struct h2_stream *t, bool last)
+{
+    bool there = true;
+    if (t->in == H2_IN_HEAD && s->head.status < 200) {
+        if (++t->interim > INTERIM_MAX) {
+            fail_bad(t, "too many interim responses");
+        }
+    } else {
+        if (t->in == H2_IN_HEAD) {
+            h2_stream_set_in(t, H2_IN_BODY);
+            there = tell_head(s, t, last);
+        }
+        if (there && last) {
+            h2_stream_complete(t);
+        }
+    }
+    clear(s);
+}

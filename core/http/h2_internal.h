@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * h2_internal.h - what the files of h2_session.h share: h2_session.c (the connection), h2_stream.c
+ * (bodies and windows) and h2_head.c (header lists). They alone know nghttp2.
+ */
+#ifndef CORE_HTTP_H2_INTERNAL_H
+#define CORE_HTTP_H2_INTERNAL_H
+
+#include <nghttp2/nghttp2.h>
+
+#include "base/list.h"
+#include "http/h2_session.h"
+
+enum {
+    H2_HEADERS_MAX = 128,
+    H2_HEAD_MAX = 64 * 1024,
+    H2_HEAD_OUT_MAX = 4 * 1024 * 1024,
+    H2_WINDOW_FIRST = 65535, /* RFC 9113 section 6.9.2 */
+    H2_WINDOW_MAX = 4 * 1024 * 1024,
+    H2_WINDOWS_ADDED_MAX = 16 * 1024 * 1024,
+    H2_CONNECTION_WINDOW = 16 * 1024 * 1024,
+    H2_KEPT_FREE = 8 * 1024 * 1024, /* kept of paused streams without an effect on others */
+    H2_SEND_MAX = 4 * 1024 * 1024,  /* kept of a request's body */
+    H2_SEND_BLOCKED = 64 * 1024,    /* above it the sender should stop */
+    H2_SEND_DRAINED = 16 * 1024,    /* until no more than this is left */
+    H2_EMPTY_FRAMES_MAX = 1000,     /* DATA frames without data, in a row */
+    H2_EARLY_MAX = 64 * 1024,
+};
+
+/* The header list that is being read: on a connection that is one at a time (RFC 9113 section 4.3).
+ * Names and values stand one after the other in `bytes`. */
+struct h2_head {
+    struct h2_stream *of; /* NULL once that is gone */
+    struct buf bytes;
+    struct byte_share share; /* of `bytes`, in the budget of the request that it answers */
+    unsigned count;
+    size_t size; /* as the limits count it */
+    unsigned status;
+    bool has_length;
+    uint64_t length;
+    uint16_t name_len[H2_HEADERS_MAX];
+    uint16_t value_len[H2_HEADERS_MAX];
+};
+
+struct h2_session {
+    nghttp2_session *ng;
+    const struct h2_handlers *handlers;
+    void *data;
+    struct list streams;
+    struct list due;           /* of those, resumed with something to hand over */
+    struct h2_stream *current; /* whose handler runs; NULL once it is gone */
+    unsigned count;
+    unsigned room_told;
+    size_t kept;  /* of all streams */
+    size_t added; /* to the windows of all streams */
+    unsigned empty_frames;
+    bool leaving;
+    bool drained;     /* a stream has an on_drain to come */
+    bool broken;      /* our GOAWAY says why */
+    int error;        /* -ENOMEM: the first time that something could not be had */
+    char why[96];     /* broken: in nghttp2's words */
+    struct buf early; /* to be sent, taken from nghttp2 before h2_session_send asked */
+    struct h2_head head;
+};
+
+/*
+ * The response: HEAD -> BODY -> ENDED (kept back from who paused) -> TOLD; or BODY -> TOLD.
+ * The request: OPEN -> ENDED (all is given) -> SENT.
+ */
+enum h2_in { H2_IN_HEAD, H2_IN_BODY, H2_IN_ENDED, H2_IN_TOLD };
+enum h2_out { H2_OUT_OPEN, H2_OUT_ENDED, H2_OUT_SENT };
+
+struct h2_stream {
+    struct h2_session *session;
+    void *data;
+    struct list link;
+    struct list due;
+    struct byte_budget *budget;
+    struct buf kept;    /* of the response */
+    struct buf unsent;  /* of the request's body */
+    uint64_t send_left; /* of the announced length; UINT64_MAX: none was */
+    int32_t id;
+    uint32_t window;
+    uint32_t run; /* bytes since it was paused or its window grew */
+    enum h2_in in;
+    enum h2_out out;
+    uint8_t interim;
+    bool to_head : 1; /* it answers HEAD */
+    bool touched : 1; /* something of the response has come */
+    bool head_sent : 1;
+    bool paused : 1;
+    bool blocked : 1;
+    bool deferred : 1; /* nghttp2 waits for more of the body */
+    bool reset_by_server : 1;
+    bool closed : 1; /* nghttp2 does not know it any more */
+};
+
+/* h2_session.c */
+
+/* Notes that memory ran out, where that cannot be said at once. */
+void h2_note(struct h2_session *s, int ng_error);
+/* The stream's, NULL if it was given up. */
+struct h2_stream *h2_stream_find(struct h2_session *s, int32_t id);
+
+/* h2_stream.c */
+
+struct h2_stream *h2_stream_new(struct h2_session *s, const struct http_head *head, bool ended,
+                                void *data);
+void h2_stream_free(struct h2_stream *t);
+void h2_stream_set_in(struct h2_stream *t, enum h2_in next);
+void h2_stream_set_out(struct h2_stream *t, enum h2_out next);
+/* Body bytes have come, of a stream that may be gone (NULL). */
+void h2_stream_receive(struct h2_session *s, struct h2_stream *t, struct slice bytes);
+/* The response is complete. */
+void h2_stream_complete(struct h2_stream *t);
+/* nghttp2 has closed it with that code (RFC 9113 section 7). */
+void h2_stream_closed(struct h2_stream *t, uint32_t code);
+/* Gives it up with `rst` for the server and a reason for its user. */
+void h2_stream_fail(struct h2_stream *t, uint32_t rst, int code, const char *why);
+ssize_t h2_stream_read(nghttp2_session *ng, int32_t id, uint8_t *to, size_t len, uint32_t *flags,
+                       nghttp2_data_source *source, void *data);
+void h2_deliver_due(struct h2_session *s);
+void h2_tell_drained(struct h2_session *s);
+
+/* h2_head.c */
+
+/* Submits the request. 0, or a code with `e` set. */
+MUST_CHECK int h2_head_submit(struct h2_stream *t, const struct http_head *head,
+                              const nghttp2_data_provider *body, struct err *e);
+/* The stream is gone: its budget is not used any more. */
+void h2_head_forget(struct h2_session *s, const struct h2_stream *t);
+void h2_head_begin(struct h2_session *s, struct h2_stream *t);
+void h2_head_add(struct h2_session *s, struct h2_stream *t, struct slice name, struct slice value);
+/* The list is complete. `last`: so is the stream. */
+void h2_head_end(struct h2_session *s, struct h2_stream *t, bool last);
+
+#endif
