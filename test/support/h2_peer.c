@@ -8,7 +8,7 @@
 
 #include "base/ensure.h"
 
-enum { REQUESTS_MAX = 4096, FIELDS_MAX = 256 };
+enum { REQUESTS_MAX = 4096, FIELDS_MAX = 256, SEND_HEAD_MAX = 1024 * 1024 };
 
 struct answer {
     struct buf body;
@@ -181,6 +181,7 @@ struct h2_peer *h2_peer_new(const struct h2_peer_options *o)
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(c, on_invalid_frame);
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
+    nghttp2_option_set_max_send_header_block_length(option, SEND_HEAD_MAX);
     ensure(nghttp2_session_server_new2(&p->ng, c, p, option) == 0);
     nghttp2_option_del(option);
     nghttp2_session_callbacks_del(c);
