@@ -91,11 +91,10 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     return go_on(s);
 }
 
-/* They cost a server nothing. */
+/* They cost a server nothing. (The padding's length counts as padding.) */
 static bool is_flood(struct h2_session *s, const nghttp2_frame *frame)
 {
-    bool empty = frame->hd.length ==
-                 frame->data.padlen + ((frame->hd.flags & NGHTTP2_FLAG_PADDED) != 0 ? 1U : 0U);
+    bool empty = frame->hd.length == frame->data.padlen;
     s->empty_frames = empty ? s->empty_frames + 1 : 0;
     return s->empty_frames > H2_EMPTY_FRAMES_MAX;
 }
@@ -163,6 +162,10 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
 static void note_broken(struct h2_session *s, const nghttp2_goaway *frame)
 {
     if (frame->error_code == NGHTTP2_NO_ERROR) {
+        return;
+    }
+    if (frame->error_code == NGHTTP2_INTERNAL_ERROR) {
+        h2_note(s, NGHTTP2_ERR_NOMEM); /* within nghttp2, and nothing that the server did */
         return;
     }
     s->broken = true;
@@ -424,11 +427,11 @@ int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e)
     }
     h2_deliver_due(s);
     ssize_t n = nghttp2_session_mem_recv(s->ng, (const uint8_t *)bytes.ptr, bytes.len);
-    if (n == NGHTTP2_ERR_FLOODED) {
+    if (n == NGHTTP2_ERR_NOMEM || n == NGHTTP2_ERR_CALLBACK_FAILURE) {
+        h2_note(s, (int)n);
+    } else if (n < 0) {
         s->broken = true;
         (void)snprintf(s->why, sizeof s->why, "%s", nghttp2_strerror((int)n));
-    } else if (n < 0) {
-        h2_note(s, (int)n);
     }
     look_for_break(s);
     finish(s);

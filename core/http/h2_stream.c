@@ -241,6 +241,12 @@ void h2_stream_closed(struct h2_stream *t, uint32_t code)
 
 static void keep(struct h2_stream *t, struct slice bytes)
 {
+    if (t->kept.len + bytes.len > t->window) {
+        consume(t->session, bytes.len);
+        h2_stream_fail(t, NGHTTP2_FLOW_CONTROL_ERROR, -HTTP_PARSE_BAD,
+                       "the server sent more than the window allows");
+        return;
+    }
     if (buf_append(&t->kept, bytes.ptr, bytes.len) != 0) {
         h2_note(t->session, NGHTTP2_ERR_NOMEM);
         return;
