@@ -440,6 +440,7 @@ int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e)
 
 int h2_session_send(struct h2_session *s, struct buf *out)
 {
+    size_t enough = out->len + H2_SEND_ENOUGH;
     int rc = buf_append(out, buf_data(&s->early), s->early.len);
     buf_reset(&s->early);
     if (rc != 0 && s->error == 0) {
@@ -448,7 +449,7 @@ int h2_session_send(struct h2_session *s, struct buf *out)
     if (s->error != 0) {
         return s->error;
     }
-    rc = drain(s, out, SIZE_MAX);
+    rc = drain(s, out, enough);
     if (rc == 0) {
         finish(s);
     }

@@ -36,6 +36,9 @@ struct h2_stream;
 /* Streams at a time, whatever more the server allows. */
 #define H2_STREAMS_MAX 100u
 
+/* What h2_session_send appends at a time, and a frame more: bytes. */
+#define H2_SEND_ENOUGH ((size_t)64 * 1024)
+
 /* How a stream ended before both messages were complete. */
 enum h2_end {
     H2_END_REFUSED, /* nothing of it was executed (RFC 9113 section 8.7): REFUSED_STREAM, or above
@@ -82,8 +85,8 @@ void h2_session_free(struct h2_session *s);
  * still be. */
 MUST_CHECK int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e);
 /* Appends what is to be sent now, the preface first; to be called after everything else that may
- * lead to it, as soon as the connection takes it. Handlers run, too. 0, -ENOBUFS or -ENOMEM: as
- * above. */
+ * lead to it, as soon as the connection takes it, and again while it appends H2_SEND_ENOUGH bytes
+ * or more. Handlers run, too. 0, -ENOBUFS or -ENOMEM: as above. */
 MUST_CHECK int h2_session_send(struct h2_session *s, struct buf *out);
 
 /* How many more requests the server takes now; 0 after GOAWAY. Before its SETTINGS have come: as if
