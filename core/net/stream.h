@@ -110,6 +110,9 @@ bool net_stream_blocked(const struct net_stream *s);
 void net_stream_set_write_timeout(struct net_stream *s, uint64_t ms);
 /* Whether the kernel has all that was written. */
 bool net_stream_flushed(const struct net_stream *s);
+/* Whether the kernel did not take all that it was given, so that what is written now waits for the
+ * peer to read. */
+bool net_stream_stuck(const struct net_stream *s);
 /* Says "no more" to the peer once all is written; nothing may be written after it. */
 void net_stream_shutdown(struct net_stream *s);
 

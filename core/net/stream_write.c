@@ -278,6 +278,11 @@ bool net_stream_flushed(const struct net_stream *s)
     return queued(s) == 0;
 }
 
+bool net_stream_stuck(const struct net_stream *s)
+{
+    return s->flight != NULL;
+}
+
 bool net_stream_blocked(const struct net_stream *s)
 {
     return s->state < STATE_OPEN || s->was_blocked;
