@@ -7,35 +7,48 @@
 
 #include "base/state_machine.h"
 #include "http/client_h1.h"
-#include "http/h1_conn.h"
+#include "http/client_h2.h"
 #include "http/proxy_connect.h"
 
 /* Connections being opened at a time. Until one TLS session is there that others can resume, one:
- * a full handshake costs fifty times as much as a resumed one. */
+ * a full handshake costs fifty times as much as a resumed one. And one where the connection opened
+ * last was HTTP/2, for it is likely to be shared by those that wait. */
 enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_BACKGROUND_MAX = 6 };
+
+/* How often what servers refuse is sent again. */
+enum { RESENT_MAX = 3 };
 
 /* Attempts that fail belong together when there is no longer between them than one takes, and this.
  */
 enum { FAILING_PAUSE_MS = 5000 };
 
+/* Connections are dialled in one of two ways: for all requests, or for those that ask for an
+ * upgrade, with TLS settings that do not offer HTTP/2. */
+struct client_way {
+    struct tls_config *tls;
+    unsigned dialling;
+    bool established; /* a connection was opened with these TLS settings */
+    bool shared;      /* the last one can be */
+};
+
 struct http_client {
     struct net_loop *loop;
     struct http_client_options o;
-    char *host;               /* or the path of a Unix socket */
-    struct http_proxy *proxy; /* NULL: none */
-    struct tls_config *tls;
-    struct tls_config *tls_upgrade; /* NULL: as `tls` */
-    struct net_backlog *backlog;    /* NULL: none */
-    unsigned generation;            /* grows when the TLS settings change */
+    char *host;                  /* or the path of a Unix socket */
+    struct http_proxy *proxy;    /* NULL: none */
+    struct client_way all;       /* without TLS settings: plain */
+    struct client_way upgrades;  /* without: as `all` */
+    struct net_backlog *backlog; /* NULL: none */
+    unsigned generation;         /* grows when the TLS settings change */
     struct list ready;      /* connections with room for a request, the one used last in front */
     struct list conns;      /* all others */
-    struct list waiting;    /* requests for which no connection may be opened yet */
+    struct list particular; /* requests that wait, and that not every connection may carry */
+    struct list waiting;    /* others for which no connection may be opened yet */
     struct list background; /* the background ones of them */
     struct net_task serve;
-    unsigned dialling;
-    bool established; /* a connection was opened with these TLS settings */
-    bool succeeded;   /* one was, since there was none being dialled */
-    bool doubtful;    /* one was not, nor any since: no more are dialled while others are tried */
+    unsigned dialling; /* in both ways */
+    bool succeeded;    /* a connection was opened, since there was none being dialled */
+    bool doubtful;     /* one was not, nor any since: no more are dialled while others are tried */
     struct err unreachable;     /* code 0: the last one dialled was opened, or one answered since */
     bool failing;               /* no connection could be opened, */
     uint64_t failing_ms;        /* the first time then, */
@@ -52,7 +65,6 @@ static const struct state_machine machine = {
 };
 
 static const struct http_exchange_ops waiting_operations;
-static int dial(struct http_client *client, struct client_request *r, struct err *e);
 
 static void set_state(struct client_conn *c, enum client_conn_state next)
 {
@@ -78,6 +90,7 @@ static void request_free(struct client_request *r)
 {
     r->client->stats.busy--;
     client_request_drop_head(r);
+    buf_reset(&r->early);
     free(r);
 }
 
@@ -102,9 +115,26 @@ static void fail_waiting(struct http_client *client, const struct err *e)
 {
     struct list failing;
     list_init(&failing);
+    move_all(&client->particular, &failing);
     move_all(&client->waiting, &failing);
     move_all(&client->background, &failing);
     requests_end(&failing, e);
+}
+
+static struct list *queue_of(struct http_client *client, const struct client_request *r)
+{
+    if (r->upgrade || r->newer_than > 0) {
+        return &client->particular;
+    }
+    return r->background ? &client->background : &client->waiting;
+}
+
+static void serve_soon(struct http_client *client)
+{
+    if (!list_empty(&client->particular) || !list_empty(&client->waiting) ||
+        !list_empty(&client->background)) {
+        net_task_queue(client->loop, &client->serve);
+    }
 }
 
 /* ---- connections and what they carry ---- */
@@ -118,16 +148,24 @@ static void on_release(struct net_task *t)
     free(c);
 }
 
+static void stop_opening(struct client_conn *c)
+{
+    if (c->opening) {
+        c->opening = false;
+        c->way->dialling--;
+        c->client->dialling--;
+        serve_soon(c->client);
+    }
+}
+
 /* The stream is closed; the memory goes when the handlers have returned. */
 static void forget(struct client_conn *c)
 {
     struct http_client *client = c->client;
-    if (c->state == CLIENT_DIALLING) {
-        client->dialling--;
-        client->doubtful = client->doubtful && client->dialling > 0;
-        net_task_queue(client->loop, &client->serve);
-    }
+    stop_opening(c);
+    client->doubtful = client->doubtful && client->dialling > 0;
     client->stats.idle -= c->state == CLIENT_IDLE ? 1 : 0;
+    client->stats.h2 -= c->protocol->shared ? 1 : 0;
     client->stats.open--;
     set_state(c, CLIENT_GONE);
     net_deadline_clear(&c->idle_limit);
@@ -167,81 +205,129 @@ static void detach(struct client_request *r)
     r->x.ops = &waiting_operations;
 }
 
+static bool may_send(const struct http_client *client, const struct client_request *r)
+{
+    return !r->guarded || client->o.may_send == NULL || client->o.may_send(client->o.data);
+}
+
+/* What its user sent of the body while it waited to be sent again. */
+static int send_early(struct client_request *r)
+{
+    int rc = 0;
+    if (r->early.len > 0) {
+        rc = http_exchange_send_body(&r->x, buf_slice(&r->early));
+        buf_reset(&r->early);
+    }
+    return rc == 0 && r->ended ? http_exchange_send_end(&r->x) : rc;
+}
+
 /* Hands the request to the protocol. */
 static int start(struct client_conn *c, struct client_request *r)
 {
-    const struct http_client_options *o = &c->client->o;
-    if (r->guarded && o->may_send != NULL && !o->may_send(o->data)) {
-        return UV_ECANCELED;
-    }
     r->x.ops = c->protocol->operations;
     r->sent = true;
+    r->kept = c->proved;
     int rc = c->protocol->carry(c->session, r);
     if (rc == 0 && r->paused) {
         http_exchange_pause(&r->x);
     }
-    return rc;
+    return rc == 0 && r->resent > 0 ? send_early(r) : rc;
+}
+
+/* Whether the connection may wait for the next request, with no other on it. */
+static bool worth_keeping(const struct client_conn *c)
+{
+    const struct http_client *client = c->client;
+    return !c->leaving && c->generation == client->generation &&
+           (c->state == CLIENT_IDLE || client->stats.idle < client->o.max_idle);
+}
+
+static void become_idle(struct client_conn *c)
+{
+    set_state(c, CLIENT_IDLE);
+    c->client->stats.idle++;
+    net_deadline_set(c->client->loop, &c->idle_limit, c->client->o.idle_timeout_ms);
+}
+
+static bool has_room(const struct client_conn *c)
+{
+    return !c->leaving && c->generation == c->client->generation &&
+           c->protocol->room(c->session) > 0;
+}
+
+/* What it carries, or has room for, has changed: it goes where such connections are. */
+static void place(struct client_conn *c)
+{
+    struct http_client *client = c->client;
+    if (c->carried == 0 && !worth_keeping(c)) {
+        c->protocol->finish(c->session);
+        forget(c);
+        return;
+    }
+    if (c->carried == 0 && c->state == CLIENT_BUSY) {
+        become_idle(c);
+    }
+    list_remove(&c->link);
+    if (has_room(c)) {
+        list_prepend(&client->ready, &c->link);
+        serve_soon(client);
+    } else {
+        list_append(&client->conns, &c->link);
+    }
 }
 
 /* Puts the request on a connection that is open and has room. */
 static int carry(struct client_conn *c, struct client_request *r)
 {
     struct http_client *client = c->client;
+    if (!may_send(client, r)) {
+        return UV_ECANCELED;
+    }
     if (c->state == CLIENT_IDLE) {
         net_deadline_clear(&c->idle_limit);
         client->stats.idle--;
         set_state(c, CLIENT_BUSY);
     }
     attach(c, r);
-    if (c->carried == c->protocol->requests_max) {
-        move_to(&client->conns, &c->link);
-    }
     int rc = start(c, r);
     if (rc == 0) {
+        if (!has_room(c)) {
+            move_to(&client->conns, &c->link);
+        }
         return 0;
+    }
+    if (c->protocol->shared) {
+        c->protocol->leave(c->session, r);
+        detach(r);
+        place(c);
+        return rc;
     }
     detach(r);
     retire(c);
-    return rc == UV_ECANCELED ? rc : UV_ENOMEM;
+    return UV_ENOMEM;
 }
 
-/* Whether the connection may wait for the next request, with no other on it. */
-static bool worth_keeping(const struct client_conn *c)
+static void note_reached(struct http_client *client)
 {
-    return c->generation == c->client->generation &&
-           (c->carried > 0 || c->client->stats.idle < c->client->o.max_idle);
+    if (client->unreachable.code != 0) {
+        client->unreachable = (struct err)ERR_INIT;
+    }
 }
 
-/* The connection has room again. */
-static void make_ready(struct client_conn *c)
+void client_conn_answered(struct client_conn *c)
 {
-    struct http_client *client = c->client;
-    c->reused = true;
-    if (c->carried == 0) {
-        set_state(c, CLIENT_IDLE);
-        client->stats.idle++;
-        net_deadline_set(client->loop, &c->idle_limit, client->o.idle_timeout_ms);
-    }
-    list_remove(&c->link);
-    list_prepend(&client->ready, &c->link);
-    if (!list_empty(&client->waiting)) {
-        net_task_queue(client->loop, &client->serve);
-    }
+    c->proved = true;
+    note_reached(c->client);
 }
 
 void client_conn_done(struct client_request *r, bool reusable)
 {
     struct client_conn *c = r->conn;
-    c->client->unreachable = (struct err)ERR_INIT;
+    note_reached(c->client);
     detach(r);
-    if (reusable && worth_keeping(c)) {
-        make_ready(c);
-    } else if (c->carried == 0) {
-        c->protocol->finish(c->session);
-        forget(c);
-    } else {
-        move_to(&c->client->conns, &c->link);
-    }
+    c->proved = true;
+    c->leaving = c->leaving || !reusable;
+    place(c);
     request_end(r, NULL);
 }
 
@@ -253,12 +339,56 @@ void client_conn_abandon(struct client_request *r)
     retire(c);
 }
 
+void client_conn_dropped(struct client_request *r)
+{
+    struct client_conn *c = r->conn;
+    detach(r);
+    request_free(r);
+    place(c);
+}
+
+void client_conn_changed(struct client_conn *c)
+{
+    place(c);
+}
+
+/* The request, which is on no list, is sent once more, on a connection that is dialled from now on:
+ * others to the same server may be about to break, too. */
+static void send_again(struct client_request *r)
+{
+    struct http_client *client = r->client;
+    client->stats.repeated++;
+    r->resent++;
+    r->sent = false; /* nothing that counts */
+    r->newer_than = client->stats.dialled;
+    list_append(queue_of(client, r), &r->link);
+    net_task_queue(client->loop, &client->serve);
+}
+
+void client_conn_failed(struct client_request *r, const struct err *e, bool refused)
+{
+    struct client_conn *c = r->conn;
+    struct err copy = *e;
+    detach(r);
+    place(c);
+    r->sent = r->sent && !refused;
+    if (refused && !r->taken && r->resent < RESENT_MAX) {
+        send_again(r);
+    } else {
+        request_end(r, &copy);
+    }
+}
+
 /* Takes its requests from a connection that broke; those that can be repeated go to `again`. */
 static void take_lost(struct client_conn *c, struct list *again, struct list *lost)
 {
     while (!list_empty(&c->requests)) {
         struct client_request *r = LIST_ITEM(c->requests.next, struct client_request, link);
-        bool repeat = c->reused && r->repeatable && c->protocol->untouched(c->session, r);
+        bool repeat =
+            r->kept && r->repeatable && r->resent == 0 && c->protocol->untouched(c->session, r);
+        if (c->session != NULL) {
+            c->protocol->leave(c->session, r);
+        }
         detach(r);
         list_append(repeat ? again : lost, &r->link);
     }
@@ -296,20 +426,18 @@ void client_conn_lost(struct client_conn *c, const struct err *e)
 {
     struct http_client *client = c->client;
     struct err copy = *e; /* it may live in the parser's or stream's frame */
-    bool unreachable = c->state == CLIENT_DIALLING;
+    bool unreachable = c->opening;
     struct list again;
     struct list lost;
     list_init(&again);
     list_init(&lost);
     take_lost(c, &again, &lost);
+    client->stats.failed += unreachable ? 1 : 0;
     retire(c);
     while (!list_empty(&again)) {
         struct client_request *r = LIST_ITEM(again.next, struct client_request, link);
-        client->stats.repeated++;
-        r->sent = false; /* nothing that counts: it is safe to be repeated */
-        if (dial(client, r, &copy) != 0) {
-            move_to(&lost, &r->link);
-        }
+        list_remove(&r->link);
+        send_again(r);
     }
     requests_end(&lost, &copy);
     if (unreachable) {
@@ -319,6 +447,67 @@ void client_conn_lost(struct client_conn *c, const struct err *e)
 
 /* ---- dialling ---- */
 
+void client_conn_opened(struct client_conn *c)
+{
+    struct http_client *client = c->client;
+    stop_opening(c);
+    if (c->generation == client->generation) {
+        c->way->established = true;
+        c->way->shared = c->protocol->shared;
+    }
+    client->succeeded = true;
+    client->doubtful = false;
+    client->failing = false;
+    note_reached(client);
+}
+
+static bool speaks_h2(const struct net_stream *s)
+{
+    const struct tls_session *tls = net_stream_tls(s);
+    const char *agreed = tls == NULL ? NULL : tls_session_alpn(tls);
+    return agreed != NULL && strcmp(agreed, client_h2.name) == 0;
+}
+
+/* The connection is good, but not for the request that it was dialled for. */
+static void end_unsent(struct client_request *r, int code, const char *why)
+{
+    struct client_conn *c = r->conn;
+    struct err e = ERR_INIT;
+    err_set(&e, code, "cannot send the request: %s", why);
+    r->sent = false;
+    detach(r);
+    place(c);
+    request_end(r, &e);
+}
+
+static void lose_memory(struct client_conn *c)
+{
+    struct err e = ERR_INIT;
+    (void)err_memory(&e);
+    client_conn_lost(c, &e);
+}
+
+static void start_first(struct client_conn *c, struct client_request *r)
+{
+    if (r->upgrade && c->protocol->shared) {
+        end_unsent(r, UV_EPROTO, "HTTP/2 was agreed on, which has no upgrades");
+        return;
+    }
+    if (!may_send(c->client, r)) {
+        end_unsent(r, UV_ECANCELED, err_text(UV_ECANCELED));
+        return;
+    }
+    int rc = start(c, r);
+    if (rc == 0) {
+        r->x.handlers->on_drain(&r->x);
+    } else if (c->protocol->shared) {
+        c->protocol->leave(c->session, r);
+        end_unsent(r, rc, err_text(rc));
+    } else {
+        lose_memory(c);
+    }
+}
+
 static void on_open(void *data)
 {
     struct client_conn *c = data;
@@ -327,31 +516,24 @@ static void on_open(void *data)
     const struct tls_session *tls = net_stream_tls(c->stream);
     c->proxied = NULL;
     client->stats.resumed += tls != NULL && tls_session_resumed(tls) ? 1 : 0;
-    client->dialling--;
-    client->established = true;
-    client->succeeded = true;
-    client->doubtful = false;
-    client->failing = false;
-    client->unreachable = (struct err)ERR_INIT;
+    c->protocol = speaks_h2(c->stream) ? &client_h2 : &client_h1;
+    client->stats.h2 += c->protocol->shared ? 1 : 0;
     set_state(c, CLIENT_BUSY);
-    net_task_queue(client->loop, &client->serve);
-    c->session = c->protocol->open(c);
-    int rc = c->session == NULL ? UV_ENOMEM : start(c, r);
-    if (rc != 0) {
-        struct err e = ERR_INIT;
-        rc = rc == UV_ECANCELED ? rc : UV_ENOMEM;
-        err_set(&e, rc, "cannot send the request head: %s", err_text(rc));
-        client_conn_lost(c, &e);
-        return;
+    if (!c->protocol->shared) {
+        client_conn_opened(c);
     }
-    r->x.handlers->on_drain(&r->x);
+    c->session = c->protocol->open(c);
+    if (c->session == NULL) {
+        lose_memory(c);
+    } else {
+        start_first(c, r);
+    }
 }
 
 static void on_dial_error(void *data, const struct err *e)
 {
     struct client_conn *c = data;
     c->proxied = NULL;
-    c->client->stats.failed++;
     client_conn_lost(c, e);
 }
 
@@ -361,6 +543,11 @@ static const struct net_stream_handlers dial_handlers = {
     .on_error = on_dial_error,
 };
 
+static struct client_way *way_of(struct http_client *client, const struct client_request *r)
+{
+    return r->upgrade && client->upgrades.tls != NULL ? &client->upgrades : &client->all;
+}
+
 /* Opens a connection for the request. */
 static int dial(struct http_client *client, struct client_request *r, struct err *e)
 {
@@ -368,12 +555,13 @@ static int dial(struct http_client *client, struct client_request *r, struct err
     if (c == NULL) {
         return err_memory(e);
     }
+    struct client_way *way = way_of(client, r);
     struct net_dial_options o = {
         .host = client->o.host,
         .port = client->o.port,
         .path = client->o.path,
         .gate = client->o.gate,
-        .tls = r->upgrade && client->tls_upgrade != NULL ? client->tls_upgrade : client->tls,
+        .tls = way->tls,
         .connect_timeout_ms = client->o.connect_timeout_ms,
         .user_timeout_ms = client->o.user_timeout_ms,
         .write_timeout_ms = client->o.write_timeout_ms,
@@ -389,8 +577,11 @@ static int dial(struct http_client *client, struct client_request *r, struct err
     }
     net_stream_set_backlog(c->stream, client->backlog);
     c->client = client;
+    c->way = way;
     c->loop = client->loop;
     c->protocol = &client_h1;
+    c->number = client->stats.dialled;
+    c->opening = true;
     c->generation = client->generation;
     list_init(&c->requests);
     net_deadline_init(&c->idle_limit, on_idle_limit);
@@ -400,37 +591,61 @@ static int dial(struct http_client *client, struct client_request *r, struct err
     client->stats.open++;
     client->succeeded = client->succeeded && client->dialling > 0;
     client->dialling++;
+    way->dialling++;
     return 0;
 }
 
 /* ---- which connection carries a request ---- */
 
-/* A connection with room that still seems good. */
-static struct client_conn *take_ready(struct http_client *client, const struct client_request *r)
+/* `waited`: where there is a queue, background requests would take all connections that others
+ * leave, and keep them. */
+static bool suits(const struct client_conn *c, const struct client_request *r, bool waited)
 {
-    while (!list_empty(&client->ready)) {
-        struct client_conn *c = LIST_ITEM(client->ready.next, struct client_conn, link);
-        if (r->repeatable || c->state != CLIENT_IDLE || net_stream_quiet(c->stream)) {
+    return !(r->upgrade && c->protocol->shared) && c->number > r->newer_than &&
+           !(waited && r->background && !c->protocol->shared) &&
+           !(r->guarded && net_stream_stuck(c->stream));
+}
+
+/* As far as the kernel knows. */
+static bool seems_open(const struct client_conn *c)
+{
+    return c->state == CLIENT_IDLE ? net_stream_quiet(c->stream) : !net_stream_peer_left(c->stream);
+}
+
+/* A connection with room that still seems good. What has come for none of the requests of one that
+ * is shared may be anything, and is read soon: it is passed over. */
+static struct client_conn *take_ready(struct http_client *client, const struct client_request *r,
+                                      bool waited)
+{
+    LIST_FOR_EACH_SAFE(node, after, &client->ready)
+    {
+        struct client_conn *c = LIST_ITEM(node, struct client_conn, link);
+        if (!suits(c, r, waited)) {
+            continue;
+        }
+        if (r->repeatable || seems_open(c)) {
             return c;
         }
-        retire(c);
+        if (!c->protocol->shared) {
+            retire(c);
+        }
     }
     return NULL;
 }
 
-static bool may_dial(const struct http_client *client, const struct client_request *r)
+static bool may_dial(struct http_client *client, const struct client_request *r)
 {
+    const struct client_way *way = way_of(client, r);
     unsigned most = r->background ? DIALLING_BACKGROUND_MAX : DIALLING_MAX;
-    return !client->doubtful &&
-           client->dialling < (client->tls != NULL && !client->established ? 1U : most);
+    bool one = way->shared || (way->tls != NULL && !way->established);
+    return !client->doubtful && (one ? way->dialling == 0 : client->dialling < most);
 }
 
 /* False: it has to wait on. */
 static bool serve(struct http_client *client, struct client_request *r)
 {
     struct err e = ERR_INIT;
-    /* Where there is a queue, background requests would take all that others leave, and keep it. */
-    struct client_conn *c = r->background ? NULL : take_ready(client, r);
+    struct client_conn *c = take_ready(client, r, true);
     if (c == NULL && !may_dial(client, r)) {
         return false;
     }
@@ -444,14 +659,19 @@ static bool serve(struct http_client *client, struct client_request *r)
     return true;
 }
 
+static bool serve_first(struct http_client *client, struct list *from)
+{
+    return !list_empty(from) && serve(client, LIST_ITEM(from->next, struct client_request, link));
+}
+
 /* Requests that waited get connections that have room again, or are dialled for. */
 static void on_serve(struct net_task *t)
 {
     struct http_client *client = LIST_ITEM(t, struct http_client, serve);
     bool more = true;
-    while (more && !(list_empty(&client->waiting) && list_empty(&client->background))) {
-        struct list *from = list_empty(&client->waiting) ? &client->background : &client->waiting;
-        more = serve(client, LIST_ITEM(from->next, struct client_request, link));
+    while (more) {
+        more = serve_first(client, &client->particular) || serve_first(client, &client->waiting) ||
+               (list_empty(&client->waiting) && serve_first(client, &client->background));
     }
 }
 
@@ -469,17 +689,28 @@ static int send_head(struct http_exchange *x, const struct http_head *head)
     return -EPROTO; /* it went with http_client_request */
 }
 
+/* What is to be sent again was not blocked before, and its user need not know that it is now. */
 static int send_body(struct http_exchange *x, struct slice data)
 {
-    (void)x;
-    (void)data;
-    return -EPROTO;
+    struct client_request *r = request_of(x);
+    if (r->resent == 0 || r->ended) {
+        return -EPROTO;
+    }
+    size_t size = buf_size_with(&r->early, data.len);
+    if (!byte_share_set(&r->share, http_head_size(r->head) + size)) {
+        return -ENOBUFS;
+    }
+    return buf_append(&r->early, data.ptr, data.len);
 }
 
 static int send_end(struct http_exchange *x)
 {
-    (void)x;
-    return -EPROTO;
+    struct client_request *r = request_of(x);
+    if (r->resent == 0) {
+        return -EPROTO;
+    }
+    r->ended = !r->bodyless;
+    return 0;
 }
 
 static bool blocked(const struct http_exchange *x)
@@ -537,10 +768,11 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
     c->o.proxy = NULL;
     c->o.host = o->path == NULL ? c->host : NULL;
     c->o.path = o->path != NULL ? c->host : NULL;
-    c->tls = tls_config_ref(o->tls);
-    c->tls_upgrade = tls_config_ref(o->tls_upgrade);
+    c->all.tls = tls_config_ref(o->tls);
+    c->upgrades.tls = tls_config_ref(o->tls_upgrade);
     list_init(&c->ready);
     list_init(&c->conns);
+    list_init(&c->particular);
     list_init(&c->waiting);
     list_init(&c->background);
     net_task_init(&c->serve, on_serve);
@@ -551,12 +783,12 @@ struct http_client *http_client_new(struct net_loop *l, const struct http_client
 /* No request goes on a connection that is there; the unused ones are closed. */
 static void close_idle(struct http_client *c)
 {
-    while (!list_empty(&c->ready)) {
-        struct client_conn *conn = LIST_ITEM(c->ready.next, struct client_conn, link);
+    move_all(&c->ready, &c->conns);
+    LIST_FOR_EACH_SAFE(node, after, &c->conns)
+    {
+        struct client_conn *conn = LIST_ITEM(node, struct client_conn, link);
         if (conn->state == CLIENT_IDLE) {
             retire(conn);
-        } else {
-            move_to(&c->conns, &conn->link);
         }
     }
 }
@@ -566,31 +798,46 @@ void http_client_set_backlog(struct http_client *c, struct net_backlog *backlog)
     c->backlog = backlog;
 }
 
+static void set_way_tls(struct client_way *w, struct tls_config *tls)
+{
+    struct tls_config *before = w->tls;
+    w->tls = tls_config_ref(tls);
+    w->established = false;
+    w->shared = false;
+    tls_config_unref(before);
+}
+
 void http_client_set_tls(struct http_client *c, struct tls_config *tls,
                          struct tls_config *tls_upgrade)
 {
-    tls_config_unref(c->tls);
-    tls_config_unref(c->tls_upgrade);
-    c->tls = tls_config_ref(tls);
-    c->tls_upgrade = tls_config_ref(tls_upgrade);
+    set_way_tls(&c->all, tls);
+    set_way_tls(&c->upgrades, tls_upgrade);
     c->generation++;
-    c->established = false;
     close_idle(c);
 }
 
-/* Heads that are small are neither fitted nor counted. */
-static int write_head(struct client_request *r, const struct http_head *head, struct err *e)
+/* Heads that are small are not counted. */
+static int keep_head(struct client_request *r, const struct http_head *head, struct err *e)
 {
-    if (h1_head_write(head, H1_AFTER_DEFAULT, &r->head) != 0) {
-        return err_memory(e);
+    size_t size = http_head_size(head);
+    if (!byte_share_set(&r->share, size)) {
+        return err_set(e, -EDQUOT, "too many large requests are being handled: try again");
     }
-    if (r->head.cap > BYTE_SHARE_FREE) {
-        buf_fit(&r->head);
-        if (!byte_share_set(&r->head_share, r->head.cap)) {
-            return err_set(e, -EDQUOT, "too many large requests are being handled: try again");
-        }
-    }
-    return 0;
+    r->head = size <= HEAD_OUT_MAX ? http_head_copy(head) : NULL;
+    return r->head == NULL ? err_memory(e) : 0;
+}
+
+static void note_kind(struct client_request *r, const struct http_head *head)
+{
+    r->is_head = slice_eq(head->method, SLICE("HEAD"));
+    r->upgrade = head->upgrade;
+    r->background = head->background;
+    r->guarded = head->guarded;
+    bool safe = r->is_head || slice_eq(head->method, SLICE("GET")) ||
+                slice_eq(head->method, SLICE("OPTIONS"));
+    r->bodyless = head->framing == HTTP_BODY_NONE ||
+                  (head->framing == HTTP_BODY_LENGTH && head->content_length == 0);
+    r->repeatable = safe && !head->upgrade && r->bodyless;
 }
 
 static struct client_request *request_new(struct http_client *client, const struct http_head *head,
@@ -604,28 +851,24 @@ static struct client_request *request_new(struct http_client *client, const stru
     }
     client->stats.busy++;
     r->client = client;
-    byte_share_init(&r->head_share, head->budget);
-    buf_init(&r->head, HEAD_OUT_MAX);
+    byte_share_init(&r->share, head->budget);
+    buf_init(&r->early, NET_WRITE_MAX);
     list_init(&r->link);
     r->x.ops = &waiting_operations;
     r->x.handlers = handlers;
     r->x.data = data;
-    r->framing = head->framing;
-    r->content_length = head->content_length;
-    r->is_head = slice_eq(head->method, SLICE("HEAD"));
-    r->upgrade = head->upgrade;
-    r->background = head->background;
-    r->guarded = head->guarded;
-    bool safe = r->is_head || slice_eq(head->method, SLICE("GET")) ||
-                slice_eq(head->method, SLICE("OPTIONS"));
-    r->bodyless = head->framing == HTTP_BODY_NONE ||
-                  (head->framing == HTTP_BODY_LENGTH && head->content_length == 0);
-    r->repeatable = safe && !head->upgrade && r->bodyless;
-    if (write_head(r, head, e) != 0) {
+    note_kind(r, head);
+    if (keep_head(r, head, e) != 0) {
         request_free(r);
         return NULL;
     }
     return r;
+}
+
+/* Behind those that wait for the same. */
+static bool must_queue(struct http_client *c, const struct client_request *r)
+{
+    return !list_empty(queue_of(c, r)) || (r->background && !list_empty(&c->waiting));
 }
 
 struct http_exchange *http_client_request(struct http_client *c, const struct http_head *head,
@@ -637,15 +880,15 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
         return NULL;
     }
     c->stats.requests++;
-    bool queue = !list_empty(&c->waiting) || (r->background && !list_empty(&c->background));
-    struct client_conn *conn = queue ? NULL : take_ready(c, r);
+    bool queue = must_queue(c, r);
+    struct client_conn *conn = queue ? NULL : take_ready(c, r, false);
     int rc = 0;
     if (conn != NULL) {
         rc = carry(conn, r);
     } else if (!queue && may_dial(c, r)) {
         rc = dial(c, r, e);
     } else {
-        list_append(r->background ? &c->background : &c->waiting, &r->link);
+        list_append(queue_of(c, r), &r->link);
     }
     if (rc != 0) {
         err_set(e, rc, "cannot send the request: %s", err_text(rc));
@@ -701,8 +944,8 @@ void http_client_free(struct http_client *c)
     fail_waiting(c, &e);
     net_task_cancel(&c->serve);
     net_deadline_clear(&c->failed);
-    tls_config_unref(c->tls);
-    tls_config_unref(c->tls_upgrade);
+    tls_config_unref(c->all.tls);
+    tls_config_unref(c->upgrades.tls);
     http_proxy_free(c->proxy);
     free(c->host);
     free(c);

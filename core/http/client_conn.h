@@ -4,13 +4,18 @@
  * core/http.
  *
  * The pool (client.c) decides which connection carries a request: it keeps the requests that wait,
- * dials, keeps unused connections, and repeats what a kept one lost. A protocol (client_h1.c) is
- * given a stream that is open, and the requests to carry on it: as many at a time as it says. It
- * takes over the operations of their exchanges and calls their handlers, but for on_close, which is
- * the pool's.
+ * dials, keeps unused connections, and repeats what a kept one lost. A protocol (client_h1.c,
+ * client_h2.c) is given a stream that is open, and the requests to carry on it: as many at a time
+ * as it says. It takes over the operations of their exchanges and calls their handlers, but for
+ * on_close, which is the pool's.
+ *
+ * A request that is guarded (message.h) is carried only by a connection that sends it at the end of
+ * this turn: by none whose stream is stuck (net/stream.h).
  */
 #ifndef CORE_HTTP_CLIENT_CONN_H
 #define CORE_HTTP_CLIENT_CONN_H
+
+#include <stdlib.h>
 
 #include "base/buf.h"
 #include "base/byte_budget.h"
@@ -22,16 +27,18 @@
 struct proxy_connect;
 
 /* A request lives from http_client_request to its on_close or abort, on one connection or, when
- * repeated, on a second. */
+ * sent again, on others after it. */
 struct client_request {
     struct http_exchange x;
     struct http_client *client;
     struct client_conn *conn; /* NULL while waiting */
+    void *stream;             /* what the protocol keeps for it */
     struct list link;         /* among those that wait, or in conn->requests */
-    struct buf head;          /* as HTTP/1.1 has it; kept until the response begins */
-    struct byte_share head_share;
-    enum http_framing framing;
-    uint64_t content_length;
+    struct http_head *head;   /* kept until the response begins */
+    struct buf early;         /* body that its user sent while it waits to be sent again */
+    struct byte_share share;  /* of both */
+    uint64_t newer_than;      /* connections up to this number do not carry it; 0: any does */
+    unsigned resent;          /* times */
     bool is_head;
     bool bodyless; /* complete with its head; the user's end is a formality */
     bool repeatable;
@@ -39,26 +46,36 @@ struct client_request {
     bool background;
     bool guarded;
     bool sent;   /* or begun to be */
+    bool kept;   /* by a connection that had proved good before */
+    bool taken;  /* some of its body, or the end of it, was taken by a connection */
+    bool ended;  /* by its user, behind `early` */
     bool paused; /* by its user, before a connection carries it */
 };
 
-/* It will not be repeated. */
+/* It will not be sent again. */
 static inline void client_request_drop_head(struct client_request *r)
 {
-    buf_reset(&r->head);
-    byte_share_give_back(&r->head_share);
+    free(r->head);
+    r->head = NULL;
+    byte_share_give_back(&r->share);
 }
 
 /* What the pool asks of a protocol. `session` is what the protocol keeps for a connection. */
 struct client_protocol {
-    const char *name;                           /* as ALPN has it */
-    unsigned requests_max;                      /* carried at a time */
+    const char *name; /* as ALPN has it */
+    bool shared;      /* many requests go on a connection at a time, and one that cannot be sent
+                         leaves others alone; bytes may come for none of them; the connection is
+                         open when client_conn_opened says so */
     const struct http_exchange_ops *operations; /* of the exchanges that it carries */
     /* Takes c->stream, which has just opened, and begins to read. NULL: out of memory. */
     void *(*open)(struct client_conn *c);
-    /* Sends the request's head, and its end if it is bodyless. Not 0: the connection is of no use
-     * any more. */
+    /* How many more requests it takes now; of a session that is not shared: whether it is free. */
+    unsigned (*room)(const void *session);
+    /* Sends the request's head, and its end if it is bodyless. Not 0: it was not sent, and a
+     * connection that is not shared is of no use any more. */
     int (*carry)(void *session, struct client_request *r);
+    /* Nothing is told of the request any more. */
+    void (*leave)(void *session, struct client_request *r);
     /* Nothing of the response has come. */
     bool (*untouched)(const void *session, const struct client_request *r);
     /* Closes the stream after delivering what is queued, as far as it is of use; or at once.
@@ -72,13 +89,17 @@ struct client_protocol {
 /* DIALLING -> BUSY -> IDLE -> BUSY ... -> GONE (from any) */
 enum client_conn_state { CLIENT_DIALLING, CLIENT_BUSY, CLIENT_IDLE, CLIENT_GONE };
 
+struct client_way;
+
 struct client_conn {
     struct http_client *client;
+    struct client_way *way;
     struct net_loop *loop;
     struct net_stream *stream;     /* the protocol's, once it is open */
     struct proxy_connect *proxied; /* while a proxy is asked for a tunnel; otherwise NULL */
     const struct client_protocol *protocol;
     void *session;        /* NULL while dialling */
+    uint64_t number;      /* in the order of dialling */
     struct list requests; /* that it carries, or is dialled for */
     unsigned carried;     /* how many these are */
     struct list link;     /* among those with room for a request, or among the others */
@@ -86,7 +107,9 @@ struct client_conn {
     struct net_task release; /* frees it when handlers have returned */
     enum client_conn_state state;
     unsigned generation; /* of the TLS settings */
-    bool reused;         /* it has carried a request before these */
+    bool opening;        /* counts as being dialled */
+    bool proved;         /* a request on it has been answered */
+    bool leaving;        /* takes no more requests, and ends with the last of them */
 };
 
 /* What a protocol tells the pool; no function is to be called inside one of the user's. */
@@ -99,5 +122,18 @@ void client_conn_lost(struct client_conn *c, const struct err *e);
 /* The user aborted the request, and with it the connection, for which there is no other way to
  * leave it. Allowed inside a call of the user's. */
 void client_conn_abandon(struct client_request *r);
+
+/* Of a shared connection: */
+/* The server has begun to speak. */
+void client_conn_opened(struct client_conn *c);
+/* A response has begun. */
+void client_conn_answered(struct client_conn *c);
+/* There is more or less room, or `leaving` was set. The session may be closed. */
+void client_conn_changed(struct client_conn *c);
+/* The request alone failed. `refused`: nothing of it was executed, so it is sent again if it can
+ * be. Otherwise it ends. */
+void client_conn_failed(struct client_request *r, const struct err *e, bool refused);
+/* The user aborted the request; others go on. Allowed inside a call of the user's. */
+void client_conn_dropped(struct client_request *r);
 
 #endif

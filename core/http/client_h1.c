@@ -206,20 +206,45 @@ static void *session_open(struct client_conn *c)
     return s;
 }
 
+static unsigned session_room(const void *session)
+{
+    const struct session *s = session;
+    return s->request == NULL ? 1 : 0;
+}
+
+static int send_request_head(struct session *s, const struct http_head *head)
+{
+    struct buf text;
+    buf_init(&text, NET_WRITE_MAX);
+    net_loop_lend(s->h1.loop, &text);
+    int rc = h1_head_write(head, H1_AFTER_DEFAULT, &text);
+    if (rc == 0) {
+        rc = h1_conn_send_head(&s->h1, buf_slice(&text), head->framing, head->content_length);
+    }
+    net_loop_take_back(s->h1.loop, &text);
+    return rc;
+}
+
 static int session_carry(void *session, struct client_request *r)
 {
     struct session *s = session;
     s->request = r;
     h1_parser_expect(s->h1.parser, r->is_head);
-    h1_conn_set_head_budget(&s->h1, r->head_share.budget);
-    int rc = h1_conn_send_head(&s->h1, buf_slice(&r->head), r->framing, r->content_length);
+    h1_conn_set_head_budget(&s->h1, r->share.budget);
+    int rc = send_request_head(s, r->head);
     return rc == 0 && r->bodyless ? h1_conn_send_end(&s->h1) : rc;
+}
+
+static void session_leave(void *session, struct client_request *r)
+{
+    struct session *s = session;
+    s->request = s->request == r ? NULL : s->request;
 }
 
 static bool session_untouched(const void *session, const struct client_request *r)
 {
     const struct session *s = session;
-    return r->head.len > 0 && h1_parser_idle(s->h1.parser);
+    return r->head != NULL && h1_parser_idle(s->h1.parser);
 }
 
 static void session_close(void *session)
@@ -252,10 +277,11 @@ static void session_free(void *session)
 
 const struct client_protocol client_h1 = {
     .name = "http/1.1",
-    .requests_max = 1,
     .operations = &operations,
     .open = session_open,
+    .room = session_room,
     .carry = session_carry,
+    .leave = session_leave,
     .untouched = session_untouched,
     .finish = session_finish,
     .close = session_close,

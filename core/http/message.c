@@ -152,14 +152,19 @@ static struct slice copy_text(char **at, struct slice text)
     return kept;
 }
 
-struct http_head *http_head_copy(const struct http_head *h)
+size_t http_head_size(const struct http_head *h)
 {
     size_t size = sizeof *h + h->header_count * sizeof *h->headers;
     size += h->method.len + h->target.len + h->reason.len;
     for (size_t i = 0; i < h->header_count; i++) {
         size += h->headers[i].name.len + h->headers[i].value.len;
     }
-    struct http_head *kept = malloc(size);
+    return size;
+}
+
+struct http_head *http_head_copy(const struct http_head *h)
+{
+    struct http_head *kept = malloc(http_head_size(h));
     if (kept == NULL) {
         return NULL;
     }

@@ -67,6 +67,8 @@ bool http_header_is_hop_by_hop(struct slice name, struct slice connection);
 
 /* A copy in one block of memory, which the caller frees with free(). NULL without memory. */
 MUST_CHECK struct http_head *http_head_copy(const struct http_head *h);
+/* The size of that block: bytes. */
+size_t http_head_size(const struct http_head *h);
 
 /* The standard reason phrase, "Unknown" for others. */
 const char *http_reason(unsigned status);

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bytes come: on_read -> h2_session_receive -> the handlers of streams, which call those of the
+ * exchanges. Bytes go: whatever asks for some queues the task `send`, which runs at the end of the
+ * event and hands them to the stream, as long as that is not blocked; it goes on when it has
+ * drained. So no handler runs inside a call of the user's.
+ *
+ * OPENING -> OPEN when the server's first bytes come; OPEN -> ASKED (a PING is out) -> OPEN when it
+ * is silent; CLOSED from any: nothing is told any more, and `send` still sends what is left, if the
+ * stream is there.
+ */
+#include "http/client_h2.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/state_machine.h"
+#include "http/h2_session.h"
+
+/* With requests: the server is asked whether it is there when nothing has come for so long, and
+ * given up when nothing comes for so long then, or to begin with. */
+enum { SILENCE_MS = 30 * 1000, ANSWER_MS = 15 * 1000 };
+
+enum session_state { SESSION_OPENING, SESSION_OPEN, SESSION_ASKED, SESSION_CLOSED };
+
+struct session {
+    struct h2_session *h2;
+    struct client_conn *conn; /* outlives the session */
+    struct net_loop *loop;
+    struct net_stream *stream;   /* NULL once closed */
+    struct client_request *told; /* the one whose on_end runs; NULL once it is gone */
+    struct net_task send;
+    struct net_task deliver;
+    struct net_deadline silence;
+    enum session_state state;
+};
+
+static const struct state_machine machine = {
+    .object = "HTTP/2 connection",
+    .states = {[SESSION_OPENING] = {"Opening", STATE(SESSION_OPEN) | STATE(SESSION_CLOSED)},
+               [SESSION_OPEN] = {"Open", STATE(SESSION_ASKED) | STATE(SESSION_CLOSED)},
+               [SESSION_ASKED] = {"Asked", STATE(SESSION_OPEN) | STATE(SESSION_CLOSED)},
+               [SESSION_CLOSED] = {"Closed", 0}},
+};
+
+static void set_state(struct session *s, enum session_state next)
+{
+    s->state = state_change(&machine, s->state, next, SLICE(""));
+}
+
+static void send_soon(struct session *s)
+{
+    net_task_queue(s->loop, &s->send);
+}
+
+/* ---- the end of the connection ---- */
+
+static void stop(struct session *s)
+{
+    if (s->state != SESSION_CLOSED) {
+        set_state(s, SESSION_CLOSED);
+    }
+    net_task_cancel(&s->deliver);
+    net_deadline_clear(&s->silence);
+}
+
+static void cut(struct session *s)
+{
+    net_task_cancel(&s->send);
+    if (s->stream != NULL) {
+        net_stream_drop_unsent(s->stream);
+        net_stream_close(s->stream);
+        s->stream = NULL;
+    }
+}
+
+/* The connection broke. */
+static void lose(struct session *s, const struct err *e)
+{
+    stop(s);
+    cut(s);
+    client_conn_lost(s->conn, e);
+}
+
+static void lose_for(struct session *s, int code, const char *why)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, code, "%s", why);
+    lose(s, &e);
+}
+
+/* The server broke the protocol, which it is told, or memory ran out. */
+static void refuse(struct session *s, const struct err *e)
+{
+    stop(s);
+    send_soon(s);
+    client_conn_lost(s->conn, e);
+}
+
+/* ---- bytes that go ---- */
+
+/* As much as the stream takes. 0, or a code. */
+static int send_some(struct session *s, bool *more)
+{
+    struct buf out;
+    buf_init(&out, NET_WRITE_MAX);
+    net_loop_lend(s->loop, &out);
+    int rc = h2_session_send(s->h2, &out);
+    *more = rc == 0 && out.len >= H2_SEND_ENOUGH;
+    if (rc == 0 && out.len > 0 && s->stream != NULL) {
+        struct slice bytes = buf_slice(&out);
+        rc = net_stream_write(s->stream, &bytes, 1);
+    }
+    net_loop_take_back(s->loop, &out);
+    return rc;
+}
+
+static void on_send(struct net_task *t)
+{
+    struct session *s = LIST_ITEM(t, struct session, send);
+    bool more = true;
+    int rc = 0;
+    while (rc == 0 && more && s->stream != NULL && !net_stream_blocked(s->stream)) {
+        rc = send_some(s, &more);
+    }
+    if (s->state == SESSION_CLOSED && s->stream != NULL) {
+        net_stream_finish(s->stream);
+        s->stream = NULL;
+    } else if (s->state != SESSION_CLOSED && rc != 0) {
+        lose_for(s, rc, "cannot send on the HTTP/2 connection");
+    }
+}
+
+/* ---- a server that is silent ---- */
+
+static void await(struct session *s, uint64_t ms)
+{
+    net_deadline_set(s->loop, &s->silence, ms);
+}
+
+static void on_silence(struct net_deadline *d)
+{
+    struct session *s = LIST_ITEM(d, struct session, silence);
+    switch (s->state) {
+    case SESSION_OPENING:
+        lose_for(s, UV_ETIMEDOUT, "the server does not begin to speak HTTP/2");
+        break;
+    case SESSION_OPEN:
+        if (s->conn->carried > 0) {
+            set_state(s, SESSION_ASKED);
+            h2_session_ping(s->h2);
+            send_soon(s);
+            await(s, ANSWER_MS);
+        }
+        break;
+    case SESSION_ASKED:
+        lose_for(s, UV_ETIMEDOUT, "the server has been silent for 45 s and does not answer a PING");
+        break;
+    case SESSION_CLOSED:
+        break;
+    }
+}
+
+static void note_life(struct session *s)
+{
+    if (s->state == SESSION_ASKED) {
+        set_state(s, SESSION_OPEN);
+    }
+    await(s, SILENCE_MS);
+}
+
+/* ---- the response ---- */
+
+static void note_leaving(struct session *s)
+{
+    s->conn->leaving = s->conn->leaving || h2_session_leaving(s->h2);
+}
+
+static void on_head(void *data, const struct http_head *head)
+{
+    struct client_request *r = data;
+    client_conn_answered(r->conn);
+    client_request_drop_head(r);
+    r->x.handlers->on_head(&r->x, head);
+}
+
+static void on_body(void *data, struct slice bytes)
+{
+    struct client_request *r = data;
+    r->x.handlers->on_body(&r->x, bytes);
+}
+
+/* An answer that does not wait for the request's end does not want it. */
+static void on_end(void *data, bool whole)
+{
+    struct client_request *r = data;
+    struct session *s = r->conn->session;
+    if (whole) {
+        r->stream = NULL;
+    }
+    s->told = r;
+    r->x.handlers->on_end(&r->x);
+    if (s->told != r) {
+        return;
+    }
+    s->told = NULL;
+    if (r->stream != NULL) {
+        h2_stream_abort(r->stream);
+        r->stream = NULL;
+    }
+    note_leaving(s);
+    client_conn_done(r, true);
+}
+
+static void on_drain(void *data)
+{
+    struct client_request *r = data;
+    r->x.handlers->on_drain(&r->x);
+}
+
+static void on_reset(void *data, enum h2_end how, const struct err *e)
+{
+    struct client_request *r = data;
+    r->stream = NULL;
+    note_leaving(r->conn->session);
+    client_conn_failed(r, e, how == H2_END_REFUSED);
+}
+
+static void on_room(void *data)
+{
+    struct session *s = data;
+    if (s->state != SESSION_CLOSED) {
+        note_leaving(s);
+        client_conn_changed(s->conn);
+    }
+}
+
+static void on_pong(void *data)
+{
+    (void)data; /* whatever comes is a sign of life */
+}
+
+/* None of a request is told of after its response has ended: on_sent is not called. */
+static const struct h2_handlers handlers = {
+    .on_head = on_head,
+    .on_body = on_body,
+    .on_end = on_end,
+    .on_drain = on_drain,
+    .on_reset = on_reset,
+    .on_room = on_room,
+    .on_pong = on_pong,
+};
+
+/* ---- bytes that come ---- */
+
+static void on_read(void *data, struct slice bytes)
+{
+    struct session *s = data;
+    struct err e = ERR_INIT;
+    bool first = s->state == SESSION_OPENING;
+    if (first) {
+        client_conn_opened(s->conn);
+    }
+    note_life(s);
+    int rc = h2_session_receive(s->h2, bytes, &e);
+    if (s->state == SESSION_CLOSED) {
+        return;
+    }
+    if (rc != 0) {
+        refuse(s, &e);
+        return;
+    }
+    send_soon(s);
+    if (first) {
+        set_state(s, SESSION_OPEN);
+        on_room(s);
+    }
+}
+
+static void on_deliver(struct net_task *t)
+{
+    struct session *s = LIST_ITEM(t, struct session, deliver);
+    h2_session_deliver(s->h2);
+    if (s->state != SESSION_CLOSED) {
+        send_soon(s);
+    }
+}
+
+static void on_eof(void *data)
+{
+    lose_for(data, UV_EOF, "the server closed the connection");
+}
+
+static void on_stream_drain(void *data)
+{
+    send_soon(data);
+}
+
+static void on_error(void *data, const struct err *e)
+{
+    lose(data, e);
+}
+
+static const struct net_stream_handlers stream_handlers = {
+    .on_read = on_read,
+    .on_eof = on_eof,
+    .on_drain = on_stream_drain,
+    .on_error = on_error,
+};
+
+/* ---- the exchange's operations ---- */
+
+static struct client_request *request_of(const struct http_exchange *x)
+{
+    return LIST_ITEM(x, struct client_request, x);
+}
+
+static struct session *session_of(const struct client_request *r)
+{
+    return r->conn->session;
+}
+
+static int send_head(struct http_exchange *x, const struct http_head *head)
+{
+    (void)x;
+    (void)head;
+    return -EPROTO; /* it went with http_client_request */
+}
+
+static int send_body(struct http_exchange *x, struct slice data)
+{
+    struct client_request *r = request_of(x);
+    if (r->stream == NULL || r->bodyless) {
+        return -EPROTO;
+    }
+    r->taken = true;
+    send_soon(session_of(r));
+    return h2_stream_send_body(r->stream, data);
+}
+
+static int send_end(struct http_exchange *x)
+{
+    struct client_request *r = request_of(x);
+    if (r->stream == NULL || r->bodyless) {
+        return 0;
+    }
+    int rc = h2_stream_send_end(r->stream);
+    r->taken = r->taken || rc == 0;
+    send_soon(session_of(r));
+    return rc;
+}
+
+static bool blocked(const struct http_exchange *x)
+{
+    const struct client_request *r = request_of(x);
+    return r->stream != NULL && h2_stream_blocked(r->stream);
+}
+
+static void pause_in(struct http_exchange *x)
+{
+    struct client_request *r = request_of(x);
+    if (r->stream != NULL) {
+        h2_stream_pause(r->stream);
+    }
+}
+
+static void resume_in(struct http_exchange *x)
+{
+    struct client_request *r = request_of(x);
+    if (r->stream == NULL) {
+        return;
+    }
+    struct session *s = session_of(r);
+    h2_stream_resume(r->stream);
+    if (h2_session_due(s->h2)) {
+        net_task_queue(s->loop, &s->deliver);
+    }
+}
+
+static void let_go(struct session *s, struct client_request *r)
+{
+    if (r->stream != NULL) {
+        h2_stream_abort(r->stream);
+        r->stream = NULL;
+    }
+    if (s->told == r) {
+        s->told = NULL;
+    }
+    send_soon(s);
+}
+
+static void abort_exchange(struct http_exchange *x)
+{
+    struct client_request *r = request_of(x);
+    let_go(session_of(r), r);
+    client_conn_dropped(r);
+}
+
+static const struct http_exchange_ops operations = {
+    .send_head = send_head,
+    .send_body = send_body,
+    .send_end = send_end,
+    .blocked = blocked,
+    .pause = pause_in,
+    .resume = resume_in,
+    .abort = abort_exchange,
+};
+
+/* ---- what the pool asks ---- */
+
+static void *session_open(struct client_conn *c)
+{
+    struct session *s = calloc(1, sizeof *s);
+    if (s == NULL || (s->h2 = h2_session_new(&handlers, s)) == NULL) {
+        free(s);
+        return NULL;
+    }
+    s->conn = c;
+    s->loop = c->loop;
+    s->stream = c->stream;
+    net_task_init(&s->send, on_send);
+    net_task_init(&s->deliver, on_deliver);
+    net_deadline_init(&s->silence, on_silence);
+    net_stream_set_handlers(s->stream, &stream_handlers, s);
+    net_stream_read_start(s->stream);
+    send_soon(s);
+    await(s, ANSWER_MS);
+    return s;
+}
+
+static unsigned session_room(const void *session)
+{
+    const struct session *s = session;
+    if (s->state == SESSION_OPENING) {
+        return s->conn->carried == 0 ? 1 : 0;
+    }
+    return h2_session_room(s->h2);
+}
+
+static int session_carry(void *session, struct client_request *r)
+{
+    struct session *s = session;
+    struct err e = ERR_INIT;
+    r->stream = h2_session_request(s->h2, r->head, r->bodyless, r, &e);
+    if (r->stream == NULL) {
+        return e.code;
+    }
+    if (s->conn->carried == 1 && s->state == SESSION_OPEN) {
+        await(s, SILENCE_MS);
+    }
+    send_soon(s);
+    return 0;
+}
+
+static void session_leave(void *session, struct client_request *r)
+{
+    let_go(session, r);
+}
+
+static bool session_untouched(const void *session, const struct client_request *r)
+{
+    (void)session;
+    return r->head != NULL && r->stream != NULL && h2_stream_untouched(r->stream);
+}
+
+/* With a word of farewell. */
+static void session_finish(void *session)
+{
+    struct session *s = session;
+    stop(s);
+    h2_session_goaway(s->h2);
+    send_soon(s);
+}
+
+static void session_close(void *session)
+{
+    struct session *s = session;
+    if (s->state == SESSION_CLOSED) {
+        return; /* lost */
+    }
+    if (s->conn->state == CLIENT_IDLE) {
+        session_finish(s);
+    } else {
+        stop(s);
+        cut(s);
+    }
+}
+
+static void session_free(void *session)
+{
+    struct session *s = session;
+    stop(s);
+    cut(s);
+    h2_session_free(s->h2);
+    free(s);
+}
+
+const struct client_protocol client_h2 = {
+    .name = "h2",
+    .shared = true,
+    .operations = &operations,
+    .open = session_open,
+    .room = session_room,
+    .carry = session_carry,
+    .leave = session_leave,
+    .untouched = session_untouched,
+    .finish = session_finish,
+    .close = session_close,
+    .free = session_free,
+};

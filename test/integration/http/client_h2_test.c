@@ -1,0 +1,1281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client over HTTP/2, and a server that the test plays frame by frame. */
+#include <errno.h>
+
+#include <nghttp2/nghttp2.h>
+
+#include "h2_server.h"
+#include "http_fixture.h"
+
+enum { SILENCE_MS = 30000, PING_MS = 15000, MANY = 1000 };
+
+static struct h2_server server;
+
+static struct http_client_options options(void)
+{
+    return (struct http_client_options){
+        .host = "127.0.0.1",
+        .port = server.port,
+        .tls = server.client,
+        .tls_upgrade = server.client_h1,
+        .connect_timeout_ms = LONG_MS,
+        .idle_timeout_ms = LONG_MS,
+        .max_idle = 4,
+    };
+}
+
+static void use_options(struct world *w, const struct http_client_options *o)
+{
+    http_client_free(w->client);
+    w->client = http_client_new(w->loop, o, NULL);
+    assert_non_null(w->client);
+}
+
+static int setup(void **state)
+{
+    if (world_setup(state) != 0) {
+        return -1;
+    }
+    struct world *w = *state;
+    h2_server_start(&server, w->loop);
+    const struct http_client_options o = options();
+    use_options(w, &o);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    http_client_free(w->client);
+    w->client = NULL;
+    h2_server_stop(&server);
+    return world_teardown(state);
+}
+
+static const struct http_client_stats *stats(const struct world *w)
+{
+    return http_client_stats(w->client);
+}
+
+static void check_hello(struct ask *a)
+{
+    assert_true(a->closed && !a->failed);
+    assert_int_equal(a->status, 200);
+    ask_expect_body(a, "hello");
+}
+
+/* A connection that has proved good, and is unused. */
+static struct h2_server_conn *proven(struct world *w)
+{
+    static struct ask a;
+    bool answers = server.answers;
+    server.answers = true;
+    ask_all(w, &a);
+    check_hello(&a);
+    server.answers = answers;
+    assert_int_equal(stats(w)->idle, 1);
+    return h2_conn(&server, server.accepted - 1);
+}
+
+/* A request without body that the server has got as its n-th. */
+static struct h2_request *begin_get(struct world *w, struct ask *a, unsigned n)
+{
+    ask_begin(w, a, "GET", HTTP_BODY_NONE, 0, false);
+    return h2_request(&server, n);
+}
+
+static void run_until_reset(struct world *w, struct h2_request *r)
+{
+    run_until(w->loop, &r->reset);
+    assert_int_equal(r->reset_code, NGHTTP2_CANCEL);
+}
+
+/* ---- one request after the other ---- */
+
+static void test_get(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    server.answers = true;
+    ask_all(w, &a);
+    assert_string_equal(a.type, "text/plain");
+    check_hello(&a);
+    struct h2_request *r = h2_request(&server, 0);
+    assert_string_equal(r->method, "GET");
+    assert_string_equal(r->path, "/path");
+    assert_string_equal(r->authority, "test");
+    assert_int_equal(stats(w)->h2, 1);
+    assert_int_equal(stats(w)->open, 1);
+    assert_int_equal(stats(w)->idle, 1);
+    assert_int_equal(stats(w)->busy, 0);
+}
+
+static void test_a_connection_is_kept(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    server.answers = true;
+    for (int i = 0; i < 20; i++) {
+        ask_all(w, &a);
+        check_hello(&a);
+    }
+    assert_int_equal(stats(w)->dialled, 1);
+}
+
+static void test_post_with_length(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    server.echoes = true;
+    ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 6, false);
+    ask_wait_open(w, &a);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("abc")), 0);
+    assert_int_equal(http_exchange_send_end(a.x), -EPROTO); /* three are missing */
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("def")), 0);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("x")), -EPROTO);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    ask_expect_body(&a, "abcdef");
+}
+
+static void test_post_of_unknown_length(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    server.echoes = true;
+    ask_begin(w, &a, "POST", HTTP_BODY_CHUNKED, 0, false);
+    ask_wait_open(w, &a);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("abc")), 0);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("")), 0);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("def")), 0);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    ask_expect_body(&a, "abcdef");
+}
+
+static void test_bodies_arrive_before_the_end(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct sockaddr_storage peer;
+    struct h2_request *r = begin_get(w, &a, 0);
+    h2_begin(r, 200);
+    h2_send(r, "one ", 4);
+    run_until(w->loop, &a.headed);
+    assert_int_equal(http_client_peer_address(a.x, &peer), 0);
+    for (int i = 0; i < 1000 && a.received < 4; i++) {
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(a.received, 4);
+    assert_false(a.ended);
+    h2_send(r, "two", 3);
+    h2_end(r);
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    ask_expect_body(&a, "one two");
+}
+
+static void test_an_early_answer_ends_the_request_alone(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    (void)proven(w);
+    ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 1000000, false);
+    struct h2_request *r = h2_request(&server, 1);
+    h2_answer(r, 413, "big");
+    run_until(w->loop, &a.closed);
+    assert_false(a.failed);
+    assert_int_equal(a.status, 413);
+    ask_expect_body(&a, "big");
+    run_until_reset(w, r);
+    assert_int_equal(stats(w)->idle, 1);
+}
+
+/* ---- many at a time ---- */
+
+static void test_many_requests_share_a_connection(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[20];
+    for (int i = 0; i < 20; i++) {
+        w->background = i % 2 == 0; /* as watches are */
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    w->background = false;
+    for (unsigned i = 20; i-- > 0;) { /* the last one first */
+        h2_answer(h2_request(&server, i), 200, "hello");
+    }
+    for (int i = 0; i < 20; i++) {
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+    assert_int_equal(stats(w)->dialled, 1);
+    assert_int_equal(stats(w)->repeated, 0);
+    assert_int_equal(stats(w)->idle, 1);
+}
+
+static void test_a_thousand_requests_take_ten_connections(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[MANY];
+    for (int i = 0; i < MANY; i++) {
+        w->background = i % 3 == 0;
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    w->background = false;
+    h2_expect_requests(&server, MANY);
+    assert_int_equal(stats(w)->dialled, MANY / 100);
+    assert_int_equal(stats(w)->h2, MANY / 100);
+    assert_int_equal(stats(w)->busy, MANY);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_int_equal(h2_conn(&server, i)->streams, 100);
+    }
+    for (unsigned i = 0; i < MANY; i++) {
+        h2_answer(h2_request(&server, i), 200, "hello");
+    }
+    for (int i = 0; i < MANY; i++) {
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+    assert_int_equal(stats(w)->open, 4);
+    assert_int_equal(stats(w)->idle, 4);
+    assert_int_equal(stats(w)->h2, 4);
+}
+
+static void test_requests_that_wait_are_served_when_others_end(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[101];
+    (void)proven(w);
+    for (int i = 0; i < 100; i++) {
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    h2_expect_requests(&server, 101);
+    h2_server_close(&server); /* no other can be opened, but that is not known yet */
+    ask_begin(w, &a[100], "GET", HTTP_BODY_NONE, 0, false);
+    assert_true(http_exchange_blocked(a[100].x));
+    assert_int_equal(stats(w)->dialled, 2);
+    http_exchange_abort(a[100].x);
+    ask_begin(w, &a[100], "GET", HTTP_BODY_NONE, 0, false);
+    http_exchange_abort(a[0].x);
+    ask_begin(w, &a[0], "GET", HTTP_BODY_NONE, 0, false);
+    assert_false(http_exchange_blocked(a[0].x));
+}
+
+/* What the first connection says is not known before; one that takes one at a time is no worse than
+ * HTTP/1.1. */
+static void test_a_server_that_takes_one_at_a_time(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[5];
+    server.max_streams = 1;
+    for (int i = 0; i < 5; i++) {
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    for (unsigned i = 0; i < 5; i++) {
+        struct h2_request *r = h2_request(&server, i);
+        assert_int_equal(r->conn->streams, 1);
+    }
+    assert_int_equal(stats(w)->dialled, 5);
+    assert_int_equal(stats(w)->repeated, 0);
+    for (unsigned i = 0; i < 5; i++) {
+        h2_answer(h2_request(&server, i), 200, "hello");
+    }
+    for (int i = 0; i < 5; i++) {
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+}
+
+static void test_a_server_that_takes_none_is_given_up(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    server.max_streams = 0;
+    ask_begin(w, &a, "POST", HTTP_BODY_NONE, 0, false);
+    run_until(w->loop, &a.closed);
+    assert_true(a.failed);
+    assert_false(a.sent);
+    assert_int_equal(stats(w)->repeated, 3);
+    assert_int_equal(stats(w)->dialled, 4);
+    h2_allow(h2_conn(&server, 1), 2); /* now it takes some */
+    run_for(w->loop, 20);
+    server.answers = true;
+    ask_all(w, &a);
+    check_hello(&a);
+    assert_int_equal(stats(w)->dialled, 4);
+}
+
+static void test_more_are_taken_later(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[3];
+    server.max_streams = 1;
+    struct h2_request *r = begin_get(w, &a[0], 0);
+    run_for(w->loop, 20);
+    h2_allow(r->conn, 3);
+    run_for(w->loop, 20);
+    for (unsigned i = 1; i < 3; i++) {
+        (void)begin_get(w, &a[i], i);
+    }
+    assert_int_equal(stats(w)->dialled, 1);
+    h2_allow(r->conn, 1);
+    run_for(w->loop, 20);
+    for (unsigned i = 0; i < 2; i++) {
+        h2_answer(h2_request(&server, i), 200, "hello");
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+    ask_begin(w, &a[0], "GET", HTTP_BODY_NONE, 0, false); /* one is there already */
+    assert_true(http_exchange_blocked(a[0].x));
+    http_exchange_abort(a[0].x);
+}
+
+/* ---- refused ---- */
+
+static void check_sent_again(struct world *w, const char *method, enum http_framing framing)
+{
+    static struct ask a;
+    unsigned before = server.asked;
+    ask_begin(w, &a, method, framing, 0, false);
+    h2_reset(h2_request(&server, before), NGHTTP2_REFUSED_STREAM);
+    struct h2_request *r = h2_request(&server, before + 1);
+    assert_string_equal(r->method, method);
+    assert_string_equal(r->path, "/path");
+    if (framing == HTTP_BODY_CHUNKED) {
+        assert_false(http_exchange_blocked(a.x));
+        assert_int_equal(http_exchange_send_body(a.x, SLICE("body")), 0);
+        assert_int_equal(http_exchange_send_end(a.x), 0);
+        run_until(w->loop, &r->ended);
+        assert_int_equal(r->body.len, 4);
+    }
+    h2_answer(r, 200, "hello");
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
+}
+
+static void test_what_is_refused_is_sent_again(void **state)
+{
+    struct world *w = *state;
+    static const char *const methods[] = {"GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"};
+    (void)proven(w);
+    for (size_t i = 0; i < 6; i++) {
+        if (strcmp(methods[i], "HEAD") != 0) {
+            check_sent_again(w, methods[i], HTTP_BODY_NONE);
+        }
+        assert_int_equal(stats(w)->failed, 0);
+    }
+    check_sent_again(w, "POST", HTTP_BODY_CHUNKED);
+    assert_int_equal(stats(w)->repeated, 6);
+}
+
+/* Turn by turn, for another connection is there soon. */
+static void run_until_waiting(struct world *w, const struct ask *a)
+{
+    for (int i = 0; i < 10000 && !http_exchange_blocked(a->x); i++) {
+        (void)uv_run(&w->loop->uv, UV_RUN_NOWAIT);
+    }
+    assert_true(http_exchange_blocked(a->x));
+}
+
+/* Its user goes on as it did before, and need not ask. */
+static void test_a_body_that_comes_meanwhile_is_sent(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_server_conn *c = proven(w);
+    ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 8, false);
+    assert_false(http_exchange_blocked(a.x));
+    struct h2_request *r = h2_request(&server, 1);
+    h2_reset(r, NGHTTP2_REFUSED_STREAM);
+    run_until_waiting(w, &a);
+    assert_int_equal(stats(w)->repeated, 1);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("half")), 0);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("rest")), 0);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("more")), -EPROTO);
+    r = h2_request(&server, 2);
+    assert_ptr_not_equal(r->conn, c);
+    run_until(w->loop, &r->ended);
+    assert_memory_equal(buf_data(&r->body), "halfrest", 8);
+    h2_answer(r, 200, "hello");
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
+}
+
+static void test_what_is_refused_after_some_of_its_body_ends(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    (void)proven(w);
+    ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 8, false);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("half")), 0);
+    h2_reset(h2_request(&server, 1), NGHTTP2_REFUSED_STREAM);
+    run_until(w->loop, &a.closed);
+    assert_true(a.failed);
+    assert_false(a.sent); /* it may be asked again by whoever has the body */
+    assert_int_equal(stats(w)->repeated, 0);
+    assert_int_equal(stats(w)->open, 1);
+}
+
+static void test_what_is_always_refused_ends(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, false);
+    for (unsigned i = 0; i < 4; i++) {
+        h2_reset(h2_request(&server, i), NGHTTP2_REFUSED_STREAM);
+    }
+    run_until(w->loop, &a.closed);
+    assert_true(a.failed);
+    assert_false(a.sent);
+    assert_int_equal(stats(w)->repeated, 3);
+    assert_int_equal(server.asked, 4);
+}
+
+static void test_what_is_refused_may_be_aborted(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    (void)proven(w);
+    struct h2_request *r = begin_get(w, &a, 1);
+    h2_reset(r, NGHTTP2_REFUSED_STREAM);
+    run_until_waiting(w, &a);
+    http_exchange_abort(a.x);
+    run_for(w->loop, 20);
+    assert_false(a.closed);
+    assert_int_equal(stats(w)->busy, 0);
+    assert_int_equal(server.asked, 2);
+}
+
+/* ---- broken off ---- */
+
+static void test_a_reset_ends_one_request_alone(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    struct h2_request *r[2] = {begin_get(w, &a[0], 0), begin_get(w, &a[1], 1)};
+    h2_begin(r[0], 200);
+    run_until(w->loop, &a[0].headed);
+    h2_reset(r[0], NGHTTP2_INTERNAL_ERROR);
+    run_until(w->loop, &a[0].closed);
+    assert_true(a[0].failed && a[0].sent);
+    h2_answer(r[1], 200, "hello");
+    run_until(w->loop, &a[1].closed);
+    check_hello(&a[1]);
+    assert_int_equal(stats(w)->dialled, 1);
+    assert_int_equal(stats(w)->repeated, 0);
+    assert_int_equal(stats(w)->idle, 1);
+}
+
+static void test_an_abort_ends_one_request_alone(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[3];
+    struct h2_request *r[3];
+    for (unsigned i = 0; i < 3; i++) {
+        r[i] = begin_get(w, &a[i], i);
+    }
+    http_exchange_abort(a[0].x); /* before the answer */
+    h2_begin(r[1], 200);
+    h2_send(r[1], "some", 4);
+    run_until(w->loop, &a[1].headed);
+    http_exchange_abort(a[1].x); /* within it */
+    run_until_reset(w, r[0]);
+    run_until_reset(w, r[1]);
+    h2_answer(r[2], 200, "hello");
+    run_until(w->loop, &a[2].closed);
+    check_hello(&a[2]);
+    assert_false(a[0].closed || a[1].closed);
+    buf_reset(&a[1].body);
+    assert_int_equal(stats(w)->dialled, 1);
+    assert_int_equal(stats(w)->idle, 1);
+}
+
+static void abort_in_handler(struct http_exchange *x)
+{
+    http_exchange_abort(x);
+}
+
+static void abort_at_head(struct http_exchange *x, const struct http_head *head)
+{
+    (void)head;
+    http_exchange_abort(x);
+}
+
+static void abort_at_body(struct http_exchange *x, struct slice data)
+{
+    (void)data;
+    http_exchange_abort(x);
+}
+
+static void pass_head(struct http_exchange *x, const struct http_head *head)
+{
+    (void)x;
+    (void)head;
+}
+
+static void pass_body(struct http_exchange *x, struct slice data)
+{
+    (void)x;
+    (void)data;
+}
+
+static void never(struct http_exchange *x, const struct err *e)
+{
+    (void)x;
+    (void)e;
+    fail_msg("on_close after an abort");
+}
+
+static void ignore(struct http_exchange *x)
+{
+    (void)x;
+}
+
+static void test_an_abort_inside_each_handler(void **state)
+{
+    struct world *w = *state;
+    static const struct http_exchange_handlers by[] = {
+        {.on_drain = abort_in_handler, .on_close = never},
+        {.on_head = abort_at_head, .on_drain = ignore, .on_close = never},
+        {.on_head = pass_head, .on_body = abort_at_body, .on_drain = ignore, .on_close = never},
+        {.on_head = pass_head,
+         .on_body = pass_body,
+         .on_end = abort_in_handler,
+         .on_drain = ignore,
+         .on_close = never}};
+    const struct http_header host = {SLICE("Host"), SLICE("test")};
+    const struct http_head head = {
+        .method = SLICE("GET"), .target = SLICE("/"), .headers = &host, .header_count = 1};
+    server.answers = true;
+    for (size_t i = 0; i < 4; i++) {
+        assert_non_null(http_client_request(w->client, &head, &by[i], NULL, NULL));
+        for (int turn = 0; turn < 1000 && stats(w)->busy > 0; turn++) {
+            run_for(w->loop, 1);
+        }
+        assert_int_equal(stats(w)->busy, 0);
+    }
+    assert_int_equal(stats(w)->dialled, 1);
+    assert_int_equal(stats(w)->idle, 1);
+}
+
+/* What was under way on a connection that had proved good is repeated, if that is safe. */
+static void test_a_lost_connection(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[4];
+    struct h2_server_conn *c = proven(w);
+    (void)begin_get(w, &a[0], 1);
+    struct h2_request *r = begin_get(w, &a[1], 2);
+    ask_begin(w, &a[2], "POST", HTTP_BODY_NONE, 0, false);
+    h2_expect_requests(&server, 4);
+    h2_begin(r, 200);
+    run_until(w->loop, &a[1].headed);
+    h2_cut(c);
+    run_until(w->loop, &a[1].closed);
+    run_until(w->loop, &a[2].closed);
+    assert_true(a[1].failed && a[1].sent); /* begun */
+    assert_true(a[2].failed && a[2].sent); /* who knows? */
+    h2_answer(h2_request(&server, 4), 200, "hello");
+    run_until(w->loop, &a[0].closed);
+    check_hello(&a[0]);
+    assert_int_equal(stats(w)->repeated, 1);
+    assert_int_equal(stats(w)->dialled, 2);
+    assert_int_equal(stats(w)->h2, 1);
+}
+
+static void test_many_are_repeated_on_one_connection(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[50];
+    struct h2_server_conn *c = proven(w);
+    for (unsigned i = 0; i < 50; i++) {
+        (void)begin_get(w, &a[i], 1 + i);
+    }
+    h2_hang_up(c);
+    h2_expect_requests(&server, 101);
+    for (unsigned i = 0; i < 50; i++) {
+        h2_answer(h2_request(&server, 51 + i), 200, "hello");
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+    assert_int_equal(stats(w)->dialled, 2);
+    assert_int_equal(stats(w)->repeated, 50);
+}
+
+static void test_what_was_dialled_for_is_not_repeated(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_request *r = begin_get(w, &a, 0);
+    h2_cut(r->conn);
+    run_until(w->loop, &a.closed);
+    assert_true(a.failed && a.sent);
+    run_for(w->loop, 20);
+    assert_int_equal(stats(w)->dialled, 1);
+    assert_int_equal(stats(w)->open, 0);
+}
+
+/* Nor is it sent on a connection of before, which may be about to break too. */
+static void test_what_is_repeated_fails_with_the_dial(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[3];
+    struct h2_server_conn *c = proven(w);
+    for (unsigned i = 0; i < 2; i++) {
+        (void)begin_get(w, &a[i], 1 + i);
+    }
+    h2_server_close(&server);
+    h2_cut(c);
+    for (int i = 0; i < 2; i++) {
+        run_until(w->loop, &a[i].closed);
+        assert_int_equal(a[i].error.code, UV_ECONNREFUSED);
+        assert_false(a[i].sent);
+    }
+    assert_int_equal(stats(w)->repeated, 2);
+    assert_int_equal(stats(w)->failed, 1);
+}
+
+static void test_what_was_repeated_is_not_repeated_again(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    h2_cut(proven(w));
+    struct h2_request *r = begin_get(w, &a[0], 1); /* the client has not seen the end yet */
+    assert_int_equal(stats(w)->repeated, 1);
+    h2_answer(begin_get(w, &a[1], 2), 200, "hello"); /* the new connection is good */
+    run_until(w->loop, &a[1].closed);
+    check_hello(&a[1]);
+    h2_cut(r->conn);
+    run_until(w->loop, &a[0].closed);
+    assert_true(a[0].failed && a[0].sent);
+    assert_int_equal(stats(w)->repeated, 1);
+}
+
+/* ---- the connection leaves ---- */
+
+static void test_goaway_lets_requests_end(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[3];
+    struct h2_request *r[3] = {begin_get(w, &a[0], 0), begin_get(w, &a[1], 1)};
+    struct h2_server_conn *c = r[0]->conn;
+    h2_goaway(c, r[1]->id, NGHTTP2_NO_ERROR);
+    run_for(w->loop, 20);
+    r[2] = begin_get(w, &a[2], 2);
+    assert_ptr_not_equal(r[2]->conn, c);
+    for (int i = 0; i < 3; i++) {
+        h2_answer(r[i], 200, "hello");
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+    run_until(w->loop, &c->ended);
+    assert_int_equal(stats(w)->open, 1);
+    assert_int_equal(stats(w)->h2, 1);
+    assert_int_equal(stats(w)->repeated, 0);
+}
+
+static void test_goaway_refuses_what_is_above_its_last_stream(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    struct h2_request *r[2];
+    r[0] = begin_get(w, &a[0], 0);
+    run_for(w->loop, 20);
+    ask_begin(w, &a[1], "POST", HTTP_BODY_NONE, 0, false);
+    r[1] = h2_request(&server, 1);
+    h2_goaway(r[0]->conn, r[0]->id, NGHTTP2_NO_ERROR);
+    r[1] = h2_request(&server, 2);
+    assert_ptr_not_equal(r[1]->conn, r[0]->conn);
+    for (int i = 0; i < 2; i++) {
+        h2_answer(r[i], 200, "hello");
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+    assert_int_equal(stats(w)->repeated, 1);
+}
+
+static void test_goaway_on_an_unused_connection_ends_it(void **state)
+{
+    struct world *w = *state;
+    struct h2_server_conn *c = proven(w);
+    h2_goaway(c, 1, NGHTTP2_NO_ERROR);
+    run_until(w->loop, &c->ended);
+    assert_int_equal(stats(w)->open, 0);
+    assert_int_equal(stats(w)->idle, 0);
+}
+
+static void test_goaway_and_the_end_at_once(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    struct h2_server_conn *c = proven(w);
+    struct h2_request *r = begin_get(w, &a[0], 1);
+    ask_begin(w, &a[1], "DELETE", HTTP_BODY_NONE, 0, false);
+    (void)h2_request(&server, 2);
+    h2_goaway(c, r->id, NGHTTP2_NO_ERROR);
+    h2_hang_up(c);
+    h2_answer(h2_request(&server, 3), 200, "hello"); /* refused: sent again */
+    h2_answer(h2_request(&server, 4), 200, "hello"); /* lost, and safe */
+    for (int i = 0; i < 2; i++) {
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+}
+
+static void test_an_unused_connection_ends_in_order(void **state)
+{
+    struct world *w = *state;
+    struct h2_server_conn *c = proven(w);
+    loop_skip(w->loop, LONG_MS);
+    run_until(w->loop, &c->ended);
+    assert_true(c->left);
+    assert_int_equal(stats(w)->open, 0);
+}
+
+static void test_new_tls_settings_leave_requests_alone(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    struct h2_request *r = begin_get(w, &a[0], 0);
+    struct h2_server_conn *c = r->conn;
+    http_client_set_tls(w->client, server.client, server.client_h1);
+    run_for(w->loop, 20);
+    struct h2_request *other = begin_get(w, &a[1], 1);
+    assert_ptr_not_equal(other->conn, c);
+    h2_allow(c, 50); /* it has room, but is not to have more */
+    h2_answer(r, 200, "hello");
+    run_until(w->loop, &a[0].closed);
+    check_hello(&a[0]);
+    run_until(w->loop, &c->ended);
+    h2_answer(other, 200, "hello");
+    run_until(w->loop, &a[1].closed);
+    check_hello(&a[1]);
+    assert_int_equal(stats(w)->idle, 1);
+}
+
+/* ---- what a request that cannot be repeated asks before ---- */
+
+static void test_a_post_asks_whether_the_connection_is_closed(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_server_conn *c = proven(w);
+    net_stream_close(c->stream);
+    c->stream = NULL;
+    server.answers = true;
+    ask_begin(w, &a, "POST", HTTP_BODY_NONE, 0, false);
+    assert_int_equal(stats(w)->dialled, 2);
+    ask_finish(w, &a);
+    check_hello(&a);
+}
+
+static void test_a_post_asks_on_a_connection_in_use(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    struct h2_request *r = begin_get(w, &a[0], 0);
+    run_for(w->loop, 20);
+    net_stream_close(r->conn->stream);
+    r->conn->stream = NULL;
+    ask_begin(w, &a[1], "POST", HTTP_BODY_NONE, 0, false);
+    assert_int_equal(stats(w)->dialled, 2);
+    h2_answer(h2_request(&server, 1), 200, "hello");
+    run_until(w->loop, &a[1].closed);
+    check_hello(&a[1]);
+    assert_true(a[0].closed);
+}
+
+static void test_a_word_of_the_server_is_no_end(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_server_conn *c = proven(w);
+    h2_ping(c);
+    run_for(w->loop, 20);
+    server.answers = true;
+    ask_begin(w, &a, "POST", HTTP_BODY_NONE, 0, false);
+    ask_finish(w, &a);
+    check_hello(&a);
+    assert_int_equal(stats(w)->dialled, 1);
+    assert_int_equal(c->streams, 2);
+}
+
+/* ---- a silent server ---- */
+
+static void test_a_frozen_server_is_found(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_request *r = begin_get(w, &a, 0);
+    run_for(w->loop, 20);
+    h2_freeze(r->conn);
+    loop_skip(w->loop, SILENCE_MS);
+    run_for(w->loop, 300);
+    assert_false(a.closed);
+    loop_skip(w->loop, PING_MS);
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, UV_ETIMEDOUT);
+    assert_non_null(strstr(a.error.msg, "PING"));
+    assert_true(a.sent);
+    assert_int_equal(stats(w)->open, 0);
+}
+
+static void test_a_quiet_server_is_asked_and_left_alone(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_request *r = begin_get(w, &a, 0);
+    run_for(w->loop, 20);
+    for (unsigned i = 1; i <= 3; i++) {
+        loop_skip(w->loop, SILENCE_MS);
+        for (int turn = 0; turn < 1000 && r->conn->pings < i; turn++) {
+            run_for(w->loop, 2);
+        }
+        assert_int_equal(r->conn->pings, i);
+        run_for(w->loop, 20);
+    }
+    h2_answer(r, 200, "hello");
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
+}
+
+static void test_an_unused_connection_is_not_asked(void **state)
+{
+    struct world *w = *state;
+    struct h2_server_conn *c = proven(w);
+    h2_freeze(c);
+    loop_skip(w->loop, SILENCE_MS);
+    run_for(w->loop, 300);
+    loop_skip(w->loop, PING_MS);
+    run_for(w->loop, 300);
+    assert_int_equal(stats(w)->idle, 1);
+}
+
+/* It agreed on HTTP/2, and says nothing: as if it could not be reached. */
+static void test_a_server_that_does_not_begin(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[3];
+    server.mute = true;
+    for (int i = 0; i < 3; i++) {
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    run_until(w->loop, &a[0].drained);
+    run_for(w->loop, 20);
+    assert_int_equal(stats(w)->dialled, 1);
+    loop_skip(w->loop, PING_MS);
+    for (int i = 0; i < 3; i++) {
+        run_until(w->loop, &a[i].closed);
+        assert_int_equal(a[i].error.code, UV_ETIMEDOUT);
+    }
+    assert_true(a[0].sent);
+    assert_false(a[1].sent);
+    assert_int_equal(stats(w)->failed, 1);
+    assert_non_null(http_client_unreachable(w->client));
+}
+
+/* ---- flow ---- */
+
+static void test_a_paused_answer_holds_no_other_up(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    static char block[8 * 1024 * 1024];
+    struct h2_request *r = begin_get(w, &a[0], 0);
+    a[0].keep_body = false;
+    h2_begin(r, 200);
+    run_until(w->loop, &a[0].headed);
+    http_exchange_pause(a[0].x);
+    h2_send(r, block, sizeof block);
+    run_for(w->loop, 50);
+    assert_in_range(r->taken, 1, 4 * 1024 * 1024); /* its window */
+    size_t before = a[0].received;
+    h2_answer(begin_get(w, &a[1], 1), 200, "hello");
+    run_until(w->loop, &a[1].closed);
+    check_hello(&a[1]);
+    assert_int_equal(a[0].received, before);
+    h2_end(r);
+    http_exchange_resume(a[0].x);
+    run_until(w->loop, &a[0].closed);
+    assert_false(a[0].failed);
+    assert_int_equal(a[0].received, sizeof block);
+}
+
+static void test_a_request_may_be_paused_before_it_is_sent(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    server.answers = true;
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, false);
+    http_exchange_pause(a.x);
+    run_until(w->loop, &a.headed);
+    run_for(w->loop, 20);
+    assert_int_equal(a.received, 0);
+    assert_false(a.ended);
+    http_exchange_resume(a.x);
+    assert_int_equal(a.received, 0); /* not inside the call */
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
+}
+
+static void send_all(struct world *w, struct ask *a, size_t size)
+{
+    static char block[64 * 1024];
+    while (size > 0) {
+        size_t n = size < sizeof block ? size : sizeof block;
+        a->drained = false;
+        assert_int_equal(http_exchange_send_body(a->x, slice_of(block, n)), 0);
+        size -= n;
+        if (http_exchange_blocked(a->x)) {
+            run_until(w->loop, &a->drained);
+        }
+    }
+    assert_int_equal(http_exchange_send_end(a->x), 0);
+}
+
+static void test_a_large_body_is_sent_as_the_server_takes_it(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    (void)proven(w);
+    ask_begin(w, &a, "POST", HTTP_BODY_CHUNKED, 0, false);
+    send_all(w, &a, 4 * 1024 * 1024);
+    struct h2_request *r = h2_request(&server, 1);
+    run_until(w->loop, &r->ended);
+    assert_int_equal(r->body.len, 4 * 1024 * 1024);
+    h2_answer(r, 200, "hello");
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
+}
+
+static bool may_send(void *data)
+{
+    return *(const bool *)data;
+}
+
+/* The kernel takes no more of a connection: what must be sent at this moment goes on another one.
+ */
+static void test_a_guarded_request_is_not_queued(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[40];
+    static char block[64 * 1024];
+    struct http_client_options o = options();
+    bool open = true;
+    o.may_send = may_send;
+    o.data = &open;
+    use_options(w, &o);
+    server.window = 16 * 1024 * 1024;
+    struct h2_server_conn *c = proven(w);
+    h2_freeze(c);
+    unsigned n = 0;
+    for (bool stuck = false; !stuck && n < 38; n++) { /* the window of each is 64 KiB or more */
+        ask_begin(w, &a[n], "POST", HTTP_BODY_CHUNKED, 0, false);
+        for (int i = 0; i < 64 && !http_exchange_blocked(a[n].x); i++) {
+            assert_int_equal(http_exchange_send_body(a[n].x, slice_of(block, sizeof block)), 0);
+            run_for(w->loop, 1);
+        }
+        w->guarded = true;
+        ask_begin(w, &a[39], "GET", HTTP_BODY_NONE, 0, false);
+        stuck = http_exchange_blocked(a[39].x);
+        http_exchange_abort(a[39].x);
+        w->guarded = false;
+    }
+    assert_in_range(n, 1, 37);
+    w->guarded = true;
+    server.answers = true;
+    ask_all(w, &a[39]);
+    w->guarded = false;
+    check_hello(&a[39]);
+    assert_ptr_not_equal(h2_request(&server, server.asked - 1)->conn, c);
+    for (unsigned i = 0; i < n; i++) {
+        http_exchange_abort(a[i].x);
+    }
+}
+
+static void test_what_may_not_be_sent_leaves_the_connection_alone(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct http_client_options o = options();
+    struct err e = ERR_INIT;
+    bool open = false;
+    const struct http_header host = {SLICE("Host"), SLICE("test")};
+    const struct http_head head = {.method = SLICE("GET"),
+                                   .target = SLICE("/path"),
+                                   .headers = &host,
+                                   .header_count = 1,
+                                   .guarded = true};
+    o.may_send = may_send;
+    o.data = &open;
+    use_options(w, &o);
+    w->guarded = true;
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, false); /* a connection is opened for it */
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, UV_ECANCELED);
+    assert_false(a.sent);
+    w->guarded = false;
+    (void)proven(w);
+    assert_null(http_client_request(w->client, &head, NULL, NULL, &e));
+    assert_int_equal(e.code, UV_ECANCELED);
+    open = true;
+    w->guarded = true;
+    server.answers = true;
+    ask_all(w, &a);
+    w->guarded = false;
+    check_hello(&a);
+    assert_int_equal(stats(w)->dialled, 1);
+    assert_int_equal(server.asked, 2);
+}
+
+/* ---- HTTP/1.1 beside it ---- */
+
+static void test_an_upgrade_has_a_connection_of_its_own(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    struct h2_server_conn *c = proven(w);
+    ask_begin(w, &a[0], "GET", HTTP_BODY_NONE, 0, true);
+    assert_true(http_exchange_blocked(a[0].x));
+    run_until(w->loop, &a[0].headed);
+    assert_int_equal(a[0].status, 101);
+    assert_int_equal(http_exchange_send_body(a[0].x, SLICE("raw")), 0);
+    for (int i = 0; i < 1000 && a[0].received < 3; i++) {
+        run_for(w->loop, 2);
+    }
+    ask_expect_body(&a[0], "raw");
+    server.answers = true;
+    ask_all(w, &a[1]);
+    check_hello(&a[1]);
+    assert_int_equal(c->streams, 2);
+    assert_int_equal(stats(w)->dialled, 2);
+    assert_int_equal(stats(w)->h2, 1);
+    http_exchange_abort(a[0].x);
+}
+
+static void test_upgrades_do_not_wait_for_http2(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[3];
+    server.mute = true;
+    ask_begin(w, &a[0], "GET", HTTP_BODY_NONE, 0, false);
+    run_until(w->loop, &a[0].drained);
+    run_for(w->loop, 20);
+    server.mute = false;
+    ask_begin(w, &a[1], "GET", HTTP_BODY_NONE, 0, false); /* waits for that one to begin */
+    ask_begin(w, &a[2], "GET", HTTP_BODY_NONE, 0, true);
+    run_until(w->loop, &a[2].headed);
+    assert_int_equal(a[2].status, 101);
+    assert_false(a[1].drained);
+    for (int i = 0; i < 3; i++) {
+        http_exchange_abort(a[i].x);
+    }
+}
+
+static void test_an_upgrade_where_http2_is_all_there_is(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct http_client_options o = options();
+    o.tls_upgrade = NULL;
+    use_options(w, &o);
+    ask_begin(w, &a, "GET", HTTP_BODY_NONE, 0, true);
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, UV_EPROTO);
+    assert_false(a.sent);
+    (void)proven(w);
+    assert_int_equal(stats(w)->dialled, 1);
+}
+
+static void test_a_server_without_http2(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[3];
+    h2_server_offer(&server, false);
+    for (int i = 0; i < 3; i++) {
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    for (int i = 0; i < 3; i++) {
+        ask_finish(w, &a[i]);
+        assert_false(a[i].failed);
+        ask_expect_body(&a[i], "plain");
+    }
+    assert_int_equal(stats(w)->h2, 0);
+    assert_in_range(stats(w)->idle, 1, 3);
+}
+
+/* Several servers behind one address, of which some are older. */
+static void test_servers_of_both_kinds(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[40];
+    server.max_streams = 2;
+    unsigned plain = 0;
+    for (int i = 0; i < 40; i++) {
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    for (int turn = 0; turn < 4000 && stats(w)->busy > 0; turn++) {
+        h2_server_offer(&server, turn % 2 == 0);
+        run_for(w->loop, 1);
+        LIST_FOR_EACH(node, &server.requests)
+        {
+            struct h2_request *r = LIST_ITEM(node, struct h2_request, link);
+            if (r->ended && !r->out_begun && turn % 4 == 3) {
+                h2_answer(r, 200, "hello");
+            }
+        }
+        for (int i = 0; i < 40; i++) {
+            if (a[i].drained && a[i].x != NULL) {
+                a[i].drained = false;
+                assert_int_equal(http_exchange_send_end(a[i].x), 0);
+            }
+        }
+    }
+    for (int i = 0; i < 40; i++) {
+        assert_true(a[i].closed && !a[i].failed);
+        plain += a[i].body.len == 5 && memcmp(buf_data(&a[i].body), "plain", 5) == 0 ? 1 : 0;
+        buf_reset(&a[i].body);
+    }
+    assert_in_range(plain, 1, 39);
+}
+
+/* ---- the client is freed ---- */
+
+static void test_freeing_the_client_in_each_phase(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[6];
+    struct h2_request *r;
+    (void)begin_get(w, &a[0], 0); /* sent */
+    r = begin_get(w, &a[1], 1);
+    h2_begin(r, 200);
+    run_until(w->loop, &a[1].headed); /* answered in part */
+    r = begin_get(w, &a[2], 2);
+    h2_begin(r, 200);
+    http_exchange_pause(a[2].x);
+    h2_send(r, "kept", 4);
+    run_for(w->loop, 20);
+    ask_begin(w, &a[3], "POST", HTTP_BODY_LENGTH, 4, false);
+    assert_int_equal(http_exchange_send_body(a[3].x, SLICE("ha")), 0);
+    ask_begin(w, &a[4], "GET", HTTP_BODY_NONE, 0, true); /* dialling */
+    http_exchange_resume(a[2].x);                        /* to be handed over soon */
+    http_client_free(w->client);
+    w->client = NULL;
+    for (int i = 0; i < 5; i++) {
+        assert_true(a[i].closed && a[i].failed);
+        assert_int_equal(a[i].error.code, UV_ECANCELED);
+    }
+}
+
+static void free_client(struct http_exchange *x, const struct http_head *head)
+{
+    struct world *w = x->data;
+    (void)head;
+    http_client_free(w->client);
+    w->client = NULL;
+}
+
+static void count_close(struct http_exchange *x, const struct err *e)
+{
+    struct world *w = x->data;
+    assert_non_null(e);
+    w->server_closed++;
+}
+
+static void test_freeing_the_client_inside_a_handler(void **state)
+{
+    struct world *w = *state;
+    static const struct http_exchange_handlers handlers = {
+        .on_head = free_client, .on_drain = ignore, .on_close = count_close};
+    const struct http_header host = {SLICE("Host"), SLICE("test")};
+    const struct http_head head = {
+        .method = SLICE("GET"), .target = SLICE("/"), .headers = &host, .header_count = 1};
+    server.answers = true;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(http_client_request(w->client, &head, &handlers, w, NULL));
+    }
+    for (int i = 0; i < 1000 && w->client != NULL; i++) {
+        run_for(w->loop, 1);
+    }
+    assert_null(w->client);
+    assert_int_equal(w->server_closed, 2);
+}
+
+static void test_freeing_the_client_while_http2_begins(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    server.mute = true;
+    for (int i = 0; i < 2; i++) {
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    run_until(w->loop, &a[0].drained);
+    http_client_free(w->client);
+    w->client = NULL;
+    assert_true(a[0].closed && a[1].closed);
+    assert_true(a[0].sent && !a[1].sent);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_get),
+        TEST(test_a_connection_is_kept),
+        TEST(test_post_with_length),
+        TEST(test_post_of_unknown_length),
+        TEST(test_bodies_arrive_before_the_end),
+        TEST(test_an_early_answer_ends_the_request_alone),
+        TEST(test_many_requests_share_a_connection),
+        TEST(test_a_thousand_requests_take_ten_connections),
+        TEST(test_requests_that_wait_are_served_when_others_end),
+        TEST(test_a_server_that_takes_one_at_a_time),
+        TEST(test_a_server_that_takes_none_is_given_up),
+        TEST(test_more_are_taken_later),
+        TEST(test_what_is_refused_is_sent_again),
+        TEST(test_a_body_that_comes_meanwhile_is_sent),
+        TEST(test_what_is_refused_after_some_of_its_body_ends),
+        TEST(test_what_is_always_refused_ends),
+        TEST(test_what_is_refused_may_be_aborted),
+        TEST(test_a_reset_ends_one_request_alone),
+        TEST(test_an_abort_ends_one_request_alone),
+        TEST(test_an_abort_inside_each_handler),
+        TEST(test_a_lost_connection),
+        TEST(test_many_are_repeated_on_one_connection),
+        TEST(test_what_was_dialled_for_is_not_repeated),
+        TEST(test_what_is_repeated_fails_with_the_dial),
+        TEST(test_what_was_repeated_is_not_repeated_again),
+        TEST(test_goaway_lets_requests_end),
+        TEST(test_goaway_refuses_what_is_above_its_last_stream),
+        TEST(test_goaway_on_an_unused_connection_ends_it),
+        TEST(test_goaway_and_the_end_at_once),
+        TEST(test_an_unused_connection_ends_in_order),
+        TEST(test_new_tls_settings_leave_requests_alone),
+        TEST(test_a_post_asks_whether_the_connection_is_closed),
+        TEST(test_a_post_asks_on_a_connection_in_use),
+        TEST(test_a_word_of_the_server_is_no_end),
+        TEST(test_a_frozen_server_is_found),
+        TEST(test_a_quiet_server_is_asked_and_left_alone),
+        TEST(test_an_unused_connection_is_not_asked),
+        TEST(test_a_server_that_does_not_begin),
+        TEST(test_a_paused_answer_holds_no_other_up),
+        TEST(test_a_request_may_be_paused_before_it_is_sent),
+        TEST(test_a_large_body_is_sent_as_the_server_takes_it),
+        TEST(test_a_guarded_request_is_not_queued),
+        TEST(test_what_may_not_be_sent_leaves_the_connection_alone),
+        TEST(test_an_upgrade_has_a_connection_of_its_own),
+        TEST(test_upgrades_do_not_wait_for_http2),
+        TEST(test_an_upgrade_where_http2_is_all_there_is),
+        TEST(test_a_server_without_http2),
+        TEST(test_servers_of_both_kinds),
+        TEST(test_freeing_the_client_in_each_phase),
+        TEST(test_freeing_the_client_inside_a_handler),
+        TEST(test_freeing_the_client_while_http2_begins),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
