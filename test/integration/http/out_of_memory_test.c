@@ -9,6 +9,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "h2_server.h"
 #include "http/client.h"
 #include "http/server.h"
 #include "loop_fixture.h"
@@ -21,7 +22,8 @@
  * the request is whole. */
 struct scene {
     struct net_loop *loop;
-    struct http_server *server;
+    struct http_server *server; /* NULL: `h2` is */
+    struct h2_server *h2;
     struct http_client *client;
     struct http_exchange *asking;
     size_t received;
@@ -188,6 +190,22 @@ static bool open_scene(struct scene *s)
     return s->client != NULL;
 }
 
+static bool open_h2_scene(struct scene *s)
+{
+    static struct h2_server server;
+    h2_server_start(&server, s->loop);
+    server.echoes = true;
+    s->h2 = &server;
+    struct http_client_options co = {.host = "127.0.0.1",
+                                     .port = server.port,
+                                     .tls = server.client,
+                                     .connect_timeout_ms = 5000,
+                                     .idle_timeout_ms = 5000,
+                                     .max_idle = 2};
+    s->client = http_client_new(s->loop, &co, NULL);
+    return s->client != NULL;
+}
+
 static void ask_once(struct scene *s, size_t expected)
 {
     bool large = expected == LARGE;
@@ -218,20 +236,24 @@ static void ask_once(struct scene *s, size_t expected)
 static bool play(void *data)
 {
     struct scene s = {.over = false};
-    (void)data;
+    bool (*open)(struct scene * s) = data != NULL ? open_h2_scene : open_scene;
     s.loop = net_loop_new(NULL);
     if (s.loop == NULL) {
         return false;
     }
     static const size_t answers[] = {10, LARGE, 10};
-    bool all = open_scene(&s);
+    bool all = open(&s);
     for (size_t i = 0; i < ARRAY_LEN(answers) && s.client != NULL; i++) {
-        ask_once(&s, answers[i]);
+        /* The server of HTTP/2 has no large answers. */
+        ask_once(&s, s.h2 != NULL ? 10 : answers[i]);
         all = all && s.worked;
     }
     sweep_left = -1;
     http_client_free(s.client);
     http_server_free(s.server);
+    if (s.h2 != NULL) {
+        h2_server_stop(s.h2);
+    }
     assert_int_equal(loop_free(s.loop), 0);
     return all;
 }
@@ -242,10 +264,18 @@ static void test_every_allocation_fails_once(void **state)
     assert_true(sweep_allocations(play, NULL) > 20);
 }
 
+static void test_every_allocation_fails_once_over_http2(void **state)
+{
+    bool h2 = true;
+    (void)state;
+    assert_true(sweep_allocations(play, &h2) > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_allocation_fails_once),
+        cmocka_unit_test(test_every_allocation_fails_once_over_http2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
