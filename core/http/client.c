@@ -221,13 +221,21 @@ static int send_early(struct client_request *r)
     return rc == 0 && r->ended ? http_exchange_send_end(&r->x) : rc;
 }
 
+/* Unless there is a reason already. */
+static void explain(struct err *e, int rc)
+{
+    if (e != NULL && e->code == 0) {
+        err_set(e, rc, "cannot send the request: %s", err_text(rc));
+    }
+}
+
 /* Hands the request to the protocol. */
-static int start(struct client_conn *c, struct client_request *r)
+static int start(struct client_conn *c, struct client_request *r, struct err *e)
 {
     r->x.ops = c->protocol->operations;
     r->sent = true;
     r->kept = c->proved;
-    int rc = c->protocol->carry(c->session, r);
+    int rc = c->protocol->carry(c->session, r, e);
     if (rc == 0 && r->paused) {
         http_exchange_pause(&r->x);
     }
@@ -277,7 +285,7 @@ static void place(struct client_conn *c)
 }
 
 /* Puts the request on a connection that is open and has room. */
-static int carry(struct client_conn *c, struct client_request *r)
+static int carry(struct client_conn *c, struct client_request *r, struct err *e)
 {
     struct http_client *client = c->client;
     if (!may_send(client, r)) {
@@ -289,7 +297,7 @@ static int carry(struct client_conn *c, struct client_request *r)
         set_state(c, CLIENT_BUSY);
     }
     attach(c, r);
-    int rc = start(c, r);
+    int rc = start(c, r, e);
     if (rc == 0) {
         if (!has_room(c)) {
             move_to(&client->conns, &c->link);
@@ -469,15 +477,13 @@ static bool speaks_h2(const struct net_stream *s)
 }
 
 /* The connection is good, but not for the request that it was dialled for. */
-static void end_unsent(struct client_request *r, int code, const char *why)
+static void end_unsent(struct client_request *r, const struct err *e)
 {
     struct client_conn *c = r->conn;
-    struct err e = ERR_INIT;
-    err_set(&e, code, "cannot send the request: %s", why);
     r->sent = false;
     detach(r);
     place(c);
-    request_end(r, &e);
+    request_end(r, e);
 }
 
 static void lose_memory(struct client_conn *c)
@@ -489,20 +495,24 @@ static void lose_memory(struct client_conn *c)
 
 static void start_first(struct client_conn *c, struct client_request *r)
 {
+    struct err e = ERR_INIT;
     if (r->upgrade && c->protocol->shared) {
-        end_unsent(r, UV_EPROTO, "HTTP/2 was agreed on, which has no upgrades");
+        err_set(&e, UV_EPROTO, "HTTP/2 was agreed on, which has no upgrades");
+        end_unsent(r, &e);
         return;
     }
     if (!may_send(c->client, r)) {
-        end_unsent(r, UV_ECANCELED, err_text(UV_ECANCELED));
+        explain(&e, UV_ECANCELED);
+        end_unsent(r, &e);
         return;
     }
-    int rc = start(c, r);
+    int rc = start(c, r, &e);
     if (rc == 0) {
         r->x.handlers->on_drain(&r->x);
     } else if (c->protocol->shared) {
+        explain(&e, rc);
         c->protocol->leave(c->session, r);
-        end_unsent(r, rc, err_text(rc));
+        end_unsent(r, &e);
     } else {
         lose_memory(c);
     }
@@ -649,9 +659,9 @@ static bool serve(struct http_client *client, struct client_request *r)
     if (c == NULL && !may_dial(client, r)) {
         return false;
     }
-    int rc = c != NULL ? carry(c, r) : dial(client, r, &e);
+    int rc = c != NULL ? carry(c, r, &e) : dial(client, r, &e);
     if (rc != 0) {
-        err_set(&e, rc, "cannot send the request: %s", err_text(rc));
+        explain(&e, rc);
         request_end(r, &e);
     } else if (c != NULL) {
         r->x.handlers->on_drain(&r->x);
@@ -879,19 +889,22 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
     if (r == NULL) {
         return NULL;
     }
+    if (e != NULL) {
+        e->code = 0;
+    }
     c->stats.requests++;
     bool queue = must_queue(c, r);
     struct client_conn *conn = queue ? NULL : take_ready(c, r, false);
     int rc = 0;
     if (conn != NULL) {
-        rc = carry(conn, r);
+        rc = carry(conn, r, e);
     } else if (!queue && may_dial(c, r)) {
         rc = dial(c, r, e);
     } else {
         list_append(queue_of(c, r), &r->link);
     }
     if (rc != 0) {
-        err_set(e, rc, "cannot send the request: %s", err_text(rc));
+        explain(e, rc);
         request_free(r);
         return NULL;
     }

@@ -70,7 +70,7 @@ struct http_client_stats {
     uint64_t repeated; /* requests sent again on another connection */
     unsigned open;     /* connections now, those being dialled included */
     unsigned idle;     /* of them unused */
-    unsigned h2;       /* of them with HTTP/2 */
+    unsigned h2;       /* of those that are open: with HTTP/2 */
     unsigned busy;     /* requests now, those that wait included */
 };
 
@@ -92,15 +92,16 @@ void http_client_set_tls(struct http_client *c, struct tls_config *tls,
 
 /* Sends the head (copied). head->headers hold Host and all others but framing and Connection. The
  * returned exchange gets `handlers` and `data` set; on_close follows in any case unless aborted.
- * While http_exchange_blocked, no body may be sent yet. NULL: out of memory or over the size, or
- * -EDQUOT, when a large head finds no room in head->budget. */
+ * While http_exchange_blocked, no body may be sent yet. NULL: out of memory or over the size; or
+ * -EDQUOT, when a large head finds no room in head->budget; or -HTTP_PARSE_TOO_LARGE, when an
+ * HTTP/2 server says that it does not take so large a head (on_close may have that, too). */
 MUST_CHECK struct http_exchange *http_client_request(struct http_client *c,
                                                      const struct http_head *head,
                                                      const struct http_exchange_handlers *handlers,
                                                      void *data, struct err *e);
 
 /* Of an exchange of a client, until its on_close has returned: whether anything of the request may
- * have reached the server. False: it still waited for a connection. */
+ * have been executed. False: it still waited for a connection, or the server refused it. */
 bool http_client_sent(const struct http_exchange *x);
 
 /* Likewise: where its connection leads. 0, or a code where it has none that is open. */

@@ -71,9 +71,9 @@ struct client_protocol {
     void *(*open)(struct client_conn *c);
     /* How many more requests it takes now; of a session that is not shared: whether it is free. */
     unsigned (*room)(const void *session);
-    /* Sends the request's head, and its end if it is bodyless. Not 0: it was not sent, and a
-     * connection that is not shared is of no use any more. */
-    int (*carry)(void *session, struct client_request *r);
+    /* Sends the request's head, and its end if it is bodyless. Not 0: it was not sent, for which
+     * `e` may have a reason, and a connection that is not shared is of no use any more. */
+    int (*carry)(void *session, struct client_request *r, struct err *e);
     /* Nothing is told of the request any more. */
     void (*leave)(void *session, struct client_request *r);
     /* Nothing of the response has come. */

@@ -225,9 +225,10 @@ static int send_request_head(struct session *s, const struct http_head *head)
     return rc;
 }
 
-static int session_carry(void *session, struct client_request *r)
+static int session_carry(void *session, struct client_request *r, struct err *e)
 {
     struct session *s = session;
+    (void)e;
     s->request = r;
     h1_parser_expect(s->h1.parser, r->is_head);
     h1_conn_set_head_budget(&s->h1, r->share.budget);

@@ -437,13 +437,13 @@ static unsigned session_room(const void *session)
     return h2_session_room(s->h2);
 }
 
-static int session_carry(void *session, struct client_request *r)
+static int session_carry(void *session, struct client_request *r, struct err *e)
 {
     struct session *s = session;
-    struct err e = ERR_INIT;
-    r->stream = h2_session_request(s->h2, r->head, r->bodyless, r, &e);
+    struct err why = ERR_INIT;
+    r->stream = h2_session_request(s->h2, r->head, r->bodyless, r, &why);
     if (r->stream == NULL) {
-        return e.code;
+        return err_set(e, why.code, "%s", why.msg);
     }
     if (s->conn->carried == 1 && s->state == SESSION_OPEN) {
         await(s, SILENCE_MS);

@@ -952,6 +952,34 @@ static void test_a_large_body_is_sent_as_the_server_takes_it(void **state)
     check_hello(&a);
 }
 
+static void test_a_server_that_reads_nothing_is_given_up(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    static char block[64 * 1024];
+    struct http_client_options o = options();
+    o.write_timeout_ms = 5000;
+    use_options(w, &o);
+    server.window = 64 * 1024 * 1024;
+    struct h2_server_conn *c = proven(w);
+    ask_begin(w, &a[0], "POST", HTTP_BODY_CHUNKED, 0, false);
+    ask_begin(w, &a[1], "GET", HTTP_BODY_NONE, 0, false);
+    h2_expect_requests(&server, 3);
+    h2_freeze(c);
+    for (int i = 0; i < 2000 && !http_exchange_blocked(a[0].x); i++) {
+        assert_int_equal(http_exchange_send_body(a[0].x, slice_of(block, sizeof block)), 0);
+        (void)uv_run(&w->loop->uv, UV_RUN_NOWAIT);
+    }
+    assert_true(http_exchange_blocked(a[0].x));
+    run_for(w->loop, 20);
+    loop_skip(w->loop, 5000);
+    run_until(w->loop, &a[0].closed);
+    assert_int_equal(a[0].error.code, UV_ETIMEDOUT);
+    h2_answer(h2_request(&server, 3), 200, "hello"); /* safe to be repeated */
+    run_until(w->loop, &a[1].closed);
+    check_hello(&a[1]);
+}
+
 static bool may_send(void *data)
 {
     return *(const bool *)data;
@@ -1143,6 +1171,130 @@ static void test_servers_of_both_kinds(void **state)
     assert_in_range(plain, 1, 39);
 }
 
+/* ---- through a proxy ---- */
+
+/* One tunnel, which the test's own proxy opens. */
+struct tunnel {
+    struct net_loop *loop;
+    struct net_stream *client;
+    struct net_stream *origin;
+    struct buf asked;
+};
+
+static void pass_on(struct net_stream *to, struct slice bytes)
+{
+    assert_int_equal(net_stream_write(to, &bytes, 1), 0);
+}
+
+static void tunnel_origin_open(void *data)
+{
+    struct tunnel *t = data;
+    pass_on(t->client, SLICE("HTTP/1.1 200 OK\r\n\r\n"));
+    net_stream_read_start(t->origin);
+}
+
+static void tunnel_origin_read(void *data, struct slice bytes)
+{
+    struct tunnel *t = data;
+    pass_on(t->client, bytes);
+}
+
+static void tunnel_drain(void *data)
+{
+    (void)data;
+}
+
+static void tunnel_over(struct tunnel *t)
+{
+    if (t->client != NULL) {
+        net_stream_close(t->client);
+        net_stream_close(t->origin);
+        t->client = NULL;
+    }
+}
+
+static void tunnel_eof(void *data)
+{
+    tunnel_over(data);
+}
+
+static void tunnel_error(void *data, const struct err *e)
+{
+    (void)e;
+    tunnel_over(data);
+}
+
+static const struct net_stream_handlers origin_handlers = {
+    .on_open = tunnel_origin_open,
+    .on_read = tunnel_origin_read,
+    .on_eof = tunnel_eof,
+    .on_drain = tunnel_drain,
+    .on_error = tunnel_error,
+};
+
+static void tunnel_client_read(void *data, struct slice bytes)
+{
+    struct tunnel *t = data;
+    if (t->origin != NULL) {
+        pass_on(t->origin, bytes);
+        return;
+    }
+    assert_int_equal(buf_append(&t->asked, bytes.ptr, bytes.len), 0);
+    if (strstr(buf_cstr(&t->asked), "\r\n\r\n") != NULL) {
+        struct net_dial_options o = {
+            .host = "127.0.0.1", .port = server.port, .connect_timeout_ms = LONG_MS};
+        assert_int_equal(net_dial(t->loop, &o, &origin_handlers, t, &t->origin, NULL), 0);
+    }
+}
+
+static const struct net_stream_handlers client_handlers = {
+    .on_read = tunnel_client_read,
+    .on_eof = tunnel_eof,
+    .on_drain = tunnel_drain,
+    .on_error = tunnel_error,
+};
+
+static void tunnel_accept(void *data, struct net_stream *s)
+{
+    struct tunnel *t = data;
+    assert_null(t->client);
+    t->client = s;
+    net_stream_set_handlers(s, &client_handlers, t);
+    net_stream_read_start(s);
+}
+
+static void test_http2_in_a_tunnel(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[5];
+    struct tunnel t = {.loop = w->loop};
+    struct net_listener_options lo = {.address = "127.0.0.1:0"};
+    buf_init(&t.asked, 4096);
+    struct net_listener *l = net_listener_new(w->loop, &lo, tunnel_accept, &t, NULL);
+    assert_non_null(l);
+    const struct http_proxy proxy = {
+        .host = "127.0.0.1",
+        .port = (unsigned)atoi(strrchr(net_listener_address(l), ':') + 1),
+    };
+    struct http_client_options o = options();
+    o.proxy = &proxy;
+    use_options(w, &o);
+    for (int i = 0; i < 5; i++) {
+        ask_begin(w, &a[i], "GET", HTTP_BODY_NONE, 0, false);
+    }
+    for (unsigned i = 0; i < 5; i++) {
+        h2_answer(h2_request(&server, i), 200, "hello");
+        run_until(w->loop, &a[i].closed);
+        check_hello(&a[i]);
+    }
+    assert_non_null(strstr(buf_cstr(&t.asked), "CONNECT 127.0.0.1:"));
+    assert_int_equal(stats(w)->dialled, 1);
+    assert_int_equal(stats(w)->h2, 1);
+    tunnel_over(&t);
+    net_listener_close(l);
+    buf_reset(&t.asked);
+}
+
 /* ---- the client is freed ---- */
 
 static void test_freeing_the_client_in_each_phase(void **state)
@@ -1265,6 +1417,7 @@ int main(void)
         TEST(test_a_paused_answer_holds_no_other_up),
         TEST(test_a_request_may_be_paused_before_it_is_sent),
         TEST(test_a_large_body_is_sent_as_the_server_takes_it),
+        TEST(test_a_server_that_reads_nothing_is_given_up),
         TEST(test_a_guarded_request_is_not_queued),
         TEST(test_what_may_not_be_sent_leaves_the_connection_alone),
         TEST(test_an_upgrade_has_a_connection_of_its_own),
@@ -1272,6 +1425,7 @@ int main(void)
         TEST(test_an_upgrade_where_http2_is_all_there_is),
         TEST(test_a_server_without_http2),
         TEST(test_servers_of_both_kinds),
+        TEST(test_http2_in_a_tunnel),
         TEST(test_freeing_the_client_in_each_phase),
         TEST(test_freeing_the_client_inside_a_handler),
         TEST(test_freeing_the_client_while_http2_begins),
