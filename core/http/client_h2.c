@@ -392,7 +392,9 @@ static void let_go(struct session *s, struct client_request *r)
 static void abort_exchange(struct http_exchange *x)
 {
     struct client_request *r = request_of(x);
-    let_go(session_of(r), r);
+    struct session *s = session_of(r);
+    let_go(s, r);
+    note_leaving(s);
     client_conn_dropped(r);
 }
 

@@ -148,7 +148,7 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
 static void begin_h2(struct h2_server_conn *c)
 {
     nghttp2_session_callbacks *calls;
-    nghttp2_settings_entry settings[2];
+    nghttp2_settings_entry settings[3];
     size_t count = 0;
     struct h2_server *s = c->server;
     assert_int_equal(nghttp2_session_callbacks_new(&calls), 0);
@@ -166,6 +166,10 @@ static void begin_h2(struct h2_server_conn *c)
     if (s->window != 0) {
         settings[count++] =
             (nghttp2_settings_entry){NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, s->window};
+    }
+    if (s->max_head != 0) {
+        settings[count++] =
+            (nghttp2_settings_entry){NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, s->max_head};
     }
     assert_int_equal(nghttp2_submit_settings(c->ng, NGHTTP2_FLAG_NONE, settings, count), 0);
     if (s->window != 0) { /* that of the connection must not be what holds it up */

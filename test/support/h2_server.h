@@ -68,6 +68,7 @@ struct h2_server {
     /* Of connections to come: */
     uint32_t max_streams; /* UINT32_MAX: is not said */
     uint32_t window;      /* of streams; 0: is not said */
+    uint32_t max_head;    /* bytes, as RFC 9113 section 6.5.2 counts; 0: is not said */
     bool mute;            /* does not say anything after TLS */
     /* Of requests to come: */
     bool answers; /* "hello" at their end, by itself */

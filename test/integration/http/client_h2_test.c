@@ -5,9 +5,10 @@
 #include <nghttp2/nghttp2.h>
 
 #include "h2_server.h"
+#include "http/h1_parser.h"
 #include "http_fixture.h"
 
-enum { SILENCE_MS = 30000, PING_MS = 15000, MANY = 1000 };
+enum { SILENCE_MS = 30000, PING_MS = 15000, MANY = 1000, HEAD = 40000 };
 
 static struct h2_server server;
 
@@ -191,6 +192,66 @@ static void test_an_early_answer_ends_the_request_alone(void **state)
     ask_expect_body(&a, "big");
     run_until_reset(w, r);
     assert_int_equal(stats(w)->idle, 1);
+}
+
+/* A GET with one long header. */
+static struct http_exchange *ask_long(struct world *w, struct ask *a, size_t size,
+                                      struct byte_budget *budget, struct err *e)
+{
+    static char text[HEAD];
+    const struct http_header headers[] = {{SLICE("Host"), SLICE("test")},
+                                          {SLICE("X"), slice_of(text, size)}};
+    const struct http_head head = {.method = SLICE("GET"),
+                                   .target = SLICE("/"),
+                                   .headers = headers,
+                                   .header_count = 2,
+                                   .budget = budget};
+    memset(text, 'a', sizeof text);
+    memset(a, 0, sizeof *a);
+    a->keep_body = true;
+    buf_init(&a->body, 1024 * 1024);
+    a->x = http_client_request(w->client, &head, &ask_handlers, a, e);
+    return a->x;
+}
+
+/* The connection is good for others. */
+static void test_a_head_that_the_server_does_not_take(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct err e = ERR_INIT;
+    server.max_head = HEAD / 2;
+    struct h2_server_conn *c = proven(w);
+    assert_null(ask_long(w, &a, HEAD, NULL, &e));
+    assert_int_equal(e.code, -HTTP_PARSE_TOO_LARGE);
+    assert_int_equal(stats(w)->idle, 1);
+    assert_non_null(ask_long(w, &a, HEAD / 4, NULL, &e));
+    h2_answer(h2_request(&server, 1), 200, "hello");
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
+    assert_int_equal(c->streams, 2);
+}
+
+/* What is kept of a request to send it again. */
+static void test_a_head_counts_until_the_answer_begins(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct byte_budget budget = {.max = HEAD + HEAD / 2};
+    struct err e = ERR_INIT;
+    assert_non_null(ask_long(w, &a, HEAD, &budget, &e));
+    struct h2_request *r = h2_request(&server, 0);
+    assert_in_range(budget.used, HEAD, HEAD + 300);
+    static struct ask other;
+    assert_null(ask_long(w, &other, HEAD, &budget, &e));
+    assert_int_equal(e.code, -EDQUOT);
+    h2_begin(r, 200);
+    run_until(w->loop, &a.headed);
+    assert_int_equal(budget.used, 0);
+    h2_send(r, "hello", 5);
+    h2_end(r);
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
 }
 
 /* ---- many at a time ---- */
@@ -696,6 +757,25 @@ static void test_goaway_refuses_what_is_above_its_last_stream(void **state)
         check_hello(&a[i]);
     }
     assert_int_equal(stats(w)->repeated, 1);
+}
+
+static void test_a_full_connection_that_leaves_ends_with_the_last(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[100];
+    struct h2_server_conn *c = proven(w);
+    for (unsigned i = 0; i < 100; i++) {
+        (void)begin_get(w, &a[i], 1 + i);
+    }
+    h2_goaway(c, h2_request(&server, 100)->id, NGHTTP2_NO_ERROR);
+    run_for(w->loop, 20);
+    for (int i = 0; i < 100; i++) {
+        assert_false(a[i].closed);
+        http_exchange_abort(a[i].x);
+    }
+    run_until(w->loop, &c->ended);
+    assert_int_equal(stats(w)->open, 0);
+    assert_int_equal(stats(w)->idle, 0);
 }
 
 static void test_goaway_on_an_unused_connection_ends_it(void **state)
@@ -1382,6 +1462,8 @@ int main(void)
         TEST(test_post_of_unknown_length),
         TEST(test_bodies_arrive_before_the_end),
         TEST(test_an_early_answer_ends_the_request_alone),
+        TEST(test_a_head_that_the_server_does_not_take),
+        TEST(test_a_head_counts_until_the_answer_begins),
         TEST(test_many_requests_share_a_connection),
         TEST(test_a_thousand_requests_take_ten_connections),
         TEST(test_requests_that_wait_are_served_when_others_end),
@@ -1403,6 +1485,7 @@ int main(void)
         TEST(test_what_was_repeated_is_not_repeated_again),
         TEST(test_goaway_lets_requests_end),
         TEST(test_goaway_refuses_what_is_above_its_last_stream),
+        TEST(test_a_full_connection_that_leaves_ends_with_the_last),
         TEST(test_goaway_on_an_unused_connection_ends_it),
         TEST(test_goaway_and_the_end_at_once),
         TEST(test_an_unused_connection_ends_in_order),

@@ -189,7 +189,7 @@ static void ask_close(struct http_exchange *x, const struct err *e)
     a->x = NULL;
 }
 
-static const struct http_exchange_handlers ask_handlers = {
+const struct http_exchange_handlers ask_handlers = {
     .on_head = ask_head,
     .on_body = ask_body,
     .on_end = ask_end,

@@ -77,6 +77,9 @@ struct http_server *world_server(struct world *w, struct tls_config *tls, uint64
 /* One that closes silent connections for others, and of whose the kernel keeps little. */
 struct http_server *world_crowded_server(struct world *w);
 
+/* Of what `ask` asks. */
+extern const struct http_exchange_handlers ask_handlers;
+
 void ask_begin(struct world *w, struct ask *a, const char *method, enum http_framing framing,
                uint64_t length, bool upgrade);
 /* Begins, and ends unless it waits for a connection. */
