@@ -190,6 +190,7 @@ static void read_h1(struct h2_server_conn *c, struct slice bytes)
             return;
         }
         c->server->asked++;
+        c->server->plain++;
         c->tunnel = strstr(buf_cstr(&c->text), "Upgrade: echo") != NULL;
         answer = slice_str(c->tunnel ? agreed : plain);
         buf_clear(&c->text);

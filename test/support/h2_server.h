@@ -45,6 +45,7 @@ struct h2_request {
     bool ended; /* the client's END_STREAM has come */
     bool reset; /* RST_STREAM has come */
     uint32_t reset_code;
+    bool refused;   /* for the test to note */
     bool gone;      /* nghttp2 does not know it any more */
     struct buf out; /* still to be sent of the answer's body */
     bool out_begun;
@@ -65,6 +66,7 @@ struct h2_server {
     struct list requests;
     unsigned accepted;
     unsigned asked; /* requests in all */
+    unsigned plain; /* of them over HTTP/1.1 */
     /* Of connections to come: */
     uint32_t max_streams; /* UINT32_MAX: is not said */
     uint32_t window;      /* of streams; 0: is not said */
