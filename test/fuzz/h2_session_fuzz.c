@@ -300,7 +300,8 @@ static void run_all(struct run *r, const uint8_t *data, size_t size)
         size_t len = data[1] < size - 2 ? data[1] : size - 2;
         do_step(r, data[0]);
         look_whether_deserted(r);
-        if ((data[0] & 0x40) != 0) {
+        /* A session that is leaving finds a break as it sends, and not with too much unsent. */
+        if ((data[0] & 0x40) != 0 || h2_session_leaving(r->s)) {
             flush(r);
         }
         feed(r, slice_of((const char *)data + 2, len));
