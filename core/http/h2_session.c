@@ -449,6 +449,7 @@ int h2_session_send(struct h2_session *s, struct buf *out)
     if (s->error != 0) {
         return s->error;
     }
+    h2_deliver_due(s); /* it may open windows */
     rc = drain(s, out, enough);
     if (rc == 0) {
         finish(s);
