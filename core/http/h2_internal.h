@@ -51,8 +51,10 @@ struct h2_session {
     struct h2_stream *current; /* whose handler runs; NULL once it is gone */
     unsigned count;
     unsigned room_told;
-    size_t kept;  /* of all streams */
-    size_t added; /* to the windows of all streams */
+    size_t kept;          /* of all streams */
+    size_t added;         /* to the windows of all streams */
+    int32_t probed;       /* the stream whose speed a PING measures, or 0 */
+    uint32_t probe_bytes; /* of it since then */
     unsigned empty_frames;
     bool leaving;
     bool drained;     /* a stream has an on_drain to come */
@@ -81,7 +83,7 @@ struct h2_stream {
     uint64_t send_left; /* of the announced length; UINT64_MAX: none was */
     int32_t id;
     uint32_t window;
-    uint32_t run; /* bytes since it was paused or its window grew */
+    uint32_t run; /* bytes since it was paused or its speed measured */
     enum h2_in in;
     enum h2_out out;
     uint8_t interim;
@@ -94,6 +96,10 @@ struct h2_stream {
     bool reset_by_server : 1;
     bool closed : 1; /* nghttp2 does not know it any more */
 };
+
+/* What PING carries, and its answer: whether the server is there, and how much comes meanwhile. */
+extern const uint8_t h2_live_mark[8];
+extern const uint8_t h2_speed_mark[8];
 
 /* h2_session.c */
 
@@ -119,6 +125,8 @@ void h2_stream_closed(struct h2_stream *t, uint32_t code);
 void h2_stream_fail(struct h2_stream *t, uint32_t rst, int code, const char *why);
 ssize_t h2_stream_read(nghttp2_session *ng, int32_t id, uint8_t *to, size_t len, uint32_t *flags,
                        nghttp2_data_source *source, void *data);
+/* The answer to the PING that h2_stream.c sent has come. */
+void h2_stream_probed(struct h2_session *s);
 void h2_deliver_due(struct h2_session *s);
 void h2_tell_drained(struct h2_session *s);
 

@@ -14,7 +14,8 @@
 #include "http/h1_parser.h"
 #include "http/h2_internal.h"
 
-static const uint8_t ping_mark[8] = {'l', 'i', 'v', 'e', 'l', 'y', '?', 0};
+const uint8_t h2_live_mark[8] = {'l', 'i', 'v', 'e', 'l', 'y', '?', 0};
+const uint8_t h2_speed_mark[8] = {'s', 'p', 'e', 'e', 'd', 'y', '?', 0};
 
 void h2_note(struct h2_session *s, int ng_error)
 {
@@ -120,6 +121,18 @@ static void on_reset_frame(struct h2_session *s, int32_t id)
     }
 }
 
+static void on_ping_frame(struct h2_session *s, const nghttp2_ping *frame)
+{
+    if ((frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
+        return; /* nghttp2 answers it */
+    }
+    if (memcmp(frame->opaque_data, h2_live_mark, sizeof h2_live_mark) == 0) {
+        s->handlers->on_pong(s->data);
+    } else if (memcmp(frame->opaque_data, h2_speed_mark, sizeof h2_speed_mark) == 0) {
+        h2_stream_probed(s);
+    }
+}
+
 static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *data)
 {
     (void)ng;
@@ -136,10 +149,7 @@ static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *data)
         s->leaving = true;
         break;
     case NGHTTP2_PING:
-        if ((frame->hd.flags & NGHTTP2_FLAG_ACK) != 0 &&
-            memcmp(frame->ping.opaque_data, ping_mark, sizeof ping_mark) == 0) {
-            s->handlers->on_pong(s->data);
-        }
+        on_ping_frame(s, &frame->ping);
         break;
     default:
         break;
@@ -358,7 +368,7 @@ struct h2_stream *h2_session_request(struct h2_session *s, const struct http_hea
 
 void h2_session_ping(struct h2_session *s)
 {
-    h2_note(s, nghttp2_submit_ping(s->ng, NGHTTP2_FLAG_NONE, ping_mark));
+    h2_note(s, nghttp2_submit_ping(s->ng, NGHTTP2_FLAG_NONE, h2_live_mark));
 }
 
 void h2_session_goaway(struct h2_session *s)

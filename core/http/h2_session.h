@@ -8,10 +8,10 @@
  * when one breaks, is not decided here.
  *
  * Flow control. What has been received of a stream that is paused is kept, at most its window: 64
- * KiB in the beginning; a stream that is never paused while a whole window comes gets a larger one,
- * up to 4 MiB, as long as the sum of what was added stays below 16 MiB a connection. The window of
- * the connection is 16 MiB: a paused stream does not hold up others, until all paused streams
- * together keep more than 8 MiB. From then on the connection's window opens again only as they are
+ * KiB in the beginning; a stream of which a quarter of its window or more comes within a round trip
+ * (PING), without a pause, gets a larger one, up to 4 MiB, as long as the sum of what was added
+ * stays below 16 MiB a connection. The window of the connection is 16 MiB: what paused streams keep
+ * up to 8 MiB does not count in it. What they keep above that, 16 MiB at most, does until it is
  * read.
  *
  * Header fields that carry credentials (Authorization, Cookie, Proxy-Authorization and

@@ -80,13 +80,12 @@ static void count_released(struct h2_session *s, size_t len)
     consume(s, less);
 }
 
-/* A whole window has come without a pause: it may be what the server waits for. */
+/* Much of a window comes within a round trip: it may be what the server waits for. */
 static void grow(struct h2_stream *t)
 {
     struct h2_session *s = t->session;
     uint32_t wider = t->window > H2_WINDOW_MAX / 4 ? H2_WINDOW_MAX : t->window * 4;
     uint32_t more = wider - t->window;
-    t->run = 0;
     if (more == 0 || s->added + more > H2_WINDOWS_ADDED_MAX) {
         return;
     }
@@ -95,6 +94,31 @@ static void grow(struct h2_stream *t)
     if (rc == 0) {
         t->window = wider;
         s->added += more;
+    }
+}
+
+/* After each half of a window that came without a pause a PING asks how much comes within a round
+ * trip. A watch whose events are many, but come one by one, needs no larger window. */
+static void measure(struct h2_stream *t, size_t len)
+{
+    struct h2_session *s = t->session;
+    t->run += (uint32_t)len;
+    if (s->probed == t->id) {
+        s->probe_bytes += (uint32_t)len;
+    } else if (s->probed == 0 && t->run >= t->window / 2 && t->window < H2_WINDOW_MAX) {
+        t->run = 0;
+        s->probed = t->id;
+        s->probe_bytes = 0;
+        h2_note(s, nghttp2_submit_ping(s->ng, NGHTTP2_FLAG_NONE, h2_speed_mark));
+    }
+}
+
+void h2_stream_probed(struct h2_session *s)
+{
+    struct h2_stream *t = s->probed != 0 ? h2_stream_find(s, s->probed) : NULL;
+    s->probed = 0;
+    if (t != NULL && s->probe_bytes >= t->window / 4) {
+        grow(t);
     }
 }
 
@@ -279,10 +303,7 @@ void h2_stream_receive(struct h2_session *s, struct h2_stream *t, struct slice b
     }
     consume(s, bytes.len);
     if (hand_over(t, bytes) && !t->paused) {
-        t->run += (uint32_t)bytes.len;
-        if (t->run >= t->window) {
-            grow(t);
-        }
+        measure(t, bytes.len);
     }
 }
 
@@ -290,6 +311,7 @@ void h2_stream_pause(struct h2_stream *t)
 {
     t->paused = true;
     t->run = 0;
+    t->session->probe_bytes = t->session->probed == t->id ? 0 : t->session->probe_bytes;
     list_remove(&t->due);
 }
 

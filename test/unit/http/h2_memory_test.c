@@ -153,7 +153,8 @@ static bool exchange(struct scene *c)
     struct h2_stream *given_up = ask(c, &c->users[2], true);
     bool well = get != NULL && post != NULL && given_up != NULL &&
                 h2_stream_send_body(post, SLICE("hello")) == 0 && flush(c) &&
-                TAKE(c, "\0\0\0\4\0\0\0\0\0") && take_large_head(c) && take_data(c, 9);
+                TAKE(c, "\0\0\0\4\0\0\0\0\0") && take_large_head(c) && take_data(c, 9) &&
+                TAKE(c, "\0\0\x08\6\1\0\0\0\0speedy?\0") && flush(c);
     if (!well) {
         return false;
     }

@@ -183,11 +183,28 @@ static void test_windows_of_paused_streams_stay(void **state)
     struct user *u = open_stream(&w);
     for (int i = 0; i < 100; i++) {
         send(&w, 1, 60 * 1000, false);
-        settle(&w);
+        to_client(&w);
         h2_stream_pause(u->stream);
         resume(&w, u);
     }
     assert_int_equal(u->total, 100 * 60 * 1000);
+    assert_int_equal(u->stream->window, H2_WINDOW_FIRST);
+    world_end(&w);
+}
+
+/* Nor does one of which much comes, but not much at a time. */
+static void test_windows_of_slow_streams_stay(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL);
+    struct user *u = open_stream(&w);
+    for (int i = 0; i < 100; i++) {
+        send(&w, 1, 30 * 1000, false);
+        settle(&w);
+    }
+    assert_int_equal(u->total, 100 * 30 * 1000);
+    assert_true(h2_peer_pings(w.peer) > 0);
     assert_int_equal(u->stream->window, H2_WINDOW_FIRST);
     world_end(&w);
 }
@@ -433,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_windows_grow),
         cmocka_unit_test(test_windows_of_paused_streams_stay),
+        cmocka_unit_test(test_windows_of_slow_streams_stay),
         cmocka_unit_test(test_data_of_aborted_streams),
         cmocka_unit_test(test_rest_of_frame),
         cmocka_unit_test(test_connection_window),
