@@ -43,6 +43,7 @@ static const char examples[] =
 
 static const struct localproxy_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
+    .kube = KUBE_FLAGS_DEFAULTS,
     .listen = "127.0.0.1:5443",
     .no_rules = NO_RULES_BLOCK,
     .reload_mode = RELOAD_SEAMLESS,

@@ -297,7 +297,11 @@ static void on_traffic_changed(void *data)
 static int open_home(struct app *a, const struct kube_access *access, struct kube_client **out,
                      struct err *e)
 {
-    const struct kube_client_options o = {.access = access, .max_idle = 1};
+    const struct kube_client_options o = {
+        .access = access,
+        .max_idle = 1,
+        .http1_only = a->flags.kube.protocol == UPSTREAM_HTTP1,
+    };
     a->home_client = kube_client_new(a->program.loop, &o, e);
     *out = a->home_client;
     return *out == NULL ? e->code : 0;
@@ -494,6 +498,7 @@ static int open_upstream(struct app *a, struct err *e)
         .access = &a->access,
         .max_idle = 256,
         .user_timeout_ms = user_timeout_ms(a),
+        .http1_only = a->flags.kube.protocol == UPSTREAM_HTTP1,
         .may_send = a->rules_lease != NULL ? may_send : NULL,
         .may_data = a,
         .on_change = on_credentials,

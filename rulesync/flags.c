@@ -39,6 +39,7 @@ static const char examples[] =
 
 static const struct rulesync_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
+    .kube = KUBE_FLAGS_DEFAULTS,
     .timeout_s = 60,
 };
 

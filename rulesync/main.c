@@ -160,7 +160,11 @@ static int open_configmap(struct app *a, struct err *e)
     if (rc != 0) {
         return rc;
     }
-    struct kube_client_options o = {.access = &a->access, .max_idle = 2};
+    const struct kube_client_options o = {
+        .access = &a->access,
+        .max_idle = 2,
+        .http1_only = c->kube.protocol == UPSTREAM_HTTP1,
+    };
     a->client = kube_client_new(a->program.loop, &o, e);
     if (a->client == NULL) {
         return e->code;

@@ -124,6 +124,7 @@ static const char *const settings[] = {
     "to-port",
     "token-file",
     "traffic",
+    "upstream-protocol",
     "user-agent",
     "wait-for-labels",
     "watch-bypass",

@@ -3,6 +3,9 @@
 
 #include <errno.h>
 
+const char *const kube_flags_protocols[] = {
+    [UPSTREAM_AUTO] = "auto", [UPSTREAM_HTTP1] = "http1", NULL};
+
 int kube_flags_check(const struct kube_flags *f, struct err *e)
 {
     if (f->in_cluster && (f->kubeconfig != NULL || f->context != NULL)) {

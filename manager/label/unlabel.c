@@ -443,7 +443,11 @@ static int open_parts(struct run *r, struct err *e)
 {
     const struct unlabel_command *c = r->command;
     const unsigned parallel = c->parallel == 0 ? PARALLEL : (unsigned)c->parallel;
-    const struct kube_client_options ko = {.access = &r->access, .max_idle = parallel};
+    const struct kube_client_options ko = {
+        .access = &r->access,
+        .max_idle = parallel,
+        .http1_only = c->kube.protocol == UPSTREAM_HTTP1,
+    };
     r->client = kube_client_new(r->program.loop, &ko, e);
     if (r->client == NULL) {
         return e->code;

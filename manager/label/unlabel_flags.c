@@ -24,7 +24,9 @@ struct unlabel_flags {
 
 static const struct unlabel_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
-    .command = {.labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX), .qps = LABELLER_QPS},
+    .command = {.kube = KUBE_FLAGS_DEFAULTS,
+                .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
+                .qps = LABELLER_QPS},
 };
 
 static const struct flag table[] = {

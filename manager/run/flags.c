@@ -45,6 +45,7 @@ static const char *const native_choices[] = {"auto", "on", "off", NULL};
 
 static const struct manager_flags defaults = {
     .common = FLAGS_COMMON_DEFAULTS,
+    .kube = KUBE_FLAGS_DEFAULTS,
     .leader_elect = true,
     .lease = "cmesh-manager",
     .lease_duration_s = 15,

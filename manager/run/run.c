@@ -234,7 +234,11 @@ static int open_client(struct run *r, struct err *e)
         return rc;
     }
     r->namespace = s->namespace != NULL ? s->namespace : r->access.ns;
-    const struct kube_client_options o = {.access = &r->access, .max_idle = 16};
+    const struct kube_client_options o = {
+        .access = &r->access,
+        .max_idle = 16,
+        .http1_only = s->kube.protocol == UPSTREAM_HTTP1,
+    };
     r->client = kube_client_new(r->program.loop, &o, e);
     return r->client == NULL ? e->code : 0;
 }

@@ -25,23 +25,33 @@ struct kube_client {
     void *data;
     kube_client_close_cb on_closed;
     void *closed_data;
+    bool http1_only;
     char host[URL_HOST_PORT_SIZE];
     char server[URL_HOST_PORT_SIZE + URL_PATH_MAX + 16];
 };
 
-static const char *const alpn[] = {"http/1.1", NULL};
+/* As http_client_options has them; both NULL for plain http. */
+struct tls_configs {
+    struct tls_config *usual;
+    struct tls_config *upgrade; /* NULL: the usual one offers no HTTP/2 either */
+};
 
-/* NULL without error for plain http. */
-static int make_tls(const struct kube_client *c, struct tls_config **out, struct err *e)
+static const char *const alpn_any[] = {"h2", "http/1.1", NULL};
+static const char *const alpn_http1[] = {"http/1.1", NULL};
+
+static void tls_configs_unref(struct tls_configs *t)
+{
+    tls_config_unref(t->usual);
+    tls_config_unref(t->upgrade);
+}
+
+/* `trust` NULL: nothing is verified. */
+static struct tls_config *make_config(const struct kube_client *c, struct tls_trust *trust,
+                                      const char *const *alpn, struct err *e)
 {
     const struct kube_access *a = c->access;
-    *out = NULL;
-    if (!a->server.https) {
-        return 0;
-    }
     struct tls_client_options o = {
-        .ca = credentials_ca(c->credentials),
-        .ca_name = a->ca.name,
+        .trust = trust,
         .cert = credentials_cert(c->credentials),
         .cert_name = a->cert.name != NULL ? a->cert.name : "the credential plugin",
         .key = credentials_key(c->credentials),
@@ -50,21 +60,58 @@ static int make_tls(const struct kube_client *c, struct tls_config **out, struct
         .insecure = a->insecure,
         .alpn = alpn,
     };
-    *out = tls_config_new_client(&o, e);
-    return *out == NULL ? e->code : 0;
+    return tls_config_new_client(&o, e);
+}
+
+static int make_configs(const struct kube_client *c, struct tls_trust *trust,
+                        struct tls_configs *out, struct err *e)
+{
+    out->usual = make_config(c, trust, c->http1_only ? alpn_http1 : alpn_any, e);
+    if (out->usual == NULL) {
+        return e->code;
+    }
+    if (c->http1_only) {
+        return 0;
+    }
+    out->upgrade = make_config(c, trust, alpn_http1, e);
+    if (out->upgrade == NULL) {
+        tls_configs_unref(out);
+        return e->code;
+    }
+    return 0;
+}
+
+/* tls_configs_unref is due. */
+static int make_tls(const struct kube_client *c, struct tls_configs *out, struct err *e)
+{
+    const struct kube_access *a = c->access;
+    *out = (struct tls_configs){NULL, NULL};
+    if (!a->server.https) {
+        return 0;
+    }
+    if (a->insecure) {
+        return make_configs(c, NULL, out, e);
+    }
+    struct tls_trust *trust = tls_trust_new(credentials_ca(c->credentials), a->ca.name, e);
+    if (trust == NULL) {
+        return e->code;
+    }
+    int rc = make_configs(c, trust, out, e);
+    tls_trust_unref(trust);
+    return rc;
 }
 
 static void renew_tls(struct kube_client *c)
 {
     struct err e = ERR_INIT;
-    struct tls_config *tls;
+    struct tls_configs tls;
     if (make_tls(c, &tls, &e) != 0) {
         log_error("the new certificates cannot be used; the old ones stay in use",
                   log_str("error", e.msg));
         return;
     }
-    http_client_set_tls(c->http, tls, NULL);
-    tls_config_unref(tls);
+    http_client_set_tls(c->http, tls.usual, tls.upgrade);
+    tls_configs_unref(&tls);
     log_info("new connections use the new certificates");
 }
 
@@ -90,7 +137,7 @@ static void on_credentials(void *data, enum credentials_event event)
 static int open_http(struct kube_client *c, struct net_loop *l,
                      const struct kube_client_options *given, struct err *e)
 {
-    struct tls_config *tls;
+    struct tls_configs tls;
     if (make_tls(c, &tls, e) != 0) {
         return e->code;
     }
@@ -104,7 +151,8 @@ static int open_http(struct kube_client *c, struct net_loop *l,
         .host = c->access->server.host,
         .port = c->access->server.port,
         .proxy = via->url != NULL ? &proxy : NULL,
-        .tls = tls,
+        .tls = tls.usual,
+        .tls_upgrade = tls.upgrade,
         .connect_timeout_ms = CONNECT_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
         .write_timeout_ms = USER_TIMEOUT_MS,
@@ -120,7 +168,7 @@ static int open_http(struct kube_client *c, struct net_loop *l,
                  log_str("proxy", name));
     }
     c->http = http_client_new(l, &o, e);
-    tls_config_unref(tls);
+    tls_configs_unref(&tls);
     return c->http == NULL ? e->code : 0;
 }
 
@@ -146,6 +194,7 @@ struct kube_client *kube_client_new(struct net_loop *l, const struct kube_client
     c->access = o->access;
     c->on_change = o->on_change;
     c->data = o->data;
+    c->http1_only = o->http1_only;
     url_host_port(&o->access->server, c->host);
     (void)snprintf(c->server, sizeof c->server, "%s://%s%s",
                    o->access->server.https ? "https" : "http", c->host, o->access->server.path);

@@ -19,6 +19,7 @@ struct kube_client_options {
     unsigned max_idle;                /* unused connections kept */
     unsigned user_timeout_ms; /* what the server has not acknowledged for so long is given up, by
                                  the kernel too; 0: 30,000 */
+    bool http1_only;          /* HTTP/2 is not offered; otherwise the server chooses, over TLS */
     /* As http_client_options. */
     bool (*may_send)(void *data);
     void *may_data;

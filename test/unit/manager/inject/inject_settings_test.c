@@ -88,6 +88,7 @@ static void variables_that_the_sidecars_must_not_get_are_refused(void **state)
         {"_x9=", NULL},
         {"A=b=c", NULL},
         {"CMESH_READ_FENCE=audit", NULL},
+        {"CMESH_UPSTREAM_PROTOCOL=http1", NULL},
         {"CMESH_LOG_LEVEL=debug", NULL},
         {"CMESH_TLS_RECORDS=mbedtls", NULL},
         {"CMESH_ACCEPT_HOST=a,b", NULL},
