@@ -121,6 +121,8 @@ static void add_upstream(const struct admin_options *o, cJSON *root)
         cJSON_AddStringToObject(up, "versionAtStart", text);
     }
     cJSON_AddNumberToObject(up, "connections", s->open);
+    cJSON_AddNumberToObject(up, "http2Connections", s->h2);
+    cJSON_AddNumberToObject(up, "requestsInFlight", s->busy);
     cJSON_AddNumberToObject(up, "dialFailures", (double)s->failed);
 }
 

@@ -226,6 +226,13 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
          s->client->open},
         {"cmesh_proxy_upstream_connections_idle", "gauge", "Idle connections to the API server.",
          s->client->idle},
+        {"cmesh_proxy_upstream_connections_http2", "gauge",
+         "Open connections to the API server with HTTP/2, each of which carries many requests.",
+         s->client->h2},
+        {"cmesh_proxy_upstream_requests_in_flight", "gauge",
+         "Requests to the API server in flight, watches and those that wait for a connection "
+         "included.",
+         s->client->busy},
     };
     write_codes(m, out);
     prometheus_write(out, numbers, ARRAY_LEN(numbers));

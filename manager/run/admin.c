@@ -66,7 +66,17 @@ static int events_metrics(const struct event_recorder *events, struct buf *out)
 
 static int api_metrics(const struct manager_admin *p, struct buf *out)
 {
+    const struct http_client_stats *s = kube_client_stats(p->client);
     const struct prometheus_metric metrics[] = {
+        {"cmesh_manager_upstream_connections", "gauge", "Open connections to the API server.",
+         s->open},
+        {"cmesh_manager_upstream_connections_http2", "gauge",
+         "Open connections to the API server with HTTP/2, each of which carries many requests.",
+         s->h2},
+        {"cmesh_manager_upstream_requests_in_flight", "gauge",
+         "Requests to the API server in flight, watches and those that wait for a connection "
+         "included.",
+         s->busy},
         {"cmesh_manager_discovery_complete", "gauge",
          "1 while it is known of every group of the API server which resources it has, 0 "
          "otherwise.",
