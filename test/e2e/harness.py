@@ -416,6 +416,7 @@ class TestCase(unittest.TestCase):
     """
 
     maxDiff = 4000
+    upstream_protocol = os.environ.get("CMESH_E2E_UPSTREAM") or "h2"  # or "http1": scripted servers
 
     def setUp(self):
         self.folder = self.make_folder(self.addCleanup)
@@ -505,7 +506,8 @@ class TestCase(unittest.TestCase):
     def tls_upstream(self, serve, authority=None, **more):
         """A scripted API server over TLS, and the kubeconfig that leads to it."""
         authority = authority or self.authority()
-        context = upstream.server_context(*authority.server())
+        protocols = upstream.HTTP2 if self.upstream_protocol == "h2" else upstream.HTTP1
+        context = upstream.server_context(*authority.server(), protocols)
         scripted = self.upstream(serve, context=context, **more)
         access = {"authority": authority.certificate, "token": "e2e-token"}
         return scripted, upstream.write_kubeconfig(self.path("kubeconfig"), scripted.url, **access)

@@ -5,7 +5,6 @@ the bytes that both sides are made of.
 
 import json
 import queue
-import socket
 import struct
 import threading
 import urllib.parse
@@ -223,13 +222,11 @@ class Asked:
             pass
 
     def break_off(self):
-        """Resets the connection. The serving thread does it: it is reading from it."""
-        sock = getattr(self.peer.sock, "sock", self.peer.sock)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        sock.shutdown(socket.SHUT_RD)
+        """Resets the connection, or the stream."""
+        self.peer.break_off()
 
     def closed(self, timeout=60):
-        """Whether localproxy has closed the connection; waits for it."""
+        """Whether localproxy has closed the connection, or the stream; waits for it."""
         return self.peer.gone.wait(timeout)
 
 
@@ -260,8 +257,10 @@ class ScriptedCase(harness.TestCase):
         return [harness.limit(["pods", "gears"], within(*namespaces))]
 
     def start(self, limits, *args, tls=False, **more):
-        """A localproxy with a control socket in front of the scripted server."""
-        build = self.tls_upstream if tls else self.plain_upstream
+        """A localproxy with a control socket in front of the scripted server. `tls`: with HTTP/1.1
+        too."""
+        h2 = self.upstream_protocol == "h2"
+        build = self.tls_upstream if tls or h2 else self.plain_upstream
         _, kubeconfig = build(self.serve)
         if self.mode is not None:
             args = (f"--reload-mode={self.mode}", *args)

@@ -11,6 +11,7 @@ import termios
 import threading
 import time
 
+import upstream_h2
 from wire import Cut, Stream
 
 
@@ -155,6 +156,12 @@ class Peer(Stream):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
+    def break_off(self):
+        """The same, when another thread reads from it, and closes it then."""
+        sock = self.sock.sock if isinstance(self.sock, TlsSocket) else self.sock
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.shutdown(socket.SHUT_RD)
+
     def wait_taken(self):
         """Until the peer's kernel has acknowledged all that was sent."""
         sock = self.sock.sock if isinstance(self.sock, TlsSocket) else self.sock
@@ -173,18 +180,20 @@ class Peer(Stream):
 
 class Upstream:
     """Listens on a free port of 127.0.0.1 (or on `listener`) and runs `serve(peer)` in a thread for
-    each connection.
+    each connection; of those with HTTP/2, which `context` must offer, for each stream.
 
     Errors that the peer causes end the connection silently; all others are kept in `errors`, which
     the test case looks at in the end.
     """
 
-    def __init__(self, serve, context=None, timeout=60, listener=None):
+    def __init__(self, serve, context=None, timeout=60, listener=None, streams=upstream_h2.STREAMS):
         self.serve = serve
+        self.streams = streams  # at a time, of a connection with HTTP/2
         self.context = context
         self.timeout = timeout
         self.errors = []
         self.peers = []
+        self.links = []  # the connections with HTTP/2
         self.finished = []  # of the peers those whose script has ended
         self.listener = listener or socket.create_server(("127.0.0.1", 0), backlog=256)
         host, self.port = self.listener.getsockname()
@@ -213,17 +222,32 @@ class Upstream:
         except OSError:
             sock.close()
             return
-        with Peer(sock, number) as peer:
+        if isinstance(sock, TlsSocket) and sock.session.selected_alpn_protocol() == "h2":
+            self.run_link(sock, number)
+        else:
+            self.run_peer(Peer(sock, number))
+
+    def run_peer(self, peer):
+        with peer:
             self.peers.append(peer)
-            try:
-                self.serve(peer)
-            except (Cut, OSError):
-                pass
-            except Exception as error:  # pylint: disable=broad-except
-                if not self.closing:
-                    self.errors.append(error)
-            finally:
-                self.finished.append(peer)
+            self.guard(lambda: self.serve(peer))
+            self.finished.append(peer)
+
+    def run_link(self, sock, number):
+        link = upstream_h2.Link(
+            sock, number, serve=self.run_peer, timeout=self.timeout, streams=self.streams
+        )
+        self.links.append(link)
+        self.guard(link.run)
+
+    def guard(self, work):
+        try:
+            work()
+        except (Cut, OSError):
+            pass
+        except Exception as error:  # pylint: disable=broad-except
+            if not self.closing:
+                self.errors.append(error)
 
     def close(self):
         self.closing = True
@@ -233,16 +257,24 @@ class Upstream:
         except OSError:
             pass
         self.listener.close()
-        for peer in self.peers:
+        for link in self.links:
+            link.reading.set()
+        for peer in self.peers + self.links:
             try:
                 peer.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
 
 
-def server_context(certificate, key):
+HTTP1 = ("http/1.1",)
+HTTP2 = ("h2", "http/1.1")
+
+
+def server_context(certificate, key, protocols=HTTP1):
+    """`protocols`: which it takes, the best first."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(protocols)
     return context
 
 
