@@ -242,6 +242,7 @@ class ScriptedCase(harness.TestCase):
         self.arrived = queue.Queue()
         self.generation = 1
         self.proxy_process = None
+        self.server = None
 
     def serve(self, peer):
         peer.gone = threading.Event()
@@ -256,12 +257,13 @@ class ScriptedCase(harness.TestCase):
     def limits(self, *namespaces):
         return [harness.limit(["pods", "gears"], within(*namespaces))]
 
-    def start(self, limits, *args, tls=False, **more):
+    def start(self, limits, *args, tls=False, streams=None, **more):
         """A localproxy with a control socket in front of the scripted server. `tls`: with HTTP/1.1
-        too."""
+        too. `streams`: that it takes at a time, of a connection with HTTP/2."""
         h2 = self.upstream_protocol == "h2"
         build = self.tls_upstream if tls or h2 else self.plain_upstream
-        _, kubeconfig = build(self.serve)
+        bounds = {} if streams is None else {"streams": streams}
+        self.server, kubeconfig = build(self.serve, **bounds)
         if self.mode is not None:
             args = (f"--reload-mode={self.mode}", *args)
         self.proxy_process = self.scripted_proxy(limits, kubeconfig, args, control=True, **more)

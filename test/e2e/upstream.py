@@ -3,6 +3,7 @@
 
 import base64
 import fcntl
+import itertools
 import os
 import socket
 import ssl
@@ -103,7 +104,7 @@ class Peer(Stream):
 
     def __init__(self, sock, number):
         super().__init__(sock)
-        self.number = number  # counted from 0
+        self.number = number  # counted from 0, as they begin to speak
         self.is_head = False  # the request at hand
 
     def read_request_head(self):
@@ -193,6 +194,7 @@ class Upstream:
         self.timeout = timeout
         self.errors = []
         self.peers = []
+        self.numbers = itertools.count()  # of the peers
         self.links = []  # the connections with HTTP/2
         self.finished = []  # of the peers those whose script has ended
         self.listener = listener or socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -204,16 +206,14 @@ class Upstream:
         self.thread.start()
 
     def accept(self):
-        number = 0
         while True:
             try:
                 sock, _ = self.listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self.run, args=(sock, number), daemon=True).start()
-            number += 1
+            threading.Thread(target=self.run, args=(sock,), daemon=True).start()
 
-    def run(self, sock, number):
+    def run(self, sock):
         try:
             sock.settimeout(self.timeout)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -223,9 +223,9 @@ class Upstream:
             sock.close()
             return
         if isinstance(sock, TlsSocket) and sock.session.selected_alpn_protocol() == "h2":
-            self.run_link(sock, number)
+            self.run_link(sock)
         else:
-            self.run_peer(Peer(sock, number))
+            self.run_peer(Peer(sock, next(self.numbers)))
 
     def run_peer(self, peer):
         with peer:
@@ -233,9 +233,9 @@ class Upstream:
             self.guard(lambda: self.serve(peer))
             self.finished.append(peer)
 
-    def run_link(self, sock, number):
+    def run_link(self, sock):
         link = upstream_h2.Link(
-            sock, number, serve=self.run_peer, timeout=self.timeout, streams=self.streams
+            sock, self.numbers.__next__, serve=self.run_peer, timeout=self.timeout, streams=self.streams
         )
         self.links.append(link)
         self.guard(link.run)
@@ -264,6 +264,11 @@ class Upstream:
                 peer.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+
+def listen(address):
+    """Where another server has listened."""
+    return socket.create_server(address, backlog=256)
 
 
 HTTP1 = ("http/1.1",)

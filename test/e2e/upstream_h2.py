@@ -18,6 +18,7 @@ import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
+import hyperframe.frame
 
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "upgrade")
 STREAMS = 250  # of kube-apiserver's, before 1.28; 100 since
@@ -51,11 +52,11 @@ class StreamPeer:
     """One stream, as upstream.Peer is one connection. All that waits does so for `link.changed`."""
 
     # pylint: disable=too-many-instance-attributes
-    def __init__(self, link, number, request):
+    def __init__(self, link, stream, request):
         self.link = link
         self.sock = link.sock
-        self.number = link.number  # of the connection
-        self.stream = number
+        self.number = link.next_number()
+        self.stream = stream
         self.request = request
         self.handed_over = False
         self.input = bytearray()
@@ -141,6 +142,15 @@ class StreamPeer:
             self.link.conn.send_headers(self.stream, [(":status", str(status)), *headers])
             self.link.flush()
 
+    def send_raw_headers(self, fields):
+        """Whatever they are, and the end of the answer."""
+        with self.link.lock:
+            self.check()
+            block = self.link.conn.encoder.encode(fields)
+            flags = ["END_HEADERS", "END_STREAM"]
+            frame = hyperframe.frame.HeadersFrame(self.stream, block, flags=flags)
+            self.link.sock.sendall(frame.serialize())
+
     def room(self):
         conn = self.link.conn
         return min(conn.local_flow_control_window(self.stream), conn.max_outbound_frame_size)
@@ -214,15 +224,15 @@ class Link:
     """One connection; `run` reads from it, and a thread of its own serves each stream."""
 
     # pylint: disable-next=too-many-arguments
-    def __init__(self, sock, number, *, serve, timeout, streams=STREAMS):
+    def __init__(self, sock, next_number, *, serve, timeout, streams=STREAMS):
         self.sock = sock
-        self.number = number
+        self.next_number = next_number  # for each stream
         self.serve = serve  # of a StreamPeer, in a thread
         self.timeout = timeout
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.peers = {}
-        self.pings = 0  # that came
+        self.open = True
         self.reading = threading.Event()
         self.reading.set()
         config = h2.config.H2Configuration(client_side=False, header_encoding=None)
@@ -259,8 +269,6 @@ class Link:
             peer.input_ended = True
         elif isinstance(event, h2.events.StreamReset):
             peer.lost = True
-        elif isinstance(event, h2.events.PingReceived):
-            self.pings += 1
 
     def run(self):
         try:
@@ -279,6 +287,7 @@ class Link:
             raise AssertionError(f"the peer broke the protocol: {error!r}") from error
         finally:
             with self.lock:
+                self.open = False
                 for peer in self.peers.values():
                     peer.lost = True
                 self.changed.notify_all()
