@@ -30,6 +30,7 @@
 enum {
     RETRY_AFTER_S = 1,
     LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
+    ON_ITS_WAY_MS = 30000, /* how much later what was sent may arrive: TCP's user timeout */
     ACCEPT_MAX = 64 * 1024,
     AGENT_MAX = 8 * 1024,
 };
@@ -152,14 +153,22 @@ static void settle_lost_write(struct forward *f)
     }
 }
 
+/* When the API server had all of the request `x`, or has it at the latest. */
+static uint64_t arrival(const struct forward *f, const struct http_exchange *x)
+{
+    uint64_t now = net_clock_now(f->ctx->unanswered.clock);
+    if (http_client_on_its_way(x)) {
+        return now + ON_ITS_WAY_MS;
+    }
+    return f->request == REQUEST_PASSED ? f->sent_ms : now;
+}
+
 /* The API server's side `x` is given up, or broke. */
 static void note_unanswered(struct forward *f, const struct http_exchange *x)
 {
     if (f->concerned && request_verb_is_write(f->attributes.verb) && http_client_sent(x) &&
         f->request != REQUEST_COMING && f->response == RESPONSE_AWAITED) {
-        uint64_t now = net_clock_now(f->ctx->unanswered.clock);
-        unanswered_writes_add(&f->ctx->unanswered, &f->attributes,
-                              f->request == REQUEST_PASSED ? f->sent_ms : now, f->lost);
+        unanswered_writes_add(&f->ctx->unanswered, &f->attributes, arrival(f, x), f->lost);
         f->attributes = (struct request_attributes){.verb = f->attributes.verb};
         f->concerned = false;
     }
@@ -835,7 +844,12 @@ static void on_lost_due(struct net_deadline *d)
     log_warn("breaking off a write to what the shard has lost: it takes too long",
              log_strn("namespace", f->attributes.namespace.ptr, f->attributes.namespace.len),
              log_strn("resource", f->attributes.resource.ptr, f->attributes.resource.len));
+    bool on_its_way = f->up != NULL && http_client_on_its_way(f->up);
+    struct kube_client *upstream = f->ctx->upstream;
     forward_abort(f);
+    if (on_its_way) {
+        kube_client_break_off(upstream);
+    }
 }
 
 static bool has_body(const struct http_head *head)

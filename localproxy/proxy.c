@@ -53,6 +53,7 @@ static void on_expired(void *data)
     char why[PROXY_EXPIRED_SIZE];
     proxy_explain_expired(p, why);
     in_flight_expire(&p->forward, why);
+    kube_client_break_off(p->o.upstream); /* what was given up may be on its way there */
 }
 
 /* ---- the listener ---- */

@@ -916,6 +916,13 @@ bool http_client_sent(const struct http_exchange *x)
     return request_of(x)->sent;
 }
 
+bool http_client_on_its_way(const struct http_exchange *x)
+{
+    const struct client_request *r = request_of(x);
+    return r->sent && r->conn != NULL && r->conn->protocol->shared &&
+           net_stream_unacknowledged(r->conn->stream);
+}
+
 int http_client_peer_address(const struct http_exchange *x, struct sockaddr_storage *out)
 {
     const struct client_conn *c = request_of(x)->conn;
@@ -936,6 +943,29 @@ const char *http_client_unreachable(const struct http_client *c)
 uint64_t http_client_failing_ms(const struct http_client *c)
 {
     return c->failing ? net_loop_now(c->loop) - c->failing_ms : 0;
+}
+
+static struct client_conn *find_shared(struct list *of)
+{
+    LIST_FOR_EACH(node, of)
+    {
+        struct client_conn *c = LIST_ITEM(node, struct client_conn, link);
+        if (c->session != NULL && c->protocol->shared) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+void http_client_break_off(struct http_client *c)
+{
+    struct err e = ERR_INIT;
+    struct client_conn *conn;
+    err_set(&e, UV_ECANCELED, "the connection was broken off");
+    while ((conn = find_shared(&c->ready)) != NULL || (conn = find_shared(&c->conns)) != NULL) {
+        conn->broken_off = true;
+        client_conn_lost(conn, &e);
+    }
 }
 
 void http_client_free(struct http_client *c)

@@ -104,6 +104,10 @@ MUST_CHECK struct http_exchange *http_client_request(struct http_client *c,
  * have been executed. False: it still waited for a connection, or the server refused it. */
 bool http_client_sent(const struct http_exchange *x);
 
+/* Of one that has a connection: whether the request may still be on its way to the server, and
+ * would arrive though it is aborted now, as its connection carries others too (HTTP/2). */
+bool http_client_on_its_way(const struct http_exchange *x);
+
 /* Likewise: where its connection leads. 0, or a code where it has none that is open. */
 MUST_CHECK int http_client_peer_address(const struct http_exchange *x,
                                         struct sockaddr_storage *out);
@@ -116,6 +120,10 @@ const char *http_client_unreachable(const struct http_client *c);
 /* For how many ms every attempt to open a connection has failed, whatever is answered on others. 0:
  * the last one succeeded, or none has failed for a while. */
 uint64_t http_client_failing_ms(const struct http_client *c);
+
+/* Breaks off all connections with HTTP/2, with what they carry, so that nothing arrives at the
+ * server of what is on its way there, also of what was aborted before. */
+void http_client_break_off(struct http_client *c);
 
 /* Closes all connections and frees; users of running exchanges get on_close. */
 void http_client_free(struct http_client *c);

@@ -110,6 +110,7 @@ struct client_conn {
     bool opening;        /* counts as being dialled */
     bool proved;         /* a request on it has been answered */
     bool leaving;        /* takes no more requests, and ends with the last of them */
+    bool broken_off;     /* nothing more is to be sent on it, nor by the kernel */
 };
 
 /* What a protocol tells the pool; no function is to be called inside one of the user's. */

@@ -480,7 +480,7 @@ static void session_close(void *session)
     if (s->state == SESSION_CLOSED) {
         return; /* lost */
     }
-    if (s->conn->state == CLIENT_IDLE) {
+    if (s->conn->state == CLIENT_IDLE && !s->conn->broken_off) {
         session_finish(s);
     } else {
         stop(s);

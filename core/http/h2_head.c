@@ -204,6 +204,18 @@ static bool may_grow(struct h2_head *h, size_t len)
            byte_share_set(&h->share, buf_size_with(&h->bytes, len));
 }
 
+/* As servers write it over HTTP/1.1: Content-Type. */
+static void spell(uint8_t *name, size_t len)
+{
+    bool first = true;
+    for (size_t i = 0; i < len; i++) {
+        if (first && name[i] >= 'a' && name[i] <= 'z') {
+            name[i] = (uint8_t)(name[i] - ('a' - 'A'));
+        }
+        first = name[i] == '-';
+    }
+}
+
 static void keep(struct h2_session *s, struct h2_stream *t, struct slice name, struct slice value)
 {
     struct h2_head *h = &s->head;
@@ -217,6 +229,7 @@ static void keep(struct h2_session *s, struct h2_stream *t, struct slice name, s
         h2_note(s, NGHTTP2_ERR_NOMEM);
         return;
     }
+    spell(buf_data(&h->bytes) + h->bytes.len - name.len - value.len, name.len);
     h->name_len[h->count] = (uint16_t)name.len;
     h->value_len[h->count] = (uint16_t)value.len;
     h->count++;

@@ -52,7 +52,8 @@ enum h2_end {
  * h2_stream_*. After on_end and on_reset, and after h2_stream_abort, no handler of the stream runs.
  */
 struct h2_handlers {
-    /* Interim responses are passed over, trailers dropped. head->framing: HTTP_BODY_NONE in an
+    /* Interim responses are passed over, trailers dropped. Names are spelled as servers do over
+     * HTTP/1.1 (Content-Type). head->framing: HTTP_BODY_NONE in an
      * answer to HEAD and with 204 and 304; HTTP_BODY_LENGTH with the announced length, or 0 when
      * the stream ends with the head; else HTTP_BODY_CHUNKED. */
     void (*on_head)(void *data, const struct http_head *head);

@@ -557,11 +557,23 @@ static void end_by_reset(uv_os_fd_t fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
 
-void net_stream_drop_unsent(struct net_stream *s)
+static bool kernel_has_some(const struct net_stream *s)
 {
     uv_os_fd_t fd;
     int unsent = 0;
-    if (uv_fileno(&s->socket.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &unsent) == 0 && unsent > 0) {
+    return uv_fileno(&s->socket.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &unsent) == 0 &&
+           unsent > 0;
+}
+
+bool net_stream_unacknowledged(const struct net_stream *s)
+{
+    return !net_stream_flushed(s) || kernel_has_some(s);
+}
+
+void net_stream_drop_unsent(struct net_stream *s)
+{
+    uv_os_fd_t fd;
+    if (kernel_has_some(s) && uv_fileno(&s->socket.handle, &fd) == 0) {
         end_by_reset(fd);
     }
 }

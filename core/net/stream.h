@@ -126,6 +126,8 @@ void net_stream_hurry_finished(struct net_loop *l);
 void net_stream_close(struct net_stream *s);
 /* The same, and the peer of a TCP connection can tell it from an orderly end. */
 void net_stream_reset(struct net_stream *s);
+/* Whether the peer has not acknowledged all that was written, which the kernel still sends then. */
+bool net_stream_unacknowledged(const struct net_stream *s);
 /* When it is closed, what the kernel has of it and the peer has not received is dropped too,
  * instead of being sent for as long as the peer may take: the connection is reset. */
 void net_stream_drop_unsent(struct net_stream *s);

@@ -47,8 +47,9 @@ MUST_CHECK int unanswered_writes_init(struct unanswered_writes *u, struct net_lo
                                       void *data);
 void unanswered_writes_deinit(struct unanswered_writes *u);
 
-/* A write that was sent at `sent_ms` (of the clock) will not be answered. `lost`: what it writes is
- * not the shard's any more. Takes the memory of `a`, which was kept. */
+/* A write that was sent at `sent_ms` (of the clock), or will have arrived then, will not be
+ * answered. `lost`: what it writes is not the shard's any more. Takes the memory of `a`, which was
+ * kept. */
 void unanswered_writes_add(struct unanswered_writes *u, struct request_attributes *a,
                            uint64_t sent_ms, bool lost);
 

@@ -318,6 +318,11 @@ void kube_client_set_backlog(struct kube_client *c, struct net_backlog *backlog)
     http_client_set_backlog(c->http, backlog);
 }
 
+void kube_client_break_off(struct kube_client *c)
+{
+    http_client_break_off(c->http);
+}
+
 void kube_client_rejected(struct kube_client *c)
 {
     credentials_rejected(c->credentials);

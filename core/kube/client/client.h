@@ -61,6 +61,9 @@ struct http_requester kube_client_requester(struct kube_client *c);
 /* As http_client_set_backlog. */
 void kube_client_set_backlog(struct kube_client *c, struct net_backlog *backlog);
 
+/* As http_client_break_off. */
+void kube_client_break_off(struct kube_client *c);
+
 /* To be told when a response had status 401. */
 void kube_client_rejected(struct kube_client *c);
 

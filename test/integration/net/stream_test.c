@@ -528,7 +528,9 @@ static void test_what_is_unsent_is_dropped(void **state)
 {
     struct pair p;
     open_pair(&p, *state, 0);
+    assert_false(net_stream_unacknowledged(p.client.stream));
     size_t sent = fill_queue(&p.client);
+    assert_true(net_stream_unacknowledged(p.client.stream));
     net_stream_drop_unsent(p.client.stream);
     close_end(&p.client);
     net_stream_read_start(p.server.stream);

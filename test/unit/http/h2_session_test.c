@@ -24,7 +24,7 @@ static void test_get(void **state)
     assert_false(h2_stream_untouched(u->stream));
     h2_peer_body(w.peer, 1, SLICE("hello"), true);
     settle(&w);
-    assert_said(&w, "room(99) a:head(200 chunked [content-type: text/plain]) a:5 a:end room(100) ");
+    assert_said(&w, "room(99) a:head(200 chunked [Content-Type: text/plain]) a:5 a:end room(100) ");
     world_end(&w);
 }
 
@@ -339,7 +339,7 @@ static void test_interim_responses(void **state)
             settle(&w);
         }
         drop_rooms(&w);
-        assert_said(&w, n == 16 ? "a:head(200 length 0 [a: b]) a:end " : "a:reset(-400) ");
+        assert_said(&w, n == 16 ? "a:head(200 length 0 [A: b]) a:end " : "a:reset(-400) ");
         world_end(&w);
     }
 }
