@@ -199,14 +199,14 @@ class FaultTest(Http2Case):
         self.assertIsNone(answer.get("Retry-After"))
         self.assert_nothing_asked()
 
-    def refused(self, method, body):
+    def refused(self, method, target, body=b""):
         """What comes of a request that is refused once."""
         connection = self.proxy_process.connect()
         self.addCleanup(connection.close)
         headers = [("Content-Length", str(len(body)))] if body else []
-        connection.send_head(method, PODS, headers)
+        connection.send_head(method, target, headers)
         connection.send(body)
-        self.asked(PODS, method).peer.refuse()
+        self.asked(target, method).peer.refuse()
         return connection
 
     def test_requests_are_refused(self):
@@ -215,7 +215,7 @@ class FaultTest(Http2Case):
         self.get()
         for method in ("GET", "DELETE"):
             with self.subTest(method=method):
-                connection = self.refused(method, b"")
+                connection = self.refused(method, f"{PODS}/p")
                 self.asked(method=method).respond(b"done")
                 self.assertEqual(b"done", connection.response().body)
         self.assert_nothing_asked()
@@ -225,7 +225,7 @@ class FaultTest(Http2Case):
         self.start_with("a")
         self.get()
         body = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}}'
-        connection = self.refused("POST", body)
+        connection = self.refused("POST", PODS, body)
         answers = []
         reader = threading.Thread(target=lambda: answers.append(connection.response()))
         reader.start()
@@ -348,7 +348,32 @@ class FaultTest(Http2Case):
                 self.get()
 
 
-class StatusTest(Http2Case):
+class AnswerTest(Http2Case):
+    def test_before_the_request_is_complete(self):
+        """Too large, says the server, and reads no further; the connection goes on."""
+        self.start_with("a")
+        self.get()
+        connection = self.proxy_process.connect()
+        self.addCleanup(connection.close)
+        self.early = 413
+        connection.send_head("POST", PODS, [("Content-Length", str(64 * MEBIBYTE))])
+        connection.send(b"x" * MEBIBYTE)
+        self.assertEqual(413, connection.response().status)
+        self.early = None
+        self.get()
+        self.assertEqual(1, len(self.server.links))
+
+    def serve(self, peer):
+        """`early` answers before the body has come."""
+        if self.early is None:
+            super().serve(peer)
+        elif peer.read_request_head() is not None:
+            peer.respond(self.early)
+
+    def setUp(self):
+        super().setUp()
+        self.early = None
+
     def test_401(self):
         """It is passed on, and the connection is as good as before."""
         self.start_with("a")

@@ -302,6 +302,7 @@ class EndTest(StreamTestCase):
         self.assertTrue(closed.wait(20))
 
     def test_a_cut_answer_is_cut_for_the_client(self):
+        self.upstream_protocol = "http1"  # how its messages end
         event = b'{"type":"ADDED"}\n'
         chunked = [("Transfer-Encoding", "chunked"), ("Content-Type", "application/json")]
         length = [("Content-Length", "100")]
@@ -344,6 +345,7 @@ class EndTest(StreamTestCase):
             proxy.stop()
 
     def test_proper_ends(self):
+        self.upstream_protocol = "http1"  # how its messages end
         def serve(peer):
             while (request := peer.read_request()) is not None:
                 if "close" in request.target:
@@ -368,6 +370,7 @@ class EndTest(StreamTestCase):
 
     def test_an_answer_before_the_request_is_complete(self):
         """Too large, says the server, and reads no further."""
+        self.upstream_protocol = "http1"  # how its messages end
 
         def serve(peer):
             peer.read_request_head()

@@ -125,7 +125,7 @@ class StreamPeer:
             raise BrokenPipeError("the stream has been reset")
 
     def send_response_head(self, status, headers):
-        fields = [(name.lower(), value) for name, value in headers]
+        fields = [(name.lower(), str(value)) for name, value in headers]
         fields = [field for field in fields if field[0] not in HOP_BY_HOP]
         length = dict(fields).get("content-length")
         with self.link.lock:
@@ -180,6 +180,11 @@ class StreamPeer:
             self.link.conn.end_stream(self.stream)
             self.link.flush()
             self.link.changed.notify_all()
+
+    def half_close(self):
+        """The end of an answer that does not say how long it is."""
+        if not self.ended:
+            self.end_chunks()
 
     def respond(self, status, body=b"{}\n", content_type="application/json", headers=()):
         framing = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
@@ -275,7 +280,8 @@ class Link:
             with self.lock:
                 self.conn.initiate_connection()
                 self.flush()
-            while self.reading.wait() and (data := self.sock.recv(1 << 16)):
+            while data := self.sock.recv(1 << 16):
+                self.reading.wait()
                 with self.lock:
                     for event in self.conn.receive_data(data):
                         self.on_event(event)
