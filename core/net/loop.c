@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/loop.h"
 
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,13 @@
 #include "net/deadline.h"
 #include "net/stream.h"
 
-enum { CLOSE_PATIENCE_MS = 5000 };
+enum {
+    CLOSE_PATIENCE_MS = 5000,
+    /* So many streams fewer than there were, and what they had goes back after a moment, in which
+     * others may end, too. */
+    GIVE_BACK_STREAMS = 256,
+    GIVE_BACK_MS = 1000,
+};
 
 static void on_prepare(uv_prepare_t *handle)
 {
@@ -17,6 +24,32 @@ static void on_prepare(uv_prepare_t *handle)
     net_loop_settle(l);
     l->turns++;
     uv_update_time(&l->uv); /* of which libuv takes how long to wait */
+}
+
+/* What many connections had lies between what others have, and is not at the end of the heap, from
+ * where the C library would give it back by itself. It takes a millisecond for some ten MiB. */
+static void on_give_back(uv_timer_t *timer)
+{
+    struct net_loop *l = timer->data;
+    l->streams_most = l->streams;
+    (void)malloc_trim(0);
+}
+
+void net_loop_stream_begins(struct net_loop *l)
+{
+    l->streams++;
+    if (l->streams > l->streams_most) {
+        l->streams_most = l->streams;
+    }
+}
+
+void net_loop_stream_is_gone(struct net_loop *l)
+{
+    l->streams--;
+    if (l->streams_most - l->streams >= GIVE_BACK_STREAMS &&
+        !uv_is_active((uv_handle_t *)&l->give_back)) {
+        (void)uv_timer_start(&l->give_back, on_give_back, GIVE_BACK_MS, 0);
+    }
 }
 
 static int init_handles(struct net_loop *l)
@@ -30,13 +63,16 @@ static int init_handles(struct net_loop *l)
         uv_close((uv_handle_t *)&l->prepare, NULL);
         return rc;
     }
-    (void)uv_idle_init(&l->uv, &l->idle); /* cannot fail */
+    (void)uv_timer_init(&l->uv, &l->give_back); /* cannot fail where the first did not */
+    (void)uv_idle_init(&l->uv, &l->idle);       /* cannot fail */
     l->prepare.data = l;
     l->idle.data = l;
     l->tick.data = l;
+    l->give_back.data = l;
     (void)uv_prepare_start(&l->prepare, on_prepare);
     uv_unref((uv_handle_t *)&l->prepare);
     uv_unref((uv_handle_t *)&l->tick);
+    uv_unref((uv_handle_t *)&l->give_back);
     return 0;
 }
 
@@ -129,6 +165,7 @@ int net_loop_free(struct net_loop *l)
     }
     uv_close((uv_handle_t *)&l->prepare, NULL);
     uv_close((uv_handle_t *)&l->tick, NULL);
+    uv_close((uv_handle_t *)&l->give_back, NULL);
     uv_close((uv_handle_t *)&l->idle, NULL);
     uv_close((uv_handle_t *)&patience, NULL);
     (void)uv_run(&l->uv, UV_RUN_NOWAIT);

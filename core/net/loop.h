@@ -46,6 +46,8 @@ struct net_loop {
     struct list handshakes; /* streams with a step to take: see handshakes.c */
     struct list finishing;  /* streams without an owner: see net_stream_finish */
     unsigned streams;       /* open, those that are closing included */
+    unsigned streams_most;  /* since memory was given back */
+    uv_timer_t give_back;   /* gives it back to the system */
     struct buf spare[NET_SPARE_COUNT];
     size_t spare_count;
     uint8_t *cipher; /* NET_READ_SIZE: what was read */
@@ -93,6 +95,10 @@ void net_task_cancel(struct net_task *t);
 
 /* For the net layer, at the end of an event: runs the tasks, then the last ones. */
 void net_loop_settle(struct net_loop *l);
+
+/* A stream has memory, and has given it back. */
+void net_loop_stream_begins(struct net_loop *l);
+void net_loop_stream_is_gone(struct net_loop *l);
 
 /* An empty write buffer gets memory that another stream gave back, if there is some; and gives
  * back its own. The maximum stays the stream's. */

@@ -41,7 +41,7 @@ void stream_set_state(struct net_stream *s, enum state next)
 
 void stream_free(struct net_stream *s)
 {
-    s->loop->streams--;
+    net_loop_stream_is_gone(s->loop);
     tls_session_free(s->tls);
     tls_config_unref(s->offered);
     net_peer_unref(s->peer);
@@ -167,7 +167,7 @@ struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
         return NULL;
     }
     s->loop = l;
-    l->streams++;
+    net_loop_stream_begins(l);
     s->write_timeout_ms = write_timeout_ms;
     buf_init(&s->plain, NET_WRITE_MAX);
     buf_init(&s->wire, NET_WRITE_MAX + NET_WRITE_MAX / 16);

@@ -22,6 +22,7 @@ HALF_BODIES = 100
 UPLOADS = 800
 LISTS = 400
 SLOW_ANSWERS = 1000
+GONE = 1000
 # Of them at most those whose head finds room, with 64 KiB each.
 UNREFUSED_ANSWERS = 256
 UNREAD_MIGRATIONS = 20
@@ -318,6 +319,26 @@ class SlowReaderTest(harness.TestCase):
         request = b"GET /version?hang HTTP/1.1\r\nHost: localhost\r\n\r\n"
         self.check(proxy, Flood(proxy.listen, 1500, request + b"G" * 60000))
         self.assertGreater(proxy.metrics()["cmesh_proxy_request_memory_refused_total"], 0)
+
+    def test_given_back(self):
+        proxy = self.start()
+        self.assertEqual(200, proxy.fetch("/version").status)
+        before = proxy.memory_kib("VmRSS")
+        request = b"GET /version?hang HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        flood = Flood(proxy.listen, GONE, request)
+        self.check(proxy, flood)
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_requests_in_flight"] == GONE,
+            "all of them are asked",
+        )
+        taken = proxy.memory_kib("VmRSS") - before
+        flood.close()
+        if not harness.is_sanitized(harness.program("localproxy")):
+            self.assertGreater(taken, GONE * 2)
+            harness.wait_for(
+                lambda: proxy.memory_kib("VmRSS") - before < taken / 3,
+                "what connections had that have gone is the system's again",
+            )
 
     def test_not_read(self):
         proxy = self.start()
