@@ -22,7 +22,13 @@ HALF_BODIES = 100
 UPLOADS = 800
 LISTS = 400
 SLOW_ANSWERS = 1000
-GONE = 1000
+IDLE_WATCHES = 1000
+# With an HTTP/1.1 connection on either side, without TLS.
+WATCH_BOUND_KIB = 5
+WATCH_HEAD = (
+    b"GET /api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=600 HTTP/1.1\r\n"
+    b"Host: localhost\r\nUser-Agent: operator/v1 (linux/amd64)\r\nAccept: application/json\r\n\r\n"
+)
 # Of them at most those whose head finds room, with 64 KiB each.
 UNREFUSED_ANSWERS = 256
 UNREAD_MIGRATIONS = 20
@@ -291,7 +297,10 @@ class SlowReaderTest(harness.TestCase):
         large = b"x" * (8 * MIB)  # once, not for each of hundreds
 
         def answer(peer, request):
-            if "hang" in request.target:
+            if "watch" in request.target:
+                peer.begin_watch()
+                peer.wait_closed()
+            elif "hang" in request.target:
                 peer.wait_closed()
             elif "large" in request.target:
                 peer.respond(200, large)
@@ -299,7 +308,7 @@ class SlowReaderTest(harness.TestCase):
                 peer.respond(200, b"{}")
 
         _, kubeconfig = self.plain_upstream(upstream.always(answer))
-        return self.scripted_proxy([], kubeconfig)
+        return self.scripted_proxy([harness.limit(["pods"], "app=foo")], kubeconfig)
 
     def check(self, proxy, flood, rounds=200):
         self.addCleanup(flood.close)
@@ -320,24 +329,24 @@ class SlowReaderTest(harness.TestCase):
         self.check(proxy, Flood(proxy.listen, 1500, request + b"G" * 60000))
         self.assertGreater(proxy.metrics()["cmesh_proxy_request_memory_refused_total"], 0)
 
-    def test_given_back(self):
+    def test_idle_watches(self):
+        """What one takes is bounded, and is the system's again when it has gone."""
         proxy = self.start()
         self.assertEqual(200, proxy.fetch("/version").status)
         before = proxy.memory_kib("VmRSS")
-        request = b"GET /version?hang HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        flood = Flood(proxy.listen, GONE, request)
+        flood = Flood(proxy.listen, IDLE_WATCHES, WATCH_HEAD)
         self.check(proxy, flood)
         harness.wait_for(
-            lambda: proxy.metrics()["cmesh_proxy_requests_in_flight"] == GONE,
-            "all of them are asked",
+            lambda: proxy.metrics()["cmesh_proxy_open_watches"] == IDLE_WATCHES,
+            "all of them are open",
         )
         taken = proxy.memory_kib("VmRSS") - before
         flood.close()
         if not harness.is_sanitized(harness.program("localproxy")):
-            self.assertGreater(taken, GONE * 2)
+            self.assertLess(taken, IDLE_WATCHES * WATCH_BOUND_KIB)
             harness.wait_for(
                 lambda: proxy.memory_kib("VmRSS") - before < taken / 3,
-                "what connections had that have gone is the system's again",
+                "what they had is the system's again",
             )
 
     def test_not_read(self):
