@@ -47,6 +47,9 @@ static void on_secret(void *data, mbedtls_ssl_key_export_type type, const unsign
     struct tls_session *s = data;
     struct tls_exported *x = s->exported;
     unsigned char randoms[64];
+    if (x == NULL) {
+        return;
+    }
     if (type == MBEDTLS_SSL_KEY_EXPORT_TLS1_3_CLIENT_APPLICATION_TRAFFIC_SECRET) {
         take_secret(x, x->client_secret, secret, len);
     } else if (type == MBEDTLS_SSL_KEY_EXPORT_TLS1_3_SERVER_APPLICATION_TRAFFIC_SECRET) {
