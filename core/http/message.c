@@ -77,7 +77,8 @@ bool http_header_is_hop_by_hop(struct slice name, struct slice connection)
     return listed || (connection.len > 0 && http_list_has(connection, name));
 }
 
-/* The phrases of RFC 9110 section 15 and of the registry's other codes that Kubernetes uses. */
+/* The phrases of RFC 9110 section 15 and of the registry's other codes that Kubernetes uses; of 413
+ * and 422 those of RFC 7231, which servers in Go say. */
 const char *http_reason(unsigned status)
 {
     static const struct {
@@ -92,7 +93,7 @@ const char *http_reason(unsigned status)
         {404, "Not Found"},
         {409, "Conflict"},
         {410, "Gone"},
-        {422, "Unprocessable Content"},
+        {422, "Unprocessable Entity"},
         {429, "Too Many Requests"},
         {500, "Internal Server Error"},
         {502, "Bad Gateway"},
@@ -120,7 +121,7 @@ const char *http_reason(unsigned status)
         {408, "Request Timeout"},
         {411, "Length Required"},
         {412, "Precondition Failed"},
-        {413, "Content Too Large"},
+        {413, "Request Entity Too Large"},
         {414, "URI Too Long"},
         {415, "Unsupported Media Type"},
         {416, "Range Not Satisfiable"},

@@ -182,7 +182,9 @@ class CompareTestCase(harness.TestCase):
         self.assertEqual(expected.head.reason, answer.head.reason)
         self.assertEqual(headers_of(expected), headers_of(answer))
         if version == "1.1":
-            self.assertEqual(framing_of(expected), framing_of(answer))
+            # Over HTTP/2 servers in Go say the length of longer answers.
+            length = {"Content-Length": str(len(answer.body))}
+            self.assertIn(framing_of(answer), (framing_of(expected), length))
         self.assertTrue(expected.complete and answer.complete)
         left, right = view(expected.body), view(answer.body)
         if left != right:
