@@ -307,7 +307,7 @@ class SlowReaderTest(harness.TestCase):
             else:
                 peer.respond(200, b"{}")
 
-        _, kubeconfig = self.plain_upstream(upstream.always(answer))
+        _, kubeconfig = self.tls_upstream(upstream.always(answer))
         return self.scripted_proxy([harness.limit(["pods"], "app=foo")], kubeconfig)
 
     def check(self, proxy, flood, rounds=200):
