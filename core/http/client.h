@@ -14,8 +14,8 @@
  * (REFUSED_STREAM, GOAWAY) is sent again whatever it is, unless some of its body has gone; it ends
  * as one that was not sent otherwise.
  *
- * An HTTP/2 connection on which nothing has come for 30 s is asked with a PING, and given up after
- * 15 s more without an answer.
+ * An HTTP/2 connection on which nothing has come for 30 s, or for 2 s when a request is aborted, is
+ * asked with a PING, and given up after 15 s more without an answer. Meanwhile others are used.
  */
 #ifndef CORE_HTTP_CLIENT_H
 #define CORE_HTTP_CLIENT_H

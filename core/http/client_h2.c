@@ -5,9 +5,9 @@
  * event and hands them to the stream, as long as that is not blocked; it goes on when it has
  * drained. So no handler runs inside a call of the user's.
  *
- * OPENING -> OPEN when the server's first bytes come; OPEN -> ASKED (a PING is out) -> OPEN when it
- * is silent; CLOSED from any: nothing is told any more, and `send` still sends what is left, if the
- * stream is there.
+ * OPENING -> OPEN when the server's first bytes come; OPEN -> ASKED (a PING is out, and no requests
+ * are taken) -> OPEN when it is silent; CLOSED from any: nothing is told any more, and `send` still
+ * sends what is left, if the stream is there.
  */
 #include "http/client_h2.h"
 
@@ -17,9 +17,10 @@
 #include "base/state_machine.h"
 #include "http/h2_session.h"
 
-/* With requests: the server is asked whether it is there when nothing has come for so long, and
- * given up when nothing comes for so long then, or to begin with. */
-enum { SILENCE_MS = 30 * 1000, ANSWER_MS = 15 * 1000 };
+/* With requests: the server is asked whether it is there when nothing has come for so long, or a
+ * request is given up after so long without any sign of it, and given up when nothing comes for so
+ * long then, or to begin with. */
+enum { SILENCE_MS = 30 * 1000, DOUBT_MS = 2 * 1000, ANSWER_MS = 15 * 1000 };
 
 enum session_state { SESSION_OPENING, SESSION_OPEN, SESSION_ASKED, SESSION_CLOSED };
 
@@ -32,6 +33,7 @@ struct session {
     struct net_task send;
     struct net_task deliver;
     struct net_deadline silence;
+    uint64_t heard_ms; /* when something came last, by the loop */
     enum session_state state;
 };
 
@@ -138,6 +140,16 @@ static void await(struct session *s, uint64_t ms)
     net_deadline_set(s->loop, &s->silence, ms);
 }
 
+/* Nothing has come for a while: whether the server is there must show first, before other requests
+ * go on this connection. */
+static void ask_server(struct session *s)
+{
+    set_state(s, SESSION_ASKED);
+    h2_session_ping(s->h2);
+    send_soon(s);
+    await(s, ANSWER_MS);
+}
+
 static void on_silence(struct net_deadline *d)
 {
     struct session *s = LIST_ITEM(d, struct session, silence);
@@ -147,10 +159,8 @@ static void on_silence(struct net_deadline *d)
         break;
     case SESSION_OPEN:
         if (s->conn->carried > 0) {
-            set_state(s, SESSION_ASKED);
-            h2_session_ping(s->h2);
-            send_soon(s);
-            await(s, ANSWER_MS);
+            ask_server(s);
+            client_conn_changed(s->conn);
         }
         break;
     case SESSION_ASKED:
@@ -163,6 +173,7 @@ static void on_silence(struct net_deadline *d)
 
 static void note_life(struct session *s)
 {
+    s->heard_ms = net_loop_now(s->loop);
     if (s->state == SESSION_ASKED) {
         set_state(s, SESSION_OPEN);
     }
@@ -258,6 +269,7 @@ static void on_read(void *data, struct slice bytes)
     struct session *s = data;
     struct err e = ERR_INIT;
     bool first = s->state == SESSION_OPENING;
+    bool asked = s->state == SESSION_ASKED;
     if (first) {
         client_conn_opened(s->conn);
     }
@@ -273,6 +285,8 @@ static void on_read(void *data, struct slice bytes)
     send_soon(s);
     if (first) {
         set_state(s, SESSION_OPEN);
+    }
+    if (first || asked) {
         on_room(s);
     }
 }
@@ -389,12 +403,23 @@ static void let_go(struct session *s, struct client_request *r)
     send_soon(s);
 }
 
+/* Nothing has come since it was sent, and not only for a moment. */
+static bool is_ignored(const struct session *s, const struct client_request *r)
+{
+    return s->state == SESSION_OPEN && s->heard_ms <= r->carried_ms &&
+           net_loop_now(s->loop) - r->carried_ms >= DOUBT_MS;
+}
+
 static void abort_exchange(struct http_exchange *x)
 {
     struct client_request *r = request_of(x);
     struct session *s = session_of(r);
+    bool ignored = is_ignored(s, r);
     let_go(s, r);
     note_leaving(s);
+    if (ignored) {
+        ask_server(s);
+    }
     client_conn_dropped(r);
 }
 
@@ -436,6 +461,9 @@ static unsigned session_room(const void *session)
     if (s->state == SESSION_OPENING) {
         return s->conn->carried == 0 ? 1 : 0;
     }
+    if (s->state == SESSION_ASKED) {
+        return 0;
+    }
     return h2_session_room(s->h2);
 }
 
@@ -447,6 +475,7 @@ static int session_carry(void *session, struct client_request *r, struct err *e)
     if (r->stream == NULL) {
         return err_set(e, why.code, "%s", why.msg);
     }
+    r->carried_ms = net_loop_now(s->loop);
     if (s->conn->carried == 1 && s->state == SESSION_OPEN) {
         await(s, SILENCE_MS);
     }

@@ -8,7 +8,7 @@
 #include "http/h1_parser.h"
 #include "http_fixture.h"
 
-enum { SILENCE_MS = 30000, PING_MS = 15000, MANY = 1000, HEAD = 40000 };
+enum { SILENCE_MS = 30000, DOUBT_MS = 2000, PING_MS = 15000, MANY = 1000, HEAD = 40000 };
 
 static struct h2_server server;
 
@@ -923,6 +923,43 @@ static void test_a_quiet_server_is_asked_and_left_alone(void **state)
     check_hello(&a);
 }
 
+/* Who asks again after a time limit is not sent to the same server that does not answer. */
+static void test_a_connection_in_doubt_is_not_used(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_server_conn *c = proven(w);
+    h2_freeze(c);
+    ask_begin(w, &a, "POST", HTTP_BODY_NONE, 0, false);
+    run_for(w->loop, 5);
+    run_for(w->loop, DOUBT_MS + 50);
+    http_exchange_abort(a.x);
+    server.answers = true;
+    ask_all(w, &a);
+    check_hello(&a);
+    assert_int_equal(server.accepted, 2);
+    loop_skip(w->loop, PING_MS);
+    run_for(w->loop, 20);
+    assert_int_equal(stats(w)->open, 1);
+}
+
+static void test_a_connection_that_answers_is_used_again(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_server_conn *c = proven(w);
+    ask_begin(w, &a, "POST", HTTP_BODY_NONE, 0, false);
+    h2_expect_requests(&server, 2);
+    run_for(w->loop, DOUBT_MS + 50);
+    http_exchange_abort(a.x);
+    for (int turn = 0; turn < 1000 && c->pings == 0; turn++) {
+        run_for(w->loop, 1);
+    }
+    run_for(w->loop, 20);
+    (void)proven(w);
+    assert_int_equal(server.accepted, 1);
+}
+
 static void test_an_unused_connection_is_not_asked(void **state)
 {
     struct world *w = *state;
@@ -1495,6 +1532,8 @@ int main(void)
         TEST(test_a_word_of_the_server_is_no_end),
         TEST(test_a_frozen_server_is_found),
         TEST(test_a_quiet_server_is_asked_and_left_alone),
+        TEST(test_a_connection_in_doubt_is_not_used),
+        TEST(test_a_connection_that_answers_is_used_again),
         TEST(test_an_unused_connection_is_not_asked),
         TEST(test_a_server_that_does_not_begin),
         TEST(test_a_paused_answer_holds_no_other_up),
