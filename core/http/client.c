@@ -18,6 +18,9 @@ enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_BACKGROUND_MAX
 /* How often what servers refuse is sent again. */
 enum { RESENT_MAX = 3 };
 
+/* Connections with HTTP/2 whose streams may keep much. */
+enum { WIDE_MAX = 2 };
+
 /* Attempts that fail belong together when there is no longer between them than one takes, and this.
  */
 enum { FAILING_PAUSE_MS = 5000 };
@@ -527,6 +530,7 @@ static void on_open(void *data)
     c->proxied = NULL;
     client->stats.resumed += tls != NULL && tls_session_resumed(tls) ? 1 : 0;
     c->protocol = speaks_h2(c->stream) ? &client_h2 : &client_h1;
+    c->narrow = client->stats.h2 >= WIDE_MAX;
     client->stats.h2 += c->protocol->shared ? 1 : 0;
     set_state(c, CLIENT_BUSY);
     if (!c->protocol->shared) {

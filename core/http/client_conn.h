@@ -37,7 +37,7 @@ struct client_request {
     struct http_head *head;   /* kept until the response begins */
     struct buf early;         /* body that its user sent while it waits to be sent again */
     struct byte_share share;  /* of both */
-    uint64_t carried_ms; /* HTTP/2: since when, by the loop */
+    uint64_t carried_ms;      /* HTTP/2: since when, by the loop */
     uint64_t newer_than;      /* connections up to this number do not carry it; 0: any does */
     unsigned resent;          /* times */
     bool is_head;
@@ -111,6 +111,7 @@ struct client_conn {
     bool opening;        /* counts as being dialled */
     bool proved;         /* a request on it has been answered */
     bool leaving;        /* takes no more requests, and ends with the last of them */
+    bool narrow;         /* HTTP/2: not much is to be kept of its streams */
     bool broken_off;     /* nothing more is to be sent on it, nor by the kernel */
 };
 

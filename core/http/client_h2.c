@@ -438,7 +438,10 @@ static const struct http_exchange_ops operations = {
 static void *session_open(struct client_conn *c)
 {
     struct session *s = calloc(1, sizeof *s);
-    if (s == NULL || (s->h2 = h2_session_new(&handlers, s)) == NULL) {
+    if (s != NULL) {
+        s->h2 = c->narrow ? h2_session_new_narrow(&handlers, s) : h2_session_new(&handlers, s);
+    }
+    if (s == NULL || s->h2 == NULL) {
         free(s);
         return NULL;
     }

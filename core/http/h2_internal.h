@@ -19,11 +19,11 @@ enum {
     H2_WINDOW_MAX = 4 * 1024 * 1024,
     H2_WINDOWS_ADDED_MAX = 16 * 1024 * 1024,
     H2_CONNECTION_WINDOW = 16 * 1024 * 1024,
-    H2_KEPT_FREE = 8 * 1024 * 1024, /* kept of paused streams without an effect on others */
-    H2_SEND_MAX = 4 * 1024 * 1024,  /* kept of a request's body */
-    H2_SEND_BLOCKED = 64 * 1024,    /* above it the sender should stop */
-    H2_SEND_DRAINED = 16 * 1024,    /* until no more than this is left */
-    H2_EMPTY_FRAMES_MAX = 1000,     /* DATA frames without data, in a row */
+    H2_NARROW_WINDOW = 1024 * 1024,
+    H2_SEND_MAX = 4 * 1024 * 1024, /* kept of a request's body */
+    H2_SEND_BLOCKED = 64 * 1024,   /* above it the sender should stop */
+    H2_SEND_DRAINED = 16 * 1024,   /* until no more than this is left */
+    H2_EMPTY_FRAMES_MAX = 1000,    /* DATA frames without data, in a row */
     H2_EARLY_MAX = 64 * 1024,
 };
 
@@ -51,6 +51,8 @@ struct h2_session {
     struct h2_stream *current; /* whose handler runs; NULL once it is gone */
     unsigned count;
     unsigned room_told;
+    int32_t window;       /* of the connection; half of it is kept of paused streams without an
+                             effect on others */
     size_t kept;          /* of all streams */
     size_t added;         /* to the windows of all streams */
     int32_t probed;       /* the stream whose speed a PING measures, or 0 */

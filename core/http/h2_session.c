@@ -289,18 +289,19 @@ static int start(struct h2_session *s)
                                      sizeof settings / sizeof settings[0]);
     }
     if (rc == 0) {
-        rc = nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, 0,
-                                                   H2_CONNECTION_WINDOW);
+        rc = nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, 0, s->window);
     }
     return rc;
 }
 
-struct h2_session *h2_session_new(const struct h2_handlers *handlers, void *data)
+static struct h2_session *session_new(const struct h2_handlers *handlers, void *data,
+                                      int32_t window)
 {
     struct h2_session *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return NULL;
     }
+    s->window = window;
     s->handlers = handlers;
     s->data = data;
     list_init(&s->streams);
@@ -313,6 +314,16 @@ struct h2_session *h2_session_new(const struct h2_handlers *handlers, void *data
         return NULL;
     }
     return s;
+}
+
+struct h2_session *h2_session_new(const struct h2_handlers *handlers, void *data)
+{
+    return session_new(handlers, data, H2_CONNECTION_WINDOW);
+}
+
+struct h2_session *h2_session_new_narrow(const struct h2_handlers *handlers, void *data)
+{
+    return session_new(handlers, data, H2_NARROW_WINDOW);
 }
 
 void h2_session_free(struct h2_session *s)

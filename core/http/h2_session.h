@@ -78,6 +78,9 @@ struct h2_handlers {
 
 /* NULL without memory. */
 MUST_CHECK struct h2_session *h2_session_new(const struct h2_handlers *handlers, void *data);
+/* For a connection beside many others, of which together not much may be kept: with a window of 1
+ * MiB in place of 16, and half of it kept without an effect on others. */
+MUST_CHECK struct h2_session *h2_session_new_narrow(const struct h2_handlers *handlers, void *data);
 /* Without telling its streams. Not inside a handler. NULL is ignored. */
 void h2_session_free(struct h2_session *s);
 

@@ -2,7 +2,7 @@
 /*
  * nghttp2 counts what has come; what was consumed it is told here, for each stream when its user
  * has got it, for the connection at once as long as little is kept: of `kept` bytes those above
- * H2_KEPT_FREE are owed to the connection's window.
+ * half of the connection's window are owed to it.
  *
  * A stream may be freed inside each handler (h2_stream_abort). After a call of one it is touched
  * only if session->current still names it.
@@ -45,9 +45,10 @@ void h2_stream_set_out(struct h2_stream *t, enum h2_out next)
 
 /* ---- windows ---- */
 
-static size_t owed(size_t kept)
+static size_t owed(const struct h2_session *s, size_t kept)
 {
-    return kept > H2_KEPT_FREE ? kept - H2_KEPT_FREE : 0;
+    size_t unnoticed = (size_t)s->window / 2;
+    return kept > unnoticed ? kept - unnoticed : 0;
 }
 
 static void consume(struct h2_session *s, size_t len)
@@ -67,7 +68,7 @@ static void consume_stream(struct h2_stream *t, size_t len)
 /* So many bytes are kept from now on. */
 static void count_kept(struct h2_session *s, size_t len)
 {
-    size_t more = owed(s->kept + len) - owed(s->kept);
+    size_t more = owed(s, s->kept + len) - owed(s, s->kept);
     s->kept += len;
     consume(s, len - more);
 }
@@ -75,7 +76,7 @@ static void count_kept(struct h2_session *s, size_t len)
 /* So many are kept no longer. */
 static void count_released(struct h2_session *s, size_t len)
 {
-    size_t less = owed(s->kept) - owed(s->kept - len);
+    size_t less = owed(s, s->kept) - owed(s, s->kept - len);
     s->kept -= len;
     consume(s, less);
 }
