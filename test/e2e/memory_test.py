@@ -307,8 +307,11 @@ class SlowReaderTest(harness.TestCase):
             else:
                 peer.respond(200, b"{}")
 
-        _, kubeconfig = self.tls_upstream(upstream.always(answer))
+        _, kubeconfig = self.build(upstream.always(answer))
         return self.scripted_proxy([harness.limit(["pods"], "app=foo")], kubeconfig)
+
+    def build(self, serve):
+        return self.plain_upstream(serve)
 
     def check(self, proxy, flood, rounds=200):
         self.addCleanup(flood.close)
@@ -359,6 +362,21 @@ class SlowReaderTest(harness.TestCase):
         )
         # One who reads gets all of it.
         self.assertEqual(8 * MIB, len(proxy.fetch("/version?large").body))
+        self.assert_memory(proxy)
+
+
+class SlowReaderHttp2Test(SlowReaderTest):
+    """The same where connections to the API server are shared."""
+
+    def build(self, serve):
+        return self.tls_upstream(serve)
+
+    def test_not_read(self):
+        proxy = self.start()
+        request = b"GET /version?large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        self.check(proxy, Flood(proxy.listen, 400, request, receive_buffer=4096))
+        with proxy.connect(timeout=180) as connection:  # until others are given up, at worst
+            self.assertEqual(8 * MIB, len(connection.request("GET", "/version?large").body))
         self.assert_memory(proxy)
 
 
