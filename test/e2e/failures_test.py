@@ -312,7 +312,9 @@ class LostServerTest(harness.TestCase):
 
 
 class StaleConnectionTest(harness.TestCase):
-    """A kept connection that the server closes just now."""
+    """A kept connection that the server closes just now, of HTTP/1.1."""
+
+    upstream_protocol = "http1"
 
     def start(self, serve):
         self.seen = []
