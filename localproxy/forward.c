@@ -898,12 +898,12 @@ static bool keep_request(struct forward *f, const struct forward_request *r)
 /* False: no memory. */
 static bool begin_asking(struct forward *f, const struct forward_request *r)
 {
-    struct asking *a = calloc(1, sizeof *a);
+    struct asking *a = malloc(sizeof *a); /* as in forward_new */
     if (a == NULL) {
         return false;
     }
+    *a = (struct asking){.forward = f};
     f->asking = a;
-    a->forward = f;
     net_deadline_init(&a->lost_due, on_lost_due);
     buf_init(&a->body, r->body != NULL ? r->body->len : 0);
     byte_share_init(&a->body_share, f->ctx->budget);
