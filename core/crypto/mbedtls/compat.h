@@ -53,6 +53,20 @@ static inline void compat_conf_groups(mbedtls_ssl_config *conf)
     mbedtls_ssl_conf_groups(conf, groups);
 }
 
+/* RSA-PSS, which TLS 1.3 needs, comes last: a server that takes it in TLS 1.2, where it may (RFC
+ * 8446 section 4.2.3), is refused by the library, and most servers take the first that they can. */
+static inline void compat_conf_signatures(mbedtls_ssl_config *conf)
+{
+    static const uint16_t algorithms[] = {
+        MBEDTLS_TLS1_3_SIG_ECDSA_SECP256R1_SHA256, MBEDTLS_TLS1_3_SIG_ECDSA_SECP384R1_SHA384,
+        MBEDTLS_TLS1_3_SIG_ECDSA_SECP521R1_SHA512, MBEDTLS_TLS1_3_SIG_RSA_PKCS1_SHA256,
+        MBEDTLS_TLS1_3_SIG_RSA_PKCS1_SHA384,       MBEDTLS_TLS1_3_SIG_RSA_PKCS1_SHA512,
+        MBEDTLS_TLS1_3_SIG_RSA_PSS_RSAE_SHA256,    MBEDTLS_TLS1_3_SIG_RSA_PSS_RSAE_SHA384,
+        MBEDTLS_TLS1_3_SIG_RSA_PSS_RSAE_SHA512,    MBEDTLS_TLS1_3_SIG_NONE,
+    };
+    mbedtls_ssl_conf_sig_algs(conf, algorithms);
+}
+
 /* Servers here speak TLS 1.2: a ticket of TLS 1.3 would cost them a write after each handshake. */
 static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)
 {
@@ -138,6 +152,12 @@ static inline void compat_conf_groups(mbedtls_ssl_config *conf)
         MBEDTLS_ECP_DP_SECP521R1,  MBEDTLS_ECP_DP_NONE,
     };
     mbedtls_ssl_conf_curves(conf, curves);
+}
+
+/* The library offers no RSA-PSS. */
+static inline void compat_conf_signatures(mbedtls_ssl_config *conf)
+{
+    (void)conf;
 }
 
 static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)

@@ -324,6 +324,7 @@ static struct tls_config *config_alloc(int endpoint, struct err *e)
     }
     mbedtls_ssl_conf_renegotiation(&c->conf, MBEDTLS_SSL_RENEGOTIATION_DISABLED);
     compat_conf_groups(&c->conf);
+    compat_conf_signatures(&c->conf);
     compat_conf_versions(&c->conf, endpoint == MBEDTLS_SSL_IS_CLIENT);
     return c;
 }
