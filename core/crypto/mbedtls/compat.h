@@ -53,8 +53,9 @@ static inline void compat_conf_groups(mbedtls_ssl_config *conf)
     mbedtls_ssl_conf_groups(conf, groups);
 }
 
-/* RSA-PSS, which TLS 1.3 needs, comes last: a server that takes it in TLS 1.2, where it may (RFC
- * 8446 section 4.2.3), is refused by the library, and most servers take the first that they can. */
+/* RSA-PSS, which TLS 1.3 needs, comes last: the library refuses a server that takes it in TLS 1.2,
+ * where it may (RFC 8446 section 4.2.3), and all but those that insist on an order of their own
+ * take the first that they can. */
 static inline void compat_conf_signatures(mbedtls_ssl_config *conf)
 {
     static const uint16_t algorithms[] = {

@@ -7,8 +7,8 @@
 
 #include "alloc_sweep.h"
 
-/* Of a GET: what carries it, what is needed until it is answered, its request to the API server, and
- * the head of that. */
+/* Of a GET: what carries it, what is needed until it is answered, its request to the API server,
+ * and the head of that. */
 enum { OF_GET = 4, OF_EVENT = 0, WARM = 4, COUNTED = 8, PLENTY = 1 << 20 };
 
 static void count_from_now(void)

@@ -241,7 +241,6 @@ static inline void settle(struct world *w)
     struct buf wire = BUF_INIT(SIZE_MAX);
     bool more = true;
     while (more) {
-        more = false;
         assert_int_equal(h2_session_send(w->s, &wire), 0);
         more = wire.len > 0;
         assert_true(!more || h2_peer_receive(w->peer, buf_slice(&wire)));
