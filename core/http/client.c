@@ -390,11 +390,21 @@ void client_conn_failed(struct client_request *r, const struct err *e, bool refu
     }
 }
 
-/* Takes its requests from a connection that broke; those that can be repeated go to `again`. */
-static void take_lost(struct client_conn *c, struct list *again, struct list *lost)
+static bool is_answered(const struct client_conn *c, const struct client_request *r)
 {
-    while (!list_empty(&c->requests)) {
-        struct client_request *r = LIST_ITEM(c->requests.next, struct client_request, link);
+    return c->session != NULL && c->protocol->shared && c->protocol->answered(c->session, r);
+}
+
+/* Takes its requests from a connection that broke; those that can be repeated go to `again`. Those
+ * that are answered stay, unless `all` are taken. */
+static void take_lost(struct client_conn *c, bool all, struct list *again, struct list *lost)
+{
+    LIST_FOR_EACH_SAFE(node, after, &c->requests)
+    {
+        struct client_request *r = LIST_ITEM(node, struct client_request, link);
+        if (!all && is_answered(c, r)) {
+            continue;
+        }
         bool repeat =
             r->kept && r->repeatable && r->resent == 0 && c->protocol->untouched(c->session, r);
         if (c->session != NULL) {
@@ -433,6 +443,17 @@ static void doubt(struct http_client *client, const struct err *e)
     }
 }
 
+/* At once, or when what it has to tell is told. */
+static void retire_lost(struct client_conn *c)
+{
+    if (c->carried == 0) {
+        retire(c);
+    } else {
+        c->leaving = true;
+        move_to(&c->client->conns, &c->link);
+    }
+}
+
 void client_conn_lost(struct client_conn *c, const struct err *e)
 {
     struct http_client *client = c->client;
@@ -442,9 +463,9 @@ void client_conn_lost(struct client_conn *c, const struct err *e)
     struct list lost;
     list_init(&again);
     list_init(&lost);
-    take_lost(c, &again, &lost);
+    take_lost(c, c->broken_off, &again, &lost);
     client->stats.failed += unreachable ? 1 : 0;
-    retire(c);
+    retire_lost(c);
     while (!list_empty(&again)) {
         struct client_request *r = LIST_ITEM(again.next, struct client_request, link);
         list_remove(&r->link);
@@ -923,14 +944,15 @@ bool http_client_sent(const struct http_exchange *x)
 bool http_client_on_its_way(const struct http_exchange *x)
 {
     const struct client_request *r = request_of(x);
-    return r->sent && r->conn != NULL && r->conn->protocol->shared &&
+    return r->sent && r->conn != NULL && r->conn->protocol->shared && r->conn->stream != NULL &&
            net_stream_unacknowledged(r->conn->stream);
 }
 
 int http_client_peer_address(const struct http_exchange *x, struct sockaddr_storage *out)
 {
     const struct client_conn *c = request_of(x)->conn;
-    bool open = c != NULL && (c->state == CLIENT_BUSY || c->state == CLIENT_IDLE);
+    bool open =
+        c != NULL && c->stream != NULL && (c->state == CLIENT_BUSY || c->state == CLIENT_IDLE);
     return open ? net_stream_peer_address(c->stream, out) : UV_ENOTCONN;
 }
 
@@ -984,7 +1006,7 @@ void http_client_free(struct http_client *c)
         struct client_conn *conn = LIST_ITEM(c->conns.next, struct client_conn, link);
         struct list cut;
         list_init(&cut);
-        take_lost(conn, &cut, &cut);
+        take_lost(conn, true, &cut, &cut);
         retire(conn);
         requests_end(&cut, &e);
     }

@@ -79,6 +79,9 @@ struct client_protocol {
     void (*leave)(void *session, struct client_request *r);
     /* Nothing of the response has come. */
     bool (*untouched)(const void *session, const struct client_request *r);
+    /* Of a shared one: all of the response has come, and is told when its user wants it, whatever
+     * becomes of the connection. */
+    bool (*answered)(const void *session, const struct client_request *r);
     /* Closes the stream after delivering what is queued, as far as it is of use; or at once.
      * Nothing is called any more. */
     void (*finish)(void *session);
@@ -96,7 +99,7 @@ struct client_conn {
     struct http_client *client;
     struct client_way *way;
     struct net_loop *loop;
-    struct net_stream *stream;     /* the protocol's, once it is open */
+    struct net_stream *stream;     /* the protocol's, once it is open; NULL when it has closed it */
     struct proxy_connect *proxied; /* while a proxy is asked for a tunnel; otherwise NULL */
     const struct client_protocol *protocol;
     void *session;        /* NULL while dialling */
@@ -120,7 +123,8 @@ struct client_conn {
 /* Both messages of the request are complete, or no more of them is wanted. `reusable`: the
  * connection may carry other requests. Ends the request; session and connection may be closed. */
 void client_conn_done(struct client_request *r, bool reusable);
-/* The connection broke: repeats or ends its requests. The session is closed. */
+/* The connection broke: repeats or ends its requests. The session is closed, or only has answers to
+ * tell. */
 void client_conn_lost(struct client_conn *c, const struct err *e);
 /* The user aborted the request, and with it the connection, for which there is no other way to
  * leave it. Allowed inside a call of the user's. */

@@ -6,8 +6,8 @@
  * drained. So no handler runs inside a call of the user's.
  *
  * OPENING -> OPEN when the server's first bytes come; OPEN -> ASKED (a PING is out, and no requests
- * are taken) -> OPEN when it is silent; CLOSED from any: nothing is told any more, and `send` still
- * sends what is left, if the stream is there.
+ * are taken) -> OPEN when it is silent; CLOSED from any: nothing is told any more but answers that
+ * have come whole, and `send` still sends what is left, if the stream is there.
  */
 #include "http/client_h2.h"
 
@@ -66,13 +66,26 @@ static void stop(struct session *s)
     net_deadline_clear(&s->silence);
 }
 
+static void forget_stream(struct session *s)
+{
+    s->stream = NULL;
+    s->conn->stream = NULL;
+}
+
 static void cut(struct session *s)
 {
     net_task_cancel(&s->send);
     if (s->stream != NULL) {
         net_stream_drop_unsent(s->stream);
         net_stream_close(s->stream);
-        s->stream = NULL;
+        forget_stream(s);
+    }
+}
+
+static void deliver_soon(struct session *s)
+{
+    if (h2_session_due(s->h2)) {
+        net_task_queue(s->loop, &s->deliver);
     }
 }
 
@@ -82,6 +95,7 @@ static void lose(struct session *s, const struct err *e)
     stop(s);
     cut(s);
     client_conn_lost(s->conn, e);
+    deliver_soon(s);
 }
 
 static void lose_for(struct session *s, int code, const char *why)
@@ -97,6 +111,7 @@ static void refuse(struct session *s, const struct err *e)
     stop(s);
     send_soon(s);
     client_conn_lost(s->conn, e);
+    deliver_soon(s);
 }
 
 /* ---- bytes that go ---- */
@@ -127,7 +142,7 @@ static void on_send(struct net_task *t)
     }
     if (s->state == SESSION_CLOSED && s->stream != NULL) {
         net_stream_finish(s->stream);
-        s->stream = NULL;
+        forget_stream(s);
     } else if (s->state != SESSION_CLOSED && rc != 0) {
         lose_for(s, rc, "cannot send on the HTTP/2 connection");
     }
@@ -384,11 +399,8 @@ static void resume_in(struct http_exchange *x)
     if (r->stream == NULL) {
         return;
     }
-    struct session *s = session_of(r);
     h2_stream_resume(r->stream);
-    if (h2_session_due(s->h2)) {
-        net_task_queue(s->loop, &s->deliver);
-    }
+    deliver_soon(session_of(r));
 }
 
 static void let_go(struct session *s, struct client_request *r)
@@ -497,6 +509,12 @@ static bool session_untouched(const void *session, const struct client_request *
     return r->head != NULL && r->stream != NULL && h2_stream_untouched(r->stream);
 }
 
+static bool session_answered(const void *session, const struct client_request *r)
+{
+    (void)session;
+    return r->stream != NULL && h2_stream_answered(r->stream);
+}
+
 /* With a word of farewell. */
 static void session_finish(void *session)
 {
@@ -538,6 +556,7 @@ const struct client_protocol client_h2 = {
     .carry = session_carry,
     .leave = session_leave,
     .untouched = session_untouched,
+    .answered = session_answered,
     .finish = session_finish,
     .close = session_close,
     .free = session_free,

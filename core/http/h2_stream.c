@@ -203,6 +203,11 @@ bool h2_stream_untouched(const struct h2_stream *t)
     return !t->touched;
 }
 
+bool h2_stream_answered(const struct h2_stream *t)
+{
+    return t->in == H2_IN_ENDED;
+}
+
 /* ---- the end of the response ---- */
 
 static void cut_off(struct h2_stream *t, uint32_t code)

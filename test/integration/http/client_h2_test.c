@@ -1072,6 +1072,62 @@ static void test_a_large_body_is_sent_as_the_server_takes_it(void **state)
     check_hello(&a);
 }
 
+/* Two requests on a connection that the server ends: the first is answered, which its user has not
+ * looked at, and the second is not. */
+static void answer_and_hang_up(struct world *w, struct ask a[2])
+{
+    (void)proven(w);
+    unsigned n = server.asked;
+    ask_begin(w, &a[0], "GET", HTTP_BODY_NONE, 0, false);
+    http_exchange_pause(a[0].x);
+    ask_begin(w, &a[1], "POST", HTTP_BODY_CHUNKED, 0, false);
+    struct h2_request *r = h2_request(&server, n);
+    h2_expect_requests(&server, n + 2);
+    h2_answer(r, 200, "hello");
+    h2_hang_up(r->conn);
+    run_until(w->loop, &a[1].closed);
+    assert_int_equal(a[1].error.code, UV_EOF);
+    assert_true(a[0].headed);
+    assert_false(a[0].ended || a[0].closed);
+    assert_int_equal(stats(w)->open, 1);
+    assert_false(http_client_on_its_way(a[0].x));
+}
+
+/* What the server has said whole is told, whatever it does then. */
+static void test_an_answer_outlives_its_connection(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    struct sockaddr_storage address;
+    answer_and_hang_up(w, a);
+    assert_int_equal(http_client_peer_address(a[0].x, &address), UV_ENOTCONN);
+    http_exchange_resume(a[0].x);
+    run_until(w->loop, &a[0].closed);
+    check_hello(&a[0]);
+    assert_int_equal(stats(w)->open, 0);
+    (void)proven(w);
+}
+
+/* It ends all the same when its user gives it up, or all is broken off, or the client ends. */
+static void test_an_answer_does_not_outlive_its_user(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    answer_and_hang_up(w, a);
+    http_exchange_abort(a[0].x);
+    assert_int_equal(stats(w)->open, 0);
+    answer_and_hang_up(w, a);
+    http_client_break_off(w->client);
+    assert_true(a[0].closed);
+    assert_int_equal(a[0].error.code, UV_ECANCELED);
+    assert_int_equal(stats(w)->open, 0);
+    answer_and_hang_up(w, a);
+    http_client_free(w->client);
+    w->client = NULL;
+    assert_true(a[0].closed);
+    assert_int_equal(a[0].error.code, UV_ECANCELED);
+}
+
 static void test_a_server_that_reads_nothing_is_given_up(void **state)
 {
     struct world *w = *state;
@@ -1542,6 +1598,8 @@ int main(void)
         TEST(test_a_paused_answer_holds_no_other_up),
         TEST(test_a_request_may_be_paused_before_it_is_sent),
         TEST(test_a_large_body_is_sent_as_the_server_takes_it),
+        TEST(test_an_answer_outlives_its_connection),
+        TEST(test_an_answer_does_not_outlive_its_user),
         TEST(test_a_server_that_reads_nothing_is_given_up),
         TEST(test_a_guarded_request_is_not_queued),
         TEST(test_what_may_not_be_sent_leaves_the_connection_alone),
