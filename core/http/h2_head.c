@@ -124,6 +124,7 @@ int h2_head_submit(struct h2_stream *t, const struct http_head *head,
         return err_memory(e);
     }
     t->id = id;
+    t->session->waiting++;
     return 0;
 }
 

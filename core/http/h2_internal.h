@@ -50,6 +50,7 @@ struct h2_session {
     struct list due;           /* of those, resumed with something to hand over */
     struct h2_stream *current; /* whose handler runs; NULL once it is gone */
     unsigned count;
+    unsigned waiting; /* of them, with a head that was not sent yet */
     unsigned room_told;
     int32_t window;       /* of the connection; half of it is kept of paused streams without an
                              effect on others */
@@ -121,6 +122,8 @@ void h2_stream_set_out(struct h2_stream *t, enum h2_out next);
 void h2_stream_receive(struct h2_session *s, struct h2_stream *t, struct slice bytes);
 /* The response is complete. */
 void h2_stream_complete(struct h2_stream *t);
+/* The server takes fewer streams than it said: this one was not sent, nor will be. */
+void h2_stream_refuse(struct h2_stream *t);
 /* nghttp2 has closed it with that code (RFC 9113 section 7). */
 void h2_stream_closed(struct h2_stream *t, uint32_t code);
 /* Gives it up with `rst` for the server and a reason for its user. */

@@ -199,7 +199,10 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
     if (t == NULL) {
         return 0;
     }
-    t->head_sent = true;
+    if (!t->head_sent) {
+        t->head_sent = true;
+        s->waiting--;
+    }
     if ((frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
         h2_stream_set_out(t, H2_OUT_SENT);
     }
@@ -348,11 +351,16 @@ bool h2_session_leaving(const struct h2_session *s)
     return s->leaving || nghttp2_session_get_next_stream_id(s->ng) > INT32_MAX;
 }
 
-unsigned h2_session_room(const struct h2_session *s)
+static unsigned streams_allowed(const struct h2_session *s)
 {
     uint32_t allowed =
         nghttp2_session_get_remote_settings(s->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
-    unsigned most = allowed < H2_STREAMS_MAX ? allowed : H2_STREAMS_MAX;
+    return allowed < H2_STREAMS_MAX ? allowed : H2_STREAMS_MAX;
+}
+
+unsigned h2_session_room(const struct h2_session *s)
+{
+    unsigned most = streams_allowed(s);
     bool closed = s->error != 0 || s->broken || h2_session_leaving(s);
     return closed || s->count >= most ? 0 : most - s->count;
 }
@@ -459,6 +467,22 @@ int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e)
     return report(s, e);
 }
 
+/* nghttp2 has sent all that it can. A head that is left waits until the server takes more streams,
+ * for it takes fewer since: that may be long, and another connection may do. */
+static void refuse_waiting(struct h2_session *s)
+{
+    struct list *node = s->streams.prev;
+    while (s->waiting > 0 && s->count > streams_allowed(s) && node != &s->streams) {
+        struct h2_stream *t = LIST_ITEM(node, struct h2_stream, link);
+        if (t->head_sent) {
+            node = node->prev;
+        } else {
+            h2_stream_refuse(t);
+            node = s->streams.prev;
+        }
+    }
+}
+
 int h2_session_send(struct h2_session *s, struct buf *out)
 {
     size_t enough = out->len + H2_SEND_ENOUGH;
@@ -473,6 +497,9 @@ int h2_session_send(struct h2_session *s, struct buf *out)
     h2_deliver_due(s); /* it may open windows */
     rc = drain(s, out, enough);
     if (rc == 0) {
+        if (out->len < enough) {
+            refuse_waiting(s);
+        }
         finish(s);
     }
     return rc;

@@ -42,7 +42,8 @@ struct h2_stream;
 /* How a stream ended before both messages were complete. */
 enum h2_end {
     H2_END_REFUSED, /* nothing of it was executed (RFC 9113 section 8.7): REFUSED_STREAM, or above
-                       the last stream of GOAWAY. It may be sent again on another connection. */
+                       the last stream of GOAWAY; or it was not sent, as the server takes fewer
+                       requests than it did. It may be sent again on another connection. */
     H2_END_RESET, /* the server gave it up, or broke the protocol on this stream alone; a head over
                      64 KiB or 128 fields counts as that, and one over its budget */
 };

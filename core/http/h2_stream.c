@@ -158,6 +158,7 @@ void h2_stream_free(struct h2_stream *t)
     h2_head_forget(s, t);
     count_released(s, t->kept.len);
     s->added -= t->window - H2_WINDOW_FIRST;
+    s->waiting -= t->id != 0 && !t->head_sent ? 1 : 0;
     s->count--;
     s->current = s->current == t ? NULL : s->current;
     list_remove(&t->link);
@@ -190,6 +191,14 @@ void h2_stream_fail(struct h2_stream *t, uint32_t rst, int code, const char *why
     err_set(&e, code, "%s", why);
     give_up(t, rst);
     reset(t, H2_END_RESET, &e);
+}
+
+void h2_stream_refuse(struct h2_stream *t)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, -ECONNRESET, "the server did not take the request (it takes fewer than it said)");
+    give_up(t, NGHTTP2_CANCEL);
+    reset(t, H2_END_REFUSED, &e);
 }
 
 void h2_stream_abort(struct h2_stream *t)

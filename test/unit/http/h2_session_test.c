@@ -447,6 +447,28 @@ static void test_goaway_before_send(void **state)
     world_end(&w);
 }
 
+/* The server lowers how many it takes when a request is about to leave: it does not wait. */
+static void test_lowered_before_send(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL);
+    (void)get(&w);
+    settle(&w);
+    (void)get(&w);
+    (void)get(&w);
+    h2_peer_allow_streams(w.peer, 2);
+    to_client(&w);
+    settle(&w);
+    drop_rooms(&w);
+    assert_said(&w, "c:refused(-104) ");
+    assert_int_equal(h2_session_room(w.s), 0);
+    h2_peer_allow_streams(w.peer, 3);
+    settle(&w);
+    assert_int_equal(h2_peer_request_count(w.peer), 2);
+    world_end(&w);
+}
+
 static void test_own_goaway(void **state)
 {
     (void)state;
@@ -792,6 +814,7 @@ int main(void)
         cmocka_unit_test(test_resets),
         cmocka_unit_test(test_goaway),
         cmocka_unit_test(test_goaway_before_send),
+        cmocka_unit_test(test_lowered_before_send),
         cmocka_unit_test(test_own_goaway),
         cmocka_unit_test(test_ping),
         cmocka_unit_test(test_room),
