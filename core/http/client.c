@@ -213,6 +213,12 @@ static bool may_send(const struct http_client *client, const struct client_reque
     return !r->guarded || client->o.may_send == NULL || client->o.may_send(client->o.data);
 }
 
+bool client_conn_may_send(const struct client_conn *c)
+{
+    const struct http_client_options *o = &c->client->o;
+    return o->may_send == NULL || o->may_send(o->data);
+}
+
 /* What its user sent of the body while it waited to be sent again. */
 static int send_early(struct client_request *r)
 {

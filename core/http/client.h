@@ -56,8 +56,9 @@ struct http_client_options {
     unsigned user_timeout_ms;       /* a peer that does not answer at TCP level is given up then */
     unsigned max_idle;              /* unused connections kept */
     /* Whether a request whose head is `guarded` may be sent at this very moment: asked right before
-     * it is, which may be long after http_client_request. If not, it ends with UV_ECANCELED. Calls
-     * nothing of the client. NULL: it may. */
+     * it is, which may be long after http_client_request; of HTTP/2, whose servers may let a body
+     * wait, whenever more of it can be sent. If not, it ends with UV_ECANCELED. Calls nothing of
+     * the client. NULL: it may. */
     bool (*may_send)(void *data);
     void *data;
 };

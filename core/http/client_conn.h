@@ -10,7 +10,8 @@
  * on_close, which is the pool's.
  *
  * A request that is guarded (message.h) is carried only by a connection that sends it at the end of
- * this turn: by none whose stream is stuck (net/stream.h).
+ * this turn: by none whose stream is stuck (net/stream.h). What it has to wait for all the same, as
+ * the server's windows are closed, is sent only if client_conn_may_send still allows it.
  */
 #ifndef CORE_HTTP_CLIENT_CONN_H
 #define CORE_HTTP_CLIENT_CONN_H
@@ -117,6 +118,9 @@ struct client_conn {
     bool narrow;         /* HTTP/2: not much is to be kept of its streams */
     bool broken_off;     /* nothing more is to be sent on it, nor by the kernel */
 };
+
+/* Whether what is guarded may be sent at this moment. */
+bool client_conn_may_send(const struct client_conn *c);
 
 /* What a protocol tells the pool; no function is to be called inside one of the user's. */
 

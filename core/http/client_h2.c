@@ -132,11 +132,40 @@ static int send_some(struct session *s, bool *more)
     return rc;
 }
 
+/* One that is guarded and that the server has not got all of. */
+static struct client_request *find_guarded(const struct session *s)
+{
+    LIST_FOR_EACH(node, &s->conn->requests)
+    {
+        struct client_request *r = LIST_ITEM(node, struct client_request, link);
+        if (r->guarded && r->stream != NULL && h2_stream_unsent(r->stream)) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+/* Ends what may not be sent any more: it waited for the server's windows. */
+static void drop_guarded(struct session *s)
+{
+    struct err e = ERR_INIT;
+    struct client_request *r;
+    err_set(&e, UV_ECANCELED, "the rest of the request may not be sent any more");
+    while ((r = find_guarded(s)) != NULL) {
+        h2_stream_abort(r->stream);
+        r->stream = NULL;
+        client_conn_failed(r, &e, false);
+    }
+}
+
 static void on_send(struct net_task *t)
 {
     struct session *s = LIST_ITEM(t, struct session, send);
     bool more = true;
     int rc = 0;
+    if (s->state != SESSION_CLOSED && !client_conn_may_send(s->conn)) {
+        drop_guarded(s);
+    }
     while (rc == 0 && more && s->stream != NULL && !net_stream_blocked(s->stream)) {
         rc = send_some(s, &more);
     }

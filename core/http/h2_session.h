@@ -133,6 +133,8 @@ void h2_session_deliver(struct h2_session *s);
 
 /* Nothing of the response has come. */
 bool h2_stream_untouched(const struct h2_stream *t);
+/* Not all of the request was sent. */
+bool h2_stream_unsent(const struct h2_stream *t);
 /* All of the response has come, and on_end is still to be told. */
 bool h2_stream_answered(const struct h2_stream *t);
 /* Gives it up: RST_STREAM (CANCEL). The stream is gone; its data is not used any more. Allowed

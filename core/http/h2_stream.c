@@ -212,6 +212,11 @@ bool h2_stream_untouched(const struct h2_stream *t)
     return !t->touched;
 }
 
+bool h2_stream_unsent(const struct h2_stream *t)
+{
+    return t->out != H2_OUT_SENT;
+}
+
 bool h2_stream_answered(const struct h2_stream *t)
 {
     return t->in == H2_IN_ENDED;

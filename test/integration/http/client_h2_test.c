@@ -1236,6 +1236,51 @@ static void test_what_may_not_be_sent_leaves_the_connection_alone(void **state)
     assert_int_equal(server.asked, 2);
 }
 
+/* A write of which the server has got the head and the first bytes: it reads, and does not say that
+ * it would take more. */
+static struct h2_request *begin_guarded_write(struct world *w, struct ask *a)
+{
+    static char block[4096];
+    server.window = 1024;
+    proven(w)->frozen = true;
+    w->guarded = true;
+    ask_begin(w, a, "POST", HTTP_BODY_LENGTH, sizeof block, false);
+    w->guarded = false;
+    assert_int_equal(http_exchange_send_body(a->x, slice_of(block, sizeof block)), 0);
+    assert_int_equal(http_exchange_send_end(a->x), 0);
+    struct h2_request *r = h2_request(&server, 1);
+    while (r->body.len < server.window) {
+        run_for(w->loop, 1);
+    }
+    return r;
+}
+
+/* The windows open when it may not be sent any more: nothing is, of it alone. */
+static void test_the_rest_of_a_guarded_request(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    struct http_client_options o = options();
+    bool open = true;
+    o.may_send = may_send;
+    o.data = &open;
+    use_options(w, &o);
+    struct h2_request *r = begin_guarded_write(w, &a[0]);
+    struct h2_request *other = begin_get(w, &a[1], 2);
+    open = false;
+    r->conn->frozen = false;
+    h2_ping(r->conn);
+    run_until(w->loop, &a[0].closed);
+    assert_int_equal(a[0].error.code, UV_ECANCELED);
+    assert_true(a[0].sent);
+    run_until(w->loop, &r->reset);
+    assert_int_equal(r->body.len, server.window);
+    assert_false(r->ended);
+    h2_answer(other, 200, "hello");
+    run_until(w->loop, &a[1].closed);
+    check_hello(&a[1]);
+}
+
 /* ---- HTTP/1.1 beside it ---- */
 
 static void test_an_upgrade_has_a_connection_of_its_own(void **state)
@@ -1602,6 +1647,7 @@ int main(void)
         TEST(test_an_answer_does_not_outlive_its_user),
         TEST(test_a_server_that_reads_nothing_is_given_up),
         TEST(test_a_guarded_request_is_not_queued),
+        TEST(test_the_rest_of_a_guarded_request),
         TEST(test_what_may_not_be_sent_leaves_the_connection_alone),
         TEST(test_an_upgrade_has_a_connection_of_its_own),
         TEST(test_upgrades_do_not_wait_for_http2),
