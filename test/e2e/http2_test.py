@@ -260,6 +260,23 @@ class FaultTest(Http2Case):
         self.expect_end(watch)
         self.wait_links(1)
 
+    def test_the_server_ends_before_a_client_has_read(self):
+        """All of the answer has come to localproxy, and so it does to the client."""
+        self.start_with("a")
+        self.get()
+        slow = self.open(PODS, receive_buffer=4096)
+        asked = self.asked()
+        asked.respond(b"x" * (3 * MEBIBYTE))
+        link = self.server.links[0]
+        link.go_away()
+        link.sock.close_notify()
+        link.sock.close()
+        self.get()
+        answer = slow.response()
+        self.assertEqual((3 * MEBIBYTE, True), (len(answer.body), answer.complete))
+        self.wait_links(1)
+        self.wait_metric("upstream_connections", 1)
+
     def test_the_server_leaves_before_a_write(self):
         """One that it has not looked at is sent on another connection, and executed once."""
         self.start_with("a")
