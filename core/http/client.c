@@ -176,9 +176,17 @@ static void forget(struct client_conn *c)
     net_task_queue(client->loop, &c->release);
 }
 
+/* Of what was given up nothing is to arrive once the connection is out of reach. */
+static void note_broken_off(struct client_conn *c)
+{
+    c->broken_off =
+        c->broken_off || (c->given_up && c->stream != NULL && net_stream_unacknowledged(c->stream));
+}
+
 static void retire(struct client_conn *c)
 {
     if (c->session != NULL) {
+        note_broken_off(c);
         c->protocol->close(c->session);
     } else {
         proxy_connect_free(c->proxied);
@@ -277,7 +285,8 @@ static void place(struct client_conn *c)
 {
     struct http_client *client = c->client;
     if (c->carried == 0 && !worth_keeping(c)) {
-        c->protocol->finish(c->session);
+        note_broken_off(c);
+        (c->broken_off ? c->protocol->close : c->protocol->finish)(c->session);
         forget(c);
         return;
     }
@@ -359,6 +368,7 @@ void client_conn_abandon(struct client_request *r)
 void client_conn_dropped(struct client_request *r)
 {
     struct client_conn *c = r->conn;
+    c->given_up = true;
     detach(r);
     request_free(r);
     place(c);
@@ -386,6 +396,7 @@ void client_conn_failed(struct client_request *r, const struct err *e, bool refu
 {
     struct client_conn *c = r->conn;
     struct err copy = *e;
+    c->given_up = c->given_up || !refused;
     detach(r);
     place(c);
     r->sent = r->sent && !refused;

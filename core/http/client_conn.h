@@ -116,6 +116,7 @@ struct client_conn {
     bool proved;         /* a request on it has been answered */
     bool leaving;        /* takes no more requests, and ends with the last of them */
     bool narrow;         /* HTTP/2: not much is to be kept of its streams */
+    bool given_up;       /* a request on it was, which may still be on its way */
     bool broken_off;     /* nothing more is to be sent on it, nor by the kernel */
 };
 

@@ -3,7 +3,7 @@
 #include "h2_server.h"
 #include "http_fixture.h"
 
-enum { SENT_MAX = 64 * 1024 * 1024, BLOCK = 64 * 1024 };
+enum { SENT_MAX = 64 * 1024 * 1024, BLOCK = 64 * 1024, WRITE = 1024 * 1024 };
 
 static struct h2_server server;
 
@@ -91,6 +91,44 @@ static void test_what_was_aborted_does_not_arrive(void **state)
     check_works(w);
 }
 
+/* A whole request of which the kernel has the end, on a connection of which the server reads
+ * nothing and that is not kept when the request has ended. */
+static struct h2_request *send_last_to_frozen(struct world *w, struct ask *a)
+{
+    static char block[WRITE];
+    server.window = SENT_MAX;
+    check_works(w);
+    ask_begin(w, a, "POST", HTTP_BODY_LENGTH, WRITE, false);
+    struct h2_request *r = h2_request(&server, 1);
+    h2_freeze(r->conn);
+    http_client_set_tls(w->client, server.client, server.client_h1);
+    assert_int_equal(http_exchange_send_body(a->x, slice_of(block, WRITE)), 0);
+    assert_int_equal(http_exchange_send_end(a->x), 0);
+    while (http_exchange_blocked(a->x)) {
+        run_for(w->loop, 1);
+    }
+    run_for(w->loop, 20);
+    assert_true(http_client_on_its_way(a->x));
+    return r;
+}
+
+static void test_what_was_aborted_last_does_not_arrive(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_request *r = send_last_to_frozen(w, &a);
+    http_exchange_abort(a.x);
+    assert_int_equal(http_client_stats(w->client)->open, 0);
+    run_for(w->loop, 1);
+    http_client_break_off(w->client);
+    thaw(r->conn);
+    while (r->conn->stream != NULL && !r->conn->ended) {
+        run_for(w->loop, 1);
+    }
+    assert_false(r->ended);
+    check_works(w);
+}
+
 static void test_others_are_told(void **state)
 {
     struct world *w = *state;
@@ -174,6 +212,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_what_was_aborted_does_not_arrive, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_was_aborted_last_does_not_arrive, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_others_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_an_unused_connection, setup, teardown),
         cmocka_unit_test_setup_teardown(test_http1_is_left_alone, setup, teardown),
