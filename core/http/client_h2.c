@@ -105,11 +105,16 @@ static void lose_for(struct session *s, int code, const char *why)
     lose(s, &e);
 }
 
-/* The server broke the protocol, which it is told, or memory ran out. */
+/* The server broke the protocol, which it is told unless there is something on its way to it, or
+ * memory ran out. */
 static void refuse(struct session *s, const struct err *e)
 {
     stop(s);
-    send_soon(s);
+    if (net_stream_unacknowledged(s->stream)) {
+        cut(s);
+    } else {
+        send_soon(s);
+    }
     client_conn_lost(s->conn, e);
     deliver_soon(s);
 }

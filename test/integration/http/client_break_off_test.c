@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is on its way to a server when its sender gives it up, and what must not arrive. */
 #include "h2_server.h"
+#include "http/h1_parser.h"
 #include "http_fixture.h"
 
 enum { SENT_MAX = 64 * 1024 * 1024, BLOCK = 64 * 1024, WRITE = 1024 * 1024 };
@@ -92,8 +93,8 @@ static void test_what_was_aborted_does_not_arrive(void **state)
 }
 
 /* A whole request of which the kernel has the end, on a connection of which the server reads
- * nothing and that is not kept when the request has ended. */
-static struct h2_request *send_last_to_frozen(struct world *w, struct ask *a)
+ * nothing. */
+static struct h2_request *send_whole_to_frozen(struct world *w, struct ask *a)
 {
     static char block[WRITE];
     server.window = SENT_MAX;
@@ -101,7 +102,6 @@ static struct h2_request *send_last_to_frozen(struct world *w, struct ask *a)
     ask_begin(w, a, "POST", HTTP_BODY_LENGTH, WRITE, false);
     struct h2_request *r = h2_request(&server, 1);
     h2_freeze(r->conn);
-    http_client_set_tls(w->client, server.client, server.client_h1);
     assert_int_equal(http_exchange_send_body(a->x, slice_of(block, WRITE)), 0);
     assert_int_equal(http_exchange_send_end(a->x), 0);
     while (http_exchange_blocked(a->x)) {
@@ -112,21 +112,40 @@ static struct h2_request *send_last_to_frozen(struct world *w, struct ask *a)
     return r;
 }
 
-static void test_what_was_aborted_last_does_not_arrive(void **state)
+static void check_does_not_arrive(struct world *w, struct h2_request *r)
 {
-    struct world *w = *state;
-    static struct ask a;
-    struct h2_request *r = send_last_to_frozen(w, &a);
-    http_exchange_abort(a.x);
-    assert_int_equal(http_client_stats(w->client)->open, 0);
-    run_for(w->loop, 1);
-    http_client_break_off(w->client);
     thaw(r->conn);
     while (r->conn->stream != NULL && !r->conn->ended) {
         run_for(w->loop, 1);
     }
     assert_false(r->ended);
     check_works(w);
+}
+
+/* On a connection that is not kept when the request has ended. */
+static void test_what_was_aborted_last_does_not_arrive(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_request *r = send_whole_to_frozen(w, &a);
+    http_client_set_tls(w->client, server.client, server.client_h1);
+    http_exchange_abort(a.x);
+    assert_int_equal(http_client_stats(w->client)->open, 0);
+    run_for(w->loop, 1);
+    http_client_break_off(w->client);
+    check_does_not_arrive(w, r);
+}
+
+static void test_what_goes_to_a_server_that_breaks_the_protocol(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct slice data_of_no_stream = slice_of("\0\0\1\0\0\0\0\0\0x", 10);
+    struct h2_request *r = send_whole_to_frozen(w, &a);
+    assert_int_equal(net_stream_write(r->conn->stream, &data_of_no_stream, 1), 0);
+    run_until(w->loop, &a.closed);
+    assert_int_equal(a.error.code, -HTTP_PARSE_BAD);
+    check_does_not_arrive(w, r);
 }
 
 static void test_others_are_told(void **state)
@@ -213,6 +232,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_what_was_aborted_does_not_arrive, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_aborted_last_does_not_arrive, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_what_goes_to_a_server_that_breaks_the_protocol, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_others_are_told, setup, teardown),
         cmocka_unit_test_setup_teardown(test_an_unused_connection, setup, teardown),
