@@ -38,6 +38,8 @@ static inline void byte_share_init(struct byte_share *s, struct byte_budget *bud
 MUST_CHECK bool byte_share_set(struct byte_share *s, size_t size);
 /* The same, as if the budget's maximum were `max`: for who leaves the rest to others. */
 MUST_CHECK bool byte_share_set_within(struct byte_share *s, size_t size, size_t max);
+/* The same, of what its owner can do without: it does not count as refused. */
+MUST_CHECK bool byte_share_try_within(struct byte_share *s, size_t size, size_t max);
 /* The buffer has `size` bytes, whether it may or not: the budget can be overdrawn by it. */
 void byte_share_force(struct byte_share *s, size_t size);
 

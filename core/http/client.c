@@ -15,8 +15,9 @@
  * last was HTTP/2, for it is likely to be shared by those that wait. */
 enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_BACKGROUND_MAX = 6 };
 
-/* How often what servers refuse is sent again. */
-enum { RESENT_MAX = 3 };
+/* How often what servers refuse is sent again, and how much is kept of its body for that: what etcd
+ * takes. Of a budget at most half, for heads need it more. */
+enum { RESENT_MAX = 3, KEPT_MAX = 1536 * 1024 };
 
 /* Connections with HTTP/2 whose streams may keep much. */
 enum { WIDE_MAX = 2 };
@@ -92,8 +93,7 @@ static void move_all(struct list *from, struct list *to)
 static void request_free(struct client_request *r)
 {
     r->client->stats.busy--;
-    client_request_drop_head(r);
-    buf_reset(&r->early);
+    client_request_drop(r);
     free(r);
 }
 
@@ -227,15 +227,37 @@ bool client_conn_may_send(const struct client_conn *c)
     return o->may_send == NULL || o->may_send(o->data);
 }
 
-/* What its user sent of the body while it waited to be sent again. */
-static int send_early(struct client_request *r)
+/* What its user has sent of the body. */
+static int send_kept(struct client_request *r)
 {
     int rc = 0;
-    if (r->early.len > 0) {
-        rc = http_exchange_send_body(&r->x, buf_slice(&r->early));
-        buf_reset(&r->early);
+    struct buf body = r->body;
+    buf_init(&r->body, NET_WRITE_MAX); /* the connection may keep it anew */
+    if (body.len > 0) {
+        rc = http_exchange_send_body(&r->x, buf_slice(&body));
     }
+    buf_reset(&body);
     return rc == 0 && r->ended ? http_exchange_send_end(&r->x) : rc;
+}
+
+static bool has_room_to_keep(struct client_request *r, size_t len)
+{
+    const struct byte_budget *budget = r->share.budget;
+    size_t most = budget == NULL ? SIZE_MAX : budget->max / 2;
+    return r->head != NULL && len <= KEPT_MAX && r->body.len <= KEPT_MAX - len &&
+           byte_share_try_within(&r->share, http_head_size(r->head) + buf_size_with(&r->body, len),
+                                 most);
+}
+
+void client_request_keep(struct client_request *r, struct slice data)
+{
+    if (!r->taken && has_room_to_keep(r, data.len) &&
+        buf_append(&r->body, data.ptr, data.len) == 0) {
+        return;
+    }
+    r->taken = true;
+    buf_reset(&r->body);
+    byte_share_force(&r->share, r->head == NULL ? 0 : http_head_size(r->head));
 }
 
 /* Unless there is a reason already. */
@@ -256,7 +278,7 @@ static int start(struct client_conn *c, struct client_request *r, struct err *e)
     if (rc == 0 && r->paused) {
         http_exchange_pause(&r->x);
     }
-    return rc == 0 && r->resent > 0 ? send_early(r) : rc;
+    return rc == 0 && r->resent > 0 ? send_kept(r) : rc;
 }
 
 /* Whether the connection may wait for the next request, with no other on it. */
@@ -748,11 +770,11 @@ static int send_body(struct http_exchange *x, struct slice data)
     if (r->resent == 0 || r->ended) {
         return -EPROTO;
     }
-    size_t size = buf_size_with(&r->early, data.len);
+    size_t size = buf_size_with(&r->body, data.len);
     if (!byte_share_set(&r->share, http_head_size(r->head) + size)) {
         return -ENOBUFS;
     }
-    return buf_append(&r->early, data.ptr, data.len);
+    return buf_append(&r->body, data.ptr, data.len);
 }
 
 static int send_end(struct http_exchange *x)
@@ -904,7 +926,7 @@ static struct client_request *request_new(struct http_client *client, const stru
     client->stats.busy++;
     r->client = client;
     byte_share_init(&r->share, head->budget);
-    buf_init(&r->early, NET_WRITE_MAX);
+    buf_init(&r->body, NET_WRITE_MAX);
     list_init(&r->link);
     r->x.ops = &waiting_operations;
     r->x.handlers = handlers;

@@ -11,8 +11,9 @@
  * A request that is safe to repeat (GET, HEAD, OPTIONS without body) and fails on a kept connection
  * before any byte of the response is repeated once on another one; for others the kept connection
  * is asked first whether the peer has closed it. What an HTTP/2 server says it has not executed
- * (REFUSED_STREAM, GOAWAY) is sent again whatever it is, unless some of its body has gone; it ends
- * as one that was not sent otherwise.
+ * (REFUSED_STREAM, GOAWAY) is sent again whatever it is, with what has gone of its body: that is
+ * kept until the answer begins, up to 1.5 MiB, in half of the head's budget. What has more ends as
+ * one that was not sent.
  *
  * An HTTP/2 connection on which nothing has come for 30 s, or for 2 s when a request is aborted, is
  * asked with a PING, and given up after 15 s more without an answer. Meanwhile others are used.

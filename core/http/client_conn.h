@@ -36,7 +36,7 @@ struct client_request {
     void *stream;             /* what the protocol keeps for it */
     struct list link;         /* among those that wait, or in conn->requests */
     struct http_head *head;   /* kept until the response begins */
-    struct buf early;         /* body that its user sent while it waits to be sent again */
+    struct buf body;          /* what its user sent of it, as long as it may be sent again */
     struct byte_share share;  /* of both */
     uint64_t carried_ms;      /* HTTP/2: since when, by the loop */
     uint64_t newer_than;      /* connections up to this number do not carry it; 0: any does */
@@ -49,16 +49,17 @@ struct client_request {
     bool guarded;
     bool sent;   /* or begun to be */
     bool kept;   /* by a connection that had proved good before */
-    bool taken;  /* some of its body, or the end of it, was taken by a connection */
-    bool ended;  /* by its user, behind `early` */
+    bool taken;  /* some of its body was taken by a connection, and is not kept */
+    bool ended;  /* by its user, behind `body` */
     bool paused; /* by its user, before a connection carries it */
 };
 
 /* It will not be sent again. */
-static inline void client_request_drop_head(struct client_request *r)
+static inline void client_request_drop(struct client_request *r)
 {
     free(r->head);
     r->head = NULL;
+    buf_reset(&r->body);
     byte_share_give_back(&r->share);
 }
 
@@ -140,6 +141,9 @@ void client_conn_abandon(struct client_request *r);
 void client_conn_opened(struct client_conn *c);
 /* A response has begun. */
 void client_conn_answered(struct client_conn *c);
+/* The user sends more of the body, which is kept as long as there is room. Allowed inside a call of
+ * the user's. */
+void client_request_keep(struct client_request *r, struct slice data);
 /* There is more or less room, or `leaving` was set. The session may be closed. */
 void client_conn_changed(struct client_conn *c);
 /* The request alone failed. `refused`: nothing of it was executed, so it is sent again if it can

@@ -240,7 +240,7 @@ static void on_head(void *data, const struct http_head *head)
 {
     struct client_request *r = data;
     client_conn_answered(r->conn);
-    client_request_drop_head(r);
+    client_request_drop(r);
     r->x.handlers->on_head(&r->x, head);
 }
 
@@ -396,7 +396,7 @@ static int send_body(struct http_exchange *x, struct slice data)
     if (r->stream == NULL || r->bodyless) {
         return -EPROTO;
     }
-    r->taken = true;
+    client_request_keep(r, data);
     send_soon(session_of(r));
     return h2_stream_send_body(r->stream, data);
 }
@@ -408,7 +408,7 @@ static int send_end(struct http_exchange *x)
         return 0;
     }
     int rc = h2_stream_send_end(r->stream);
-    r->taken = r->taken || rc == 0;
+    r->ended = r->ended || rc == 0;
     send_soon(session_of(r));
     return rc;
 }

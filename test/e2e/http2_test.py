@@ -221,23 +221,26 @@ class FaultTest(Http2Case):
         self.assert_nothing_asked()
 
     def test_a_write_is_refused(self):
-        """It is executed once, if the client asks again where it is told to."""
+        """It is sent again with its body, and executed once; the operator sees nothing of it."""
         self.start_with("a")
         self.get()
-        body = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}}'
-        connection = self.refused("POST", PODS, body)
-        answers = []
-        reader = threading.Thread(target=lambda: answers.append(connection.response()))
-        reader.start()
-        harness.wait_for(lambda: answers or not self.arrived.empty(), "it goes on")
-        if self.arrived.empty():
-            self.assertEqual(("1", 503), (answers[0].get("Retry-After"), answers[0].status))
-        else:
-            asked = self.asked(PODS, "POST")
-            self.assertEqual(body, asked.request.body)
-            asked.respond(b"{}", 201)
-            reader.join(60)
-            self.assertEqual(201, answers[0].status)
+        for size in (50, MEBIBYTE):
+            with self.subTest(size=size):
+                body = b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%s"}}' % (b"p" * size)
+                connection = self.refused("POST", PODS, body)
+                asked = self.asked(PODS, "POST")
+                self.assertEqual(body, asked.request.body)
+                asked.respond(b"{}", 201)
+                self.assertEqual(201, connection.response().status)
+        self.assert_nothing_asked()
+
+    def test_a_large_write_is_refused(self):
+        """No more is kept than etcd takes: its client is told to ask again, and that it may."""
+        self.start_with("a")
+        self.get()
+        connection = self.refused("POST", PODS, b'{"x":"' + b"x" * 2 * MEBIBYTE + b'"}')
+        answer = connection.response()
+        self.assertEqual(("1", 503), (answer.get("Retry-After"), answer.status))
         self.assert_nothing_asked()
 
     def test_the_server_leaves(self):

@@ -91,6 +91,26 @@ static void run_until_reset(struct world *w, struct h2_request *r)
     assert_int_equal(r->reset_code, NGHTTP2_CANCEL);
 }
 
+static void send_some(struct world *w, struct ask *a, size_t size)
+{
+    static char block[64 * 1024];
+    while (size > 0) {
+        size_t n = size < sizeof block ? size : sizeof block;
+        a->drained = false;
+        assert_int_equal(http_exchange_send_body(a->x, slice_of(block, n)), 0);
+        size -= n;
+        if (http_exchange_blocked(a->x)) {
+            run_until(w->loop, &a->drained);
+        }
+    }
+}
+
+static void send_all(struct world *w, struct ask *a, size_t size)
+{
+    send_some(w, a, size);
+    assert_int_equal(http_exchange_send_end(a->x), 0);
+}
+
 /* ---- one request after the other ---- */
 
 static void test_get(void **state)
@@ -469,19 +489,110 @@ static void test_a_body_that_comes_meanwhile_is_sent(void **state)
     check_hello(&a);
 }
 
-static void test_what_is_refused_after_some_of_its_body_ends(void **state)
+/* With all that was sent of its body before, behind which the rest comes. */
+static void check_body_sent_again(struct world *w, size_t size)
+{
+    static struct ask a;
+    unsigned before = server.asked;
+    ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, size + 4, false);
+    send_some(w, &a, size);
+    h2_reset(h2_request(&server, before), NGHTTP2_REFUSED_STREAM);
+    struct h2_request *r = h2_request(&server, before + 1);
+    assert_false(r->ended);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("rest")), 0);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    run_until(w->loop, &r->ended);
+    assert_int_equal(r->body.len, size + 4);
+    assert_memory_equal(buf_data(&r->body) + size, "rest", 4);
+    h2_answer(r, 200, "hello");
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
+}
+
+static void test_what_is_refused_is_sent_again_with_its_body(void **state)
+{
+    struct world *w = *state;
+    (void)proven(w);
+    check_body_sent_again(w, 1);
+    check_body_sent_again(w, 1024 * 1024);
+    assert_int_equal(stats(w)->repeated, 2);
+}
+
+/* Its user does nothing more. */
+static void test_a_whole_request_is_refused_repeatedly(void **state)
 {
     struct world *w = *state;
     static struct ask a;
     (void)proven(w);
     ask_begin(w, &a, "POST", HTTP_BODY_LENGTH, 8, false);
     assert_int_equal(http_exchange_send_body(a.x, SLICE("half")), 0);
-    h2_reset(h2_request(&server, 1), NGHTTP2_REFUSED_STREAM);
+    assert_int_equal(http_exchange_send_body(a.x, SLICE("rest")), 0);
+    assert_int_equal(http_exchange_send_end(a.x), 0);
+    for (unsigned i = 1; i < 4; i++) {
+        struct h2_request *r = h2_request(&server, i);
+        run_until(w->loop, &r->ended);
+        h2_reset(r, NGHTTP2_REFUSED_STREAM);
+    }
+    struct h2_request *r = h2_request(&server, 4);
+    run_until(w->loop, &r->ended);
+    assert_int_equal(r->body.len, 8);
+    assert_memory_equal(buf_data(&r->body), "halfrest", 8);
+    h2_answer(r, 200, "hello");
     run_until(w->loop, &a.closed);
-    assert_true(a.failed);
-    assert_false(a.sent); /* it may be asked again by whoever has the body */
+    check_hello(&a);
+}
+
+static void check_not_sent_again(struct world *w, struct ask *a, unsigned n)
+{
+    h2_reset(h2_request(&server, n), NGHTTP2_REFUSED_STREAM);
+    run_until(w->loop, &a->closed);
+    assert_true(a->failed);
+    assert_false(a->sent); /* it may be asked again by whoever has the body */
     assert_int_equal(stats(w)->repeated, 0);
     assert_int_equal(stats(w)->open, 1);
+}
+
+static void test_what_is_refused_after_much_of_its_body_ends(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    (void)proven(w);
+    ask_begin(w, &a, "POST", HTTP_BODY_CHUNKED, 0, false);
+    send_some(w, &a, 2 * 1024 * 1024);
+    check_not_sent_again(w, &a, 1);
+}
+
+static struct http_exchange *post_within(struct world *w, struct ask *a, struct byte_budget *budget,
+                                         struct err *e)
+{
+    const struct http_header host = {SLICE("Host"), SLICE("test")};
+    const struct http_head head = {.method = SLICE("POST"),
+                                   .target = SLICE("/"),
+                                   .headers = &host,
+                                   .header_count = 1,
+                                   .framing = HTTP_BODY_CHUNKED,
+                                   .budget = budget};
+    memset(a, 0, sizeof *a);
+    a->x = http_client_request(w->client, &head, &ask_handlers, a, e);
+    return a->x;
+}
+
+/* Half of the budget is for what requests cannot do without, and none is said to have been refused.
+ */
+static void test_a_body_is_kept_in_half_of_the_budget(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct byte_budget budget = {.max = 100 * 1024};
+    struct err e = ERR_INIT;
+    (void)proven(w);
+    assert_non_null(post_within(w, &a, &budget, &e));
+    send_some(w, &a, 20 * 1024);
+    assert_in_range(budget.used, 20 * 1024, 50 * 1024);
+    send_some(w, &a, 40 * 1024);
+    assert_int_equal(budget.used, 0);
+    assert_int_equal(budget.refused, 0);
+    check_not_sent_again(w, &a, 1);
 }
 
 static void test_what_is_always_refused_ends(void **state)
@@ -1042,21 +1153,6 @@ static void test_a_request_may_be_paused_before_it_is_sent(void **state)
     check_hello(&a);
 }
 
-static void send_all(struct world *w, struct ask *a, size_t size)
-{
-    static char block[64 * 1024];
-    while (size > 0) {
-        size_t n = size < sizeof block ? size : sizeof block;
-        a->drained = false;
-        assert_int_equal(http_exchange_send_body(a->x, slice_of(block, n)), 0);
-        size -= n;
-        if (http_exchange_blocked(a->x)) {
-            run_until(w->loop, &a->drained);
-        }
-    }
-    assert_int_equal(http_exchange_send_end(a->x), 0);
-}
-
 static void test_a_large_body_is_sent_as_the_server_takes_it(void **state)
 {
     struct world *w = *state;
@@ -1613,7 +1709,10 @@ int main(void)
         TEST(test_more_are_taken_later),
         TEST(test_what_is_refused_is_sent_again),
         TEST(test_a_body_that_comes_meanwhile_is_sent),
-        TEST(test_what_is_refused_after_some_of_its_body_ends),
+        TEST(test_what_is_refused_is_sent_again_with_its_body),
+        TEST(test_a_whole_request_is_refused_repeatedly),
+        TEST(test_what_is_refused_after_much_of_its_body_ends),
+        TEST(test_a_body_is_kept_in_half_of_the_budget),
         TEST(test_what_is_always_refused_ends),
         TEST(test_what_is_refused_may_be_aborted),
         TEST(test_a_reset_ends_one_request_alone),

@@ -62,6 +62,9 @@ static void a_part_is_left_to_others(void **state)
     assert_false(byte_share_set_within(&two, MAX, 2 * MAX)); /* the budget's is the last word */
     assert_true(byte_share_set_within(&one, 5000, 0));
     assert_true(byte_share_set_within(&unbounded, MAX, 0));
+    assert_int_equal(b.refused, 3);
+    assert_false(byte_share_try_within(&one, 6000, 0)); /* is not missed */
+    assert_int_equal(b.refused, 3);
     byte_share_give_back(&one);
     byte_share_give_back(&two);
     assert_int_equal(b.used, 0);
