@@ -317,6 +317,9 @@ static void on_read(void *data, struct slice bytes)
 {
     struct session *s = data;
     struct err e = ERR_INIT;
+    if (s->state == SESSION_CLOSED) {
+        return; /* it came together with the end */
+    }
     bool first = s->state == SESSION_OPENING;
     bool asked = s->state == SESSION_ASKED;
     if (first) {
@@ -351,7 +354,10 @@ static void on_deliver(struct net_task *t)
 
 static void on_eof(void *data)
 {
-    lose_for(data, UV_EOF, "the server closed the connection");
+    struct session *s = data;
+    if (s->state != SESSION_CLOSED) {
+        lose_for(s, UV_EOF, "the server closed the connection");
+    }
 }
 
 static void on_stream_drain(void *data)
@@ -361,7 +367,12 @@ static void on_stream_drain(void *data)
 
 static void on_error(void *data, const struct err *e)
 {
-    lose(data, e);
+    struct session *s = data;
+    if (s->state != SESSION_CLOSED) {
+        lose(s, e);
+    } else {
+        cut(s);
+    }
 }
 
 static const struct net_stream_handlers stream_handlers = {

@@ -920,6 +920,24 @@ static void test_goaway_and_the_end_at_once(void **state)
     }
 }
 
+/* All in one piece: the connection has ended for us when its end is read. */
+static void test_goaway_the_last_answer_and_the_end_at_once(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct h2_server_conn *c = proven(w);
+    struct h2_request *r = begin_get(w, &a, 1);
+    h2_goaway(c, r->id, NGHTTP2_NO_ERROR);
+    h2_answer(r, 200, "hello");
+    h2_hang_up(c);
+    run_until(w->loop, &a.closed);
+    check_hello(&a);
+    run_for(w->loop, 20);
+    assert_int_equal(stats(w)->open, 0);
+    assert_int_equal(stats(w)->h2, 0);
+    assert_int_equal(stats(w)->idle, 0);
+}
+
 static void test_an_unused_connection_ends_in_order(void **state)
 {
     struct world *w = *state;
@@ -1728,6 +1746,7 @@ int main(void)
         TEST(test_a_full_connection_that_leaves_ends_with_the_last),
         TEST(test_goaway_on_an_unused_connection_ends_it),
         TEST(test_goaway_and_the_end_at_once),
+        TEST(test_goaway_the_last_answer_and_the_end_at_once),
         TEST(test_an_unused_connection_ends_in_order),
         TEST(test_new_tls_settings_leave_requests_alone),
         TEST(test_a_post_asks_whether_the_connection_is_closed),
