@@ -236,6 +236,24 @@ static void keep(struct h2_session *s, struct h2_stream *t, struct slice name, s
     h->count++;
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+/* Without the spaces around it, which HTTP/2 forbids and a server may send all the same. */
+static struct slice trim(struct slice value)
+{
+    while (value.len > 0 && is_space(value.ptr[0])) {
+        value.ptr++;
+        value.len--;
+    }
+    while (value.len > 0 && is_space(value.ptr[value.len - 1])) {
+        value.len--;
+    }
+    return value;
+}
+
 void h2_head_add(struct h2_session *s, struct h2_stream *t, struct slice name, struct slice value)
 {
     struct h2_head *h = &s->head;
@@ -254,7 +272,7 @@ void h2_head_add(struct h2_session *s, struct h2_stream *t, struct slice name, s
     } else if (slice_eq(name, SLICE("content-length"))) {
         read_length(h, value);
     } else {
-        keep(s, t, name, value);
+        keep(s, t, name, trim(value));
     }
 }
 

@@ -238,6 +238,8 @@ static nghttp2_option *options_new(void)
     nghttp2_option_set_peer_max_concurrent_streams(o, H2_STREAMS_MAX);
     nghttp2_option_set_max_send_header_block_length(o, H2_HEAD_OUT_MAX + H2_HEAD_MAX);
     nghttp2_option_set_max_deflate_dynamic_table_size(o, 4096);
+    /* They are taken off instead, as over HTTP/1.1. */
+    nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(o, 1);
     return o;
 }
 

@@ -261,6 +261,23 @@ static void test_header_list(void **state)
     world_end(&w);
 }
 
+static void test_spaces_around_values(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL);
+    (void)get(&w);
+    settle(&w);
+    drop_rooms(&w);
+    static const char head[] = "\0\0\x12\1\5\0\0\0\1\x88"
+                               "\0\1a\5\t b c"
+                               "\0\1d\4 e \t";
+    assert_int_equal(feed(&w, slice_of(head, sizeof head - 1)), 0);
+    drop_rooms(&w);
+    assert_said(&w, "a:head(200 length 0 [A: b c] [D: e]) a:end ");
+    world_end(&w);
+}
+
 /* The blocks of all HEADERS frames in `wire`. */
 static void inflate(nghttp2_hd_inflater *inflater, struct slice wire)
 {
@@ -808,6 +825,7 @@ int main(void)
         cmocka_unit_test(test_post_of_unknown_length),
         cmocka_unit_test(test_early_answer),
         cmocka_unit_test(test_header_list),
+        cmocka_unit_test(test_spaces_around_values),
         cmocka_unit_test(test_dynamic_table),
         cmocka_unit_test(test_interim_responses),
         cmocka_unit_test(test_trailers),
