@@ -44,9 +44,9 @@ class Origin(upstream.Upstream):
         self.requests = []
         super().__init__(upstream.always(self.answer), context=context, listener=listener)
 
-    def run(self, sock, number):
+    def run(self, sock):
         self.accepted += 1
-        super().run(sock, number)
+        super().run(sock)
 
     def answer(self, peer, request):
         self.requests.append(request)
