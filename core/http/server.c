@@ -548,15 +548,16 @@ static void resume_in(struct http_exchange *x)
 }
 
 /* A body that ends with the connection, and what comes through a tunnel, would seem whole if that
- * ended in order. */
+ * ended in order; and where Content-Length says that more is to come, there are clients that wait
+ * on (node-fetch). Chunks are known for a part by all. */
 static bool is_cut_by_reset(const struct conn *c)
 {
-    bool until_close =
-        c->h1.out == H1_OUT_BODY && !c->h1.head_only && c->h1.out_framing == HTTP_BODY_CLOSE;
-    return until_close || (c->connect && c->h1.out == H1_OUT_RAW);
+    bool in_body = c->h1.out == H1_OUT_BODY && !c->h1.head_only;
+    return (in_body && c->h1.out_framing != HTTP_BODY_CHUNKED) ||
+           (c->connect && c->h1.out == H1_OUT_RAW);
 }
 
-/* What was sent so far still goes out, and without its end the client knows it for a part. */
+/* Of chunks what was sent so far still goes out. */
 static void abort_exchange(struct http_exchange *x)
 {
     struct conn *c = conn_of(x);

@@ -338,7 +338,7 @@ static void test_answer_cut_off(void **state)
     struct ask ask;
     w->behaviour = SERVE_CUT_OFF;
     fetch(w, &ask, SLICE("GET"), (struct slice){0}, 100, WAIT_MS);
-    assert_int_equal(ask.code, UV_EOF);
+    assert_int_equal(ask.code, UV_ECONNRESET);
     assert_int_equal(ask.status, 0);
 }
 

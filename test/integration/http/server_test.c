@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "http_fixture.h"
 #include "net/address.h"
 
@@ -284,22 +285,52 @@ static void test_http_1_0_gets_no_chunks(void **state)
     raw_close(&p);
 }
 
+static void expect_reset(struct world *w, struct raw_peer *p)
+{
+    char byte;
+    struct pollfd closed = {.fd = p->fd, .events = POLLIN};
+    for (int i = 0; i < 1000 && poll(&closed, 1, 0) == 0; i++) {
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(recv(p->fd, &byte, 1, MSG_DONTWAIT), -1);
+    assert_int_equal(errno, ECONNRESET);
+    raw_close(p);
+}
+
 /* Nothing but the way in which the connection ends tells it from a whole one. */
 static void test_http_1_0_is_told_of_an_aborted_answer(void **state)
 {
     struct world *w = *state;
     static struct raw_peer p;
-    char byte;
     w->behaviour = ANSWER_CHUNKED;
     raw_exchange(w, &p, "GET / HTTP/1.0\r\n\r\n", "one two");
     http_exchange_abort(w->serving);
-    struct pollfd closed = {.fd = p.fd, .events = POLLIN};
-    for (int i = 0; i < 1000 && poll(&closed, 1, 0) == 0; i++) {
-        run_for(w->loop, 1);
+    expect_reset(w, &p);
+}
+
+/* The JavaScript client waits for ever where a connection ends in order before Content-Length is
+ * reached. */
+static void test_an_aborted_answer_of_known_length(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    static const struct slice parts[] = {SLICE(""), SLICE("one")};
+    const struct http_head head = {.status = 200, .framing = HTTP_BODY_LENGTH, .content_length = 7};
+    w->behaviour = ANSWER_NEVER;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        unsigned before = w->requests;
+        raw_connect(&p, http_server_address(w->server));
+        raw_send(&p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
+        while (w->requests == before) {
+            run_for(w->loop, 1);
+        }
+        assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
+        assert_int_equal(http_exchange_send_body(w->serving, parts[i]), 0);
+        raw_expect(w->loop, &p, "Content-Length: 7\r\n\r\n");
+        raw_expect(w->loop, &p, parts[i].len > 0 ? "one" : "\r\n\r\n");
+        http_exchange_abort(w->serving);
+        expect_reset(w, &p);
     }
-    assert_int_equal(recv(p.fd, &byte, 1, MSG_DONTWAIT), -1);
-    assert_int_equal(errno, ECONNRESET);
-    raw_close(&p);
 }
 
 static void test_connection_close_is_honoured(void **state)
@@ -451,6 +482,7 @@ int main(void)
         TEST(test_expect_continue),
         TEST(test_http_1_0_gets_no_chunks),
         TEST(test_http_1_0_is_told_of_an_aborted_answer),
+        TEST(test_an_aborted_answer_of_known_length),
         TEST(test_connection_close_is_honoured),
         TEST(test_too_many_connections_are_closed),
         TEST(test_several_addresses),
