@@ -756,11 +756,11 @@ static struct client_request *request_of(const struct http_exchange *x)
     return LIST_ITEM(x, struct client_request, x);
 }
 
-static int send_head(struct http_exchange *x, const struct http_head *head)
+int client_request_send_head(struct http_exchange *x, const struct http_head *head)
 {
     (void)x;
     (void)head;
-    return -EPROTO; /* it went with http_client_request */
+    return -EPROTO;
 }
 
 /* What is to be sent again was not blocked before, and its user need not know that it is now. */
@@ -815,7 +815,7 @@ static void abort_exchange(struct http_exchange *x)
 }
 
 static const struct http_exchange_ops waiting_operations = {
-    .send_head = send_head,
+    .send_head = client_request_send_head,
     .send_body = send_body,
     .send_end = send_end,
     .blocked = blocked,

@@ -63,6 +63,9 @@ static inline void client_request_drop(struct client_request *r)
     byte_share_give_back(&r->share);
 }
 
+/* An operation of all exchanges of a client: the head went with http_client_request. */
+int client_request_send_head(struct http_exchange *x, const struct http_head *head);
+
 /* What the pool asks of a protocol. `session` is what the protocol keeps for a connection. */
 struct client_protocol {
     const char *name; /* as ALPN has it */

@@ -135,13 +135,6 @@ static struct session *session_of(const struct http_exchange *x)
     return LIST_ITEM(x, struct client_request, x)->conn->session;
 }
 
-static int send_head(struct http_exchange *x, const struct http_head *head)
-{
-    (void)x;
-    (void)head;
-    return -EPROTO; /* it went with http_client_request */
-}
-
 static int send_body(struct http_exchange *x, struct slice data)
 {
     return h1_conn_send_body(&session_of(x)->h1, data);
@@ -181,7 +174,7 @@ static void abort_exchange(struct http_exchange *x)
 }
 
 static const struct http_exchange_ops operations = {
-    .send_head = send_head,
+    .send_head = client_request_send_head,
     .send_body = send_body,
     .send_end = send_end,
     .blocked = blocked,

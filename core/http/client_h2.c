@@ -394,13 +394,6 @@ static struct session *session_of(const struct client_request *r)
     return r->conn->session;
 }
 
-static int send_head(struct http_exchange *x, const struct http_head *head)
-{
-    (void)x;
-    (void)head;
-    return -EPROTO; /* it went with http_client_request */
-}
-
 static int send_body(struct http_exchange *x, struct slice data)
 {
     struct client_request *r = request_of(x);
@@ -481,7 +474,7 @@ static void abort_exchange(struct http_exchange *x)
 }
 
 static const struct http_exchange_ops operations = {
-    .send_head = send_head,
+    .send_head = client_request_send_head,
     .send_body = send_body,
     .send_end = send_end,
     .blocked = blocked,
