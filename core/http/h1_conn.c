@@ -404,6 +404,11 @@ int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum http_framing f
     c->out_framing = framing;
     c->out_left = framing == HTTP_BODY_LENGTH ? length : 0;
     c->head_only = framing == HTTP_BODY_NONE;
+    /* Cut between the two, an answer makes some clients wait for ever (node-fetch); and together
+     * they are one write here, and one read there. */
+    if (c->role != H1_RESPONSES && c->out_left > 0) {
+        return net_stream_write_ahead(c->stream, bytes);
+    }
     return net_stream_write(c->stream, &bytes, 1);
 }
 

@@ -230,9 +230,31 @@ static size_t write_direct(struct net_stream *s, const struct slice *parts, size
     return went - staged;
 }
 
+static bool drops_writes(const struct net_stream *s)
+{
+    return s->output == OUTPUT_FAILED || s->state == STATE_CLOSING;
+}
+
+static struct buf *stage_of(struct net_stream *s)
+{
+    return stream_is_tls(s) ? &s->plain : &s->wire;
+}
+
+int net_stream_write_ahead(struct net_stream *s, struct slice bytes)
+{
+    if (drops_writes(s)) {
+        return 0;
+    }
+    if (queued(s) + bytes.len > NET_WRITE_MAX) {
+        return -ENOBUFS;
+    }
+    net_loop_lend(s->loop, stage_of(s));
+    return buf_append(stage_of(s), bytes.ptr, bytes.len);
+}
+
 int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count)
 {
-    if (s->output == OUTPUT_FAILED || s->state == STATE_CLOSING) {
+    if (drops_writes(s)) {
         return 0;
     }
     size_t total = 0;
@@ -247,7 +269,7 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
         s->wire.len + total > STAGE_MAX) {
         skip = write_direct(s, parts, count);
     }
-    struct buf *stage = stream_is_tls(s) ? &s->plain : &s->wire;
+    struct buf *stage = stage_of(s);
     if (skip < total) {
         net_loop_lend(s->loop, stage);
     }

@@ -416,7 +416,7 @@ class TestCase(unittest.TestCase):
     """
 
     maxDiff = 4000
-    upstream_protocol = os.environ.get("CMESH_E2E_UPSTREAM") or "h2"  # or "http1": scripted servers
+    upstream_protocol = None  # of scripted servers with TLS: "h2" or "http1", else as `run` was told
 
     def setUp(self):
         self.folder = self.make_folder(self.addCleanup)
@@ -503,10 +503,14 @@ class TestCase(unittest.TestCase):
             self.authorities[name] = pki.Authority(folder)
         return self.authorities[name]
 
+    def speaks_h2(self):
+        told = os.environ.get("CMESH_E2E_UPSTREAM")
+        return (self.upstream_protocol or told or "h2") == "h2"
+
     def tls_upstream(self, serve, authority=None, **more):
         """A scripted API server over TLS, and the kubeconfig that leads to it."""
         authority = authority or self.authority()
-        protocols = upstream.HTTP2 if self.upstream_protocol == "h2" else upstream.HTTP1
+        protocols = upstream.HTTP2 if self.speaks_h2() else upstream.HTTP1
         context = upstream.server_context(*authority.server(), protocols)
         scripted = self.upstream(serve, context=context, **more)
         access = {"authority": authority.certificate, "token": "e2e-token"}

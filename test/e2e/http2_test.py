@@ -181,9 +181,10 @@ class FaultTest(Http2Case):
         asked = self.asked()
         asked.peer.send_response_head(200, [("Content-Length", "100")])
         asked.peer.send(b"x" * 50)
-        asked.break_off()
         self.assertEqual(200, connection.read_head().status)
-        self.expect_broken_off(connection, b"x" * 50)
+        self.expect(connection, b"x" * 50)
+        asked.break_off()
+        self.expect_broken_off(connection)
 
     def test_a_write_is_reset(self):
         """It may have been executed: the operator is told, and nothing is sent again."""

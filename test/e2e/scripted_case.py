@@ -260,8 +260,7 @@ class ScriptedCase(harness.TestCase):
     def start(self, limits, *args, tls=False, streams=None, **more):
         """A localproxy with a control socket in front of the scripted server. `tls`: with HTTP/1.1
         too. `streams`: that it takes at a time, of a connection with HTTP/2."""
-        h2 = self.upstream_protocol == "h2"
-        build = self.tls_upstream if tls or h2 else self.plain_upstream
+        build = self.tls_upstream if tls or self.speaks_h2() else self.plain_upstream
         bounds = {} if streams is None else {"streams": streams}
         self.server, kubeconfig = build(self.serve, **bounds)
         if self.mode is not None:

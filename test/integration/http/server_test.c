@@ -325,9 +325,15 @@ static void test_an_aborted_answer_of_known_length(void **state)
             run_for(w->loop, 1);
         }
         assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
+        run_for(w->loop, 20);
         assert_int_equal(http_exchange_send_body(w->serving, parts[i]), 0);
-        raw_expect(w->loop, &p, "Content-Length: 7\r\n\r\n");
-        raw_expect(w->loop, &p, parts[i].len > 0 ? "one" : "\r\n\r\n");
+        if (parts[i].len > 0) {
+            raw_expect(w->loop, &p, "Content-Length: 7\r\n\r\none");
+        } else {
+            run_for(w->loop, 20);
+            raw_read(&p);
+            assert_int_equal(p.len, 0); /* the head goes with what follows */
+        }
         http_exchange_abort(w->serving);
         expect_reset(w, &p);
     }
