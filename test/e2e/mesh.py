@@ -340,11 +340,17 @@ class Pod:
         return rules["generation"], rules["checksum"]
 
     def shown(self):
-        """The names of the ConfigMaps with the label part that its operator sees."""
+        """The names of the ConfigMaps with the label part that its operator sees. None: the answer
+        was cut, as new rules came."""
         path = f"/api/v1/namespaces/{self.case.namespace}/configmaps?labelSelector=part"
-        answer = self.proxy.fetch(path)
+        try:
+            answer = self.proxy.fetch(path)
+        except wire.Cut:
+            return None
         if answer.status != 200:
             return answer.status
+        if not answer.complete:
+            return None
         return {item["metadata"]["name"] for item in json.loads(answer.body)["items"]}
 
 

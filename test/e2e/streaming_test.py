@@ -15,7 +15,7 @@ import wire
 
 MEBIBYTE = 1 << 20
 LIST_SIZE = 200 * MEBIBYTE
-MEMORY_KIB = 12 * 1024
+MEMORY_KIB = 14 * 1024  # the window of a stream that is read grows to 4 MiB
 POD_LIST = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}\n'
 
 
@@ -336,13 +336,22 @@ class EndTest(StreamTestCase):
                 if how == "orderly" and current[1] is unframed:
                     continue  # that is a proper end
                 with self.subTest(how=how, case=current[0]):
-                    watch = self.open(proxy)
-                    answer = watch.response()
-                    self.assertEqual((200, False), (answer.status, answer.complete))
-                    if how != "reset":
-                        self.assertEqual(current[3], answer.body, "what came is passed on")
-                    watch.close()
+                    self.expect_cut(proxy, current, how != "reset")
             proxy.stop()
+
+    def expect_cut(self, proxy, case, all_came):
+        """Of a known length it ends by a reset, which may take along what came before, head and all."""
+        _, headers, _, body = case
+        watch = self.open(proxy)
+        known_length = any(name == "Content-Length" for name, _ in headers)
+        try:
+            answer = watch.response()
+            self.assertEqual((200, False), (answer.status, answer.complete))
+            if all_came and not known_length:
+                self.assertEqual(body, answer.body, "what came is passed on")
+        except wire.Cut:
+            self.assertTrue(known_length)
+        watch.close()
 
     def test_proper_ends(self):
         self.upstream_protocol = "http1"  # how its messages end
