@@ -85,7 +85,7 @@ void h1_conn_start(struct h1_conn *c);
 MUST_CHECK int h1_head_write(const struct http_head *head, enum h1_after after, struct buf *out);
 
 /* Sends a head that h1_head_write made. `framing` and `length` say what will follow. Of an answer
- * of known length it goes with the first bytes of the body. */
+ * of known length it goes with the first bytes of the body, if these come soon. */
 MUST_CHECK int h1_conn_send_head(struct h1_conn *c, struct slice bytes, enum http_framing framing,
                                  uint64_t length);
 MUST_CHECK int h1_conn_send_body(struct h1_conn *c, struct slice data);

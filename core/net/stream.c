@@ -138,6 +138,10 @@ static void on_limit(struct net_deadline *d)
 static void on_stall(struct net_deadline *d)
 {
     struct net_stream *s = LIST_ITEM(d, struct net_stream, stall);
+    if (s->flight == NULL) {
+        stream_flush(s);
+        return;
+    }
     if (stream_has_moved(s)) {
         if (s->backlog != NULL) {
             stream_note_progress(s);

@@ -89,7 +89,7 @@ struct net_stream {
     struct net_task flush;     /* of what is staged, at the end of the loop's turn */
     struct list finishing;     /* in the loop's, in that state */
     struct net_deadline limit; /* connecting, handshake or finishing */
-    struct net_deadline stall; /* writing */
+    struct net_deadline stall; /* of writing, or until what was written ahead goes */
     struct net_deadline quiet; /* TLS: when it passes, memory is given back */
     uint64_t write_timeout_ms;
     struct net_backlog *backlog; /* NULL: none */

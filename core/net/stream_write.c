@@ -128,7 +128,10 @@ static void encrypt_staged(struct net_stream *s)
 
 static void watch_flight(struct net_stream *s)
 {
-    if (s->write_timeout_ms != 0 && s->flight != NULL) {
+    if (s->flight == NULL) {
+        return;
+    }
+    if (s->write_timeout_ms != 0) {
         net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
     } else {
         net_deadline_clear(&s->stall);
@@ -183,6 +186,7 @@ void stream_flush(struct net_stream *s)
     if (s->flight != NULL || s->output == OUTPUT_FAILED) {
         return;
     }
+    net_deadline_clear(&s->stall);
     if (s->wire.len > 0) {
         uv_buf_t b = uv_buf_init((char *)buf_data(&s->wire), (unsigned)s->wire.len);
         int n = uv_try_write(&s->socket.stream, &b, 1);
@@ -249,6 +253,9 @@ int net_stream_write_ahead(struct net_stream *s, struct slice bytes)
         return -ENOBUFS;
     }
     net_loop_lend(s->loop, stage_of(s));
+    if (s->flight == NULL) {
+        net_deadline_set(s->loop, &s->stall, NET_TICK_MS);
+    }
     return buf_append(stage_of(s), bytes.ptr, bytes.len);
 }
 

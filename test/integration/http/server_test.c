@@ -326,17 +326,36 @@ static void test_an_aborted_answer_of_known_length(void **state)
         }
         assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
         run_for(w->loop, 20);
+        raw_read(&p);
+        assert_int_equal(p.len, 0); /* the head goes with what follows */
         assert_int_equal(http_exchange_send_body(w->serving, parts[i]), 0);
         if (parts[i].len > 0) {
             raw_expect(w->loop, &p, "Content-Length: 7\r\n\r\none");
-        } else {
-            run_for(w->loop, 20);
-            raw_read(&p);
-            assert_int_equal(p.len, 0); /* the head goes with what follows */
         }
         http_exchange_abort(w->serving);
         expect_reset(w, &p);
     }
+}
+
+/* Its head does not wait for ever. */
+static void test_a_slow_answer_of_known_length(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    const struct http_head head = {.status = 200, .framing = HTTP_BODY_LENGTH, .content_length = 3};
+    w->behaviour = ANSWER_NEVER;
+    unsigned before = w->requests;
+    raw_connect(&p, http_server_address(w->server));
+    raw_send(&p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
+    while (w->requests == before) {
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
+    raw_expect(w->loop, &p, "Content-Length: 3\r\n\r\n");
+    assert_int_equal(http_exchange_send_body(w->serving, SLICE("one")), 0);
+    assert_int_equal(http_exchange_send_end(w->serving), 0);
+    raw_expect(w->loop, &p, "\r\n\r\none");
+    raw_close(&p);
 }
 
 static void test_connection_close_is_honoured(void **state)
@@ -489,6 +508,7 @@ int main(void)
         TEST(test_http_1_0_gets_no_chunks),
         TEST(test_http_1_0_is_told_of_an_aborted_answer),
         TEST(test_an_aborted_answer_of_known_length),
+        TEST(test_a_slow_answer_of_known_length),
         TEST(test_connection_close_is_honoured),
         TEST(test_too_many_connections_are_closed),
         TEST(test_several_addresses),
