@@ -129,10 +129,11 @@ list_views() {
 	done | sort
 }
 
-# Whether each shard has buckets, and each team is seen through one pod.
+# Whether each shard has buckets, each bucket one shard, and each team is seen through one pod. What
+# moves is given to its new shard before it is taken from the old one.
 is_spread() {
 	list_buckets >buckets
-	[ "$(wc -l <buckets)" -eq "$pods" ] && list_views >views &&
+	[ "$(wc -l <buckets)" -eq "$pods" ] && [ "$(owners buckets | wc -l)" -eq 32 ] && list_views >views &&
 		[ "$(cut -d' ' -f1 views)" = "$teams" ] && [ "$(field "$operator" enforced)" = "$pods/$pods" ] &&
 		[ "$(field "$operator" 'conditions[?(@.type=="Ready")].status')" = True ]
 }
