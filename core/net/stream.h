@@ -103,7 +103,8 @@ void net_stream_read_stop(struct net_stream *s);
 /* 0, -ENOBUFS over NET_WRITE_MAX, or -ENOMEM. A broken connection is not reported here but by
  * on_error: what is written then is dropped. */
 MUST_CHECK int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count);
-/* The same of bytes that more will follow: they go with the next ones, or after two ticks. */
+/* The same of bytes that more will follow: they go with the next ones, or after two
+ * ticks (NET_TICK_MS). */
 MUST_CHECK int net_stream_write_ahead(struct net_stream *s, struct slice bytes);
 bool net_stream_blocked(const struct net_stream *s);
 /* As net_dial_options and net_stream_accept have it. 0: the peer may take its time to read. Then

@@ -234,34 +234,9 @@ static size_t write_direct(struct net_stream *s, const struct slice *parts, size
     return went - staged;
 }
 
-static bool drops_writes(const struct net_stream *s)
-{
-    return s->output == OUTPUT_FAILED || s->state == STATE_CLOSING;
-}
-
-static struct buf *stage_of(struct net_stream *s)
-{
-    return stream_is_tls(s) ? &s->plain : &s->wire;
-}
-
-int net_stream_write_ahead(struct net_stream *s, struct slice bytes)
-{
-    if (drops_writes(s)) {
-        return 0;
-    }
-    if (queued(s) + bytes.len > NET_WRITE_MAX) {
-        return -ENOBUFS;
-    }
-    net_loop_lend(s->loop, stage_of(s));
-    if (s->flight == NULL) {
-        net_deadline_set(s->loop, &s->stall, NET_TICK_MS);
-    }
-    return buf_append(stage_of(s), bytes.ptr, bytes.len);
-}
-
 int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count)
 {
-    if (drops_writes(s)) {
+    if (s->output == OUTPUT_FAILED || s->state == STATE_CLOSING) {
         return 0;
     }
     size_t total = 0;
@@ -276,7 +251,7 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
         s->wire.len + total > STAGE_MAX) {
         skip = write_direct(s, parts, count);
     }
-    struct buf *stage = stage_of(s);
+    struct buf *stage = stream_is_tls(s) ? &s->plain : &s->wire;
     if (skip < total) {
         net_loop_lend(s->loop, stage);
     }
@@ -300,6 +275,18 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
         stream_note_unread(s);
     }
     return 0;
+}
+
+/* What lies behind other bytes goes with these. */
+int net_stream_write_ahead(struct net_stream *s, struct slice bytes)
+{
+    bool alone = queued(s) == 0;
+    int rc = net_stream_write(s, &bytes, 1);
+    if (rc == 0 && alone && queued(s) > 0 && s->flight == NULL) {
+        net_task_cancel(&s->flush);
+        net_deadline_set(s->loop, &s->stall, NET_TICK_MS);
+    }
+    return rc;
 }
 
 bool net_stream_flushed(const struct net_stream *s)

@@ -504,6 +504,7 @@ class TestCase(unittest.TestCase):
         return self.authorities[name]
 
     def speaks_h2(self):
+        """Whether scripted servers with TLS do."""
         told = os.environ.get("CMESH_E2E_UPSTREAM")
         return (self.upstream_protocol or told or "h2") == "h2"
 

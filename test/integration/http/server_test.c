@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "http_fixture.h"
 #include "net/address.h"
+#include "net/deadline.h"
 
 static void raw_exchange(struct world *w, struct raw_peer *p, const char *request,
                          const char *expected)
@@ -308,6 +309,21 @@ static void test_http_1_0_is_told_of_an_aborted_answer(void **state)
     expect_reset(w, &p);
 }
 
+/* Asks, and is answered with a head whose body is still to come. */
+static void announce(struct world *w, struct raw_peer *p, uint64_t length)
+{
+    const struct http_head head = {
+        .status = 200, .framing = HTTP_BODY_LENGTH, .content_length = length};
+    unsigned before = w->requests;
+    w->behaviour = ANSWER_NEVER;
+    raw_connect(p, http_server_address(w->server));
+    raw_send(p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
+    while (w->requests == before) {
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
+}
+
 /* The JavaScript client waits for ever where a connection ends in order before Content-Length is
  * reached. */
 static void test_an_aborted_answer_of_known_length(void **state)
@@ -315,16 +331,8 @@ static void test_an_aborted_answer_of_known_length(void **state)
     struct world *w = *state;
     static struct raw_peer p;
     static const struct slice parts[] = {SLICE(""), SLICE("one")};
-    const struct http_head head = {.status = 200, .framing = HTTP_BODY_LENGTH, .content_length = 7};
-    w->behaviour = ANSWER_NEVER;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        unsigned before = w->requests;
-        raw_connect(&p, http_server_address(w->server));
-        raw_send(&p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
-        while (w->requests == before) {
-            run_for(w->loop, 1);
-        }
-        assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
+        announce(w, &p, 7);
         run_for(w->loop, 20);
         raw_read(&p);
         assert_int_equal(p.len, 0); /* the head goes with what follows */
@@ -342,20 +350,23 @@ static void test_a_slow_answer_of_known_length(void **state)
 {
     struct world *w = *state;
     static struct raw_peer p;
-    const struct http_head head = {.status = 200, .framing = HTTP_BODY_LENGTH, .content_length = 3};
-    w->behaviour = ANSWER_NEVER;
-    unsigned before = w->requests;
-    raw_connect(&p, http_server_address(w->server));
-    raw_send(&p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
-    while (w->requests == before) {
-        run_for(w->loop, 1);
-    }
-    assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
+    announce(w, &p, 3);
     raw_expect(w->loop, &p, "Content-Length: 3\r\n\r\n");
     assert_int_equal(http_exchange_send_body(w->serving, SLICE("one")), 0);
     assert_int_equal(http_exchange_send_end(w->serving), 0);
     raw_expect(w->loop, &p, "\r\n\r\none");
     raw_close(&p);
+}
+
+/* While its head waits. */
+static void test_the_client_goes_before_a_slow_answer(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    announce(w, &p, 3);
+    raw_close(&p);
+    run_for(w->loop, 3 * NET_TICK_MS);
+    assert_null(w->serving);
 }
 
 static void test_connection_close_is_honoured(void **state)
@@ -509,6 +520,7 @@ int main(void)
         TEST(test_http_1_0_is_told_of_an_aborted_answer),
         TEST(test_an_aborted_answer_of_known_length),
         TEST(test_a_slow_answer_of_known_length),
+        TEST(test_the_client_goes_before_a_slow_answer),
         TEST(test_connection_close_is_honoured),
         TEST(test_too_many_connections_are_closed),
         TEST(test_several_addresses),
