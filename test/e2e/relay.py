@@ -13,6 +13,10 @@ RESET = struct.pack("ii", 1, 0)
 
 BUFFER = 65536
 
+# Waits for ever for the rest of an answer of known length when its connection ends in order amid it,
+# whatever is between. It is shown resets alone.
+WAITS_FOR_EVER = b"node-fetch"
+
 
 class Relay:
     """Listens on `address`. What the other side does not take at once blocks everything: the
@@ -25,6 +29,7 @@ class Relay:
         self.url = "http://" + self.address
         self.lock = threading.Lock()
         self.pairs = {}  # socket -> its peer
+        self.resets = set()  # the sockets of clients whose connections are only ever reset
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.wake, self.waker = socket.socketpair()
@@ -64,6 +69,8 @@ class Relay:
         try:
             data = sock.recv(BUFFER)
             if data:
+                if WAITS_FOR_EVER in data:
+                    self.resets.add(sock)
                 self.pairs[sock].sendall(data)
                 return
         except OSError:
@@ -75,9 +82,10 @@ class Relay:
         for one in (sock, self.pairs[sock]):
             del self.pairs[one]
             self.selector.unregister(one)
-            if reset:
+            if reset or one in self.resets:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             one.close()
+            self.resets.discard(one)
 
     def cut(self, pick, share):
         """Loses about this share of the connections."""
