@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/client.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/state_machine.h"
 #include "http/client_h1.h"
 #include "http/client_h2.h"
+#include "http/client_internal.h"
 #include "http/proxy_connect.h"
 
 /* Connections being opened at a time. Until one TLS session is there that others can resume, one:
  * a full handshake costs fifty times as much as a resumed one. And one where the connection opened
  * last was HTTP/2, for it is likely to be shared by those that wait. */
-enum { HEAD_OUT_MAX = 4 * 1024 * 1024, DIALLING_MAX = 8, DIALLING_BACKGROUND_MAX = 6 };
+enum { DIALLING_MAX = 8, DIALLING_BACKGROUND_MAX = 6 };
 
-/* How often what servers refuse is sent again, and how much is kept of its body for that: what etcd
- * takes. Of a budget at most half, for heads need it more. */
-enum { RESENT_MAX = 3, KEPT_MAX = 1536 * 1024 };
+/* How often what servers refuse is sent again. */
+enum { RESENT_MAX = 3 };
 
 /* Connections with HTTP/2 whose streams may keep much. */
 enum { WIDE_MAX = 2 };
@@ -26,40 +25,6 @@ enum { WIDE_MAX = 2 };
  */
 enum { FAILING_PAUSE_MS = 5000 };
 
-/* Connections are dialled in one of two ways: for all requests, or for those that ask for an
- * upgrade, with TLS settings that do not offer HTTP/2. */
-struct client_way {
-    struct tls_config *tls;
-    unsigned dialling;
-    bool established; /* a connection was opened with these TLS settings */
-    bool shared;      /* the last one can be */
-};
-
-struct http_client {
-    struct net_loop *loop;
-    struct http_client_options o;
-    char *host;                  /* or the path of a Unix socket */
-    struct http_proxy *proxy;    /* NULL: none */
-    struct client_way all;       /* without TLS settings: plain */
-    struct client_way upgrades;  /* without: as `all` */
-    struct net_backlog *backlog; /* NULL: none */
-    unsigned generation;         /* grows when the TLS settings change */
-    struct list ready;      /* connections with room for a request, the one used last in front */
-    struct list conns;      /* all others */
-    struct list particular; /* requests that wait, and that not every connection may carry */
-    struct list waiting;    /* others for which no connection may be opened yet */
-    struct list background; /* the background ones of them */
-    struct net_task serve;
-    unsigned dialling; /* in both ways */
-    bool succeeded;    /* a connection was opened, since there was none being dialled */
-    bool doubtful;     /* one was not, nor any since: no more are dialled while others are tried */
-    struct err unreachable;     /* code 0: the last one dialled was opened, or one answered since */
-    bool failing;               /* no connection could be opened, */
-    uint64_t failing_ms;        /* the first time then, */
-    struct net_deadline failed; /* and the last time not long ago (FAILING_PAUSE_MS) */
-    struct http_client_stats stats;
-};
-
 static const struct state_machine machine = {
     .object = "upstream connection",
     .states = {[CLIENT_DIALLING] = {"Dialling", STATE(CLIENT_BUSY) | STATE(CLIENT_GONE)},
@@ -67,8 +32,6 @@ static const struct state_machine machine = {
                [CLIENT_IDLE] = {"Idle", STATE(CLIENT_BUSY) | STATE(CLIENT_GONE)},
                [CLIENT_GONE] = {"Gone", 0}},
 };
-
-static const struct http_exchange_ops waiting_operations;
 
 static void set_state(struct client_conn *c, enum client_conn_state next)
 {
@@ -88,31 +51,7 @@ static void move_all(struct list *from, struct list *to)
     }
 }
 
-/* ---- requests ---- */
-
-static void request_free(struct client_request *r)
-{
-    r->client->stats.busy--;
-    client_request_drop(r);
-    free(r);
-}
-
-static void request_end(struct client_request *r, const struct err *e)
-{
-    list_remove(&r->link);
-    if (r->x.handlers->on_close != NULL) {
-        r->x.handlers->on_close(&r->x, e);
-    }
-    request_free(r);
-}
-
-/* All requests of `from`, none of which has a connection. */
-static void requests_end(struct list *from, const struct err *e)
-{
-    while (!list_empty(from)) {
-        request_end(LIST_ITEM(from->next, struct client_request, link), e);
-    }
-}
+/* ---- requests that wait ---- */
 
 static void fail_waiting(struct http_client *client, const struct err *e)
 {
@@ -121,7 +60,7 @@ static void fail_waiting(struct http_client *client, const struct err *e)
     move_all(&client->particular, &failing);
     move_all(&client->waiting, &failing);
     move_all(&client->background, &failing);
-    requests_end(&failing, e);
+    client_requests_end(&failing, e);
 }
 
 static struct list *queue_of(struct http_client *client, const struct client_request *r)
@@ -213,7 +152,7 @@ static void detach(struct client_request *r)
     r->conn->carried--;
     list_remove(&r->link);
     r->conn = NULL;
-    r->x.ops = &waiting_operations;
+    r->x.ops = &client_request_waiting;
 }
 
 static bool may_send(const struct http_client *client, const struct client_request *r)
@@ -227,47 +166,6 @@ bool client_conn_may_send(const struct client_conn *c)
     return o->may_send == NULL || o->may_send(o->data);
 }
 
-/* What its user has sent of the body. */
-static int send_kept(struct client_request *r)
-{
-    int rc = 0;
-    struct buf body = r->body;
-    buf_init(&r->body, NET_WRITE_MAX); /* the connection may keep it anew */
-    if (body.len > 0) {
-        rc = http_exchange_send_body(&r->x, buf_slice(&body));
-    }
-    buf_reset(&body);
-    return rc == 0 && r->ended ? http_exchange_send_end(&r->x) : rc;
-}
-
-static bool has_room_to_keep(struct client_request *r, size_t len)
-{
-    const struct byte_budget *budget = r->share.budget;
-    size_t most = budget == NULL ? SIZE_MAX : budget->max / 2;
-    return r->head != NULL && len <= KEPT_MAX && r->body.len <= KEPT_MAX - len &&
-           byte_share_try_within(&r->share, http_head_size(r->head) + buf_size_with(&r->body, len),
-                                 most);
-}
-
-void client_request_keep(struct client_request *r, struct slice data)
-{
-    if (!r->taken && has_room_to_keep(r, data.len) &&
-        buf_append(&r->body, data.ptr, data.len) == 0) {
-        return;
-    }
-    r->taken = true;
-    buf_reset(&r->body);
-    byte_share_force(&r->share, r->head == NULL ? 0 : http_head_size(r->head));
-}
-
-/* Unless there is a reason already. */
-static void explain(struct err *e, int rc)
-{
-    if (e != NULL && e->code == 0) {
-        err_set(e, rc, "cannot send the request: %s", err_text(rc));
-    }
-}
-
 /* Hands the request to the protocol. */
 static int start(struct client_conn *c, struct client_request *r, struct err *e)
 {
@@ -278,7 +176,7 @@ static int start(struct client_conn *c, struct client_request *r, struct err *e)
     if (rc == 0 && r->paused) {
         http_exchange_pause(&r->x);
     }
-    return rc == 0 && r->resent > 0 ? send_kept(r) : rc;
+    return rc == 0 && r->resent > 0 ? client_request_send_kept(r) : rc;
 }
 
 /* Whether the connection may wait for the next request, with no other on it. */
@@ -376,14 +274,14 @@ void client_conn_done(struct client_request *r, bool reusable)
     c->proved = true;
     c->leaving = c->leaving || !reusable;
     place(c);
-    request_end(r, NULL);
+    client_request_end(r, NULL);
 }
 
 void client_conn_abandon(struct client_request *r)
 {
     struct client_conn *c = r->conn;
     detach(r);
-    request_free(r);
+    client_request_free(r);
     retire(c);
 }
 
@@ -392,7 +290,7 @@ void client_conn_dropped(struct client_request *r)
     struct client_conn *c = r->conn;
     c->given_up = true;
     detach(r);
-    request_free(r);
+    client_request_free(r);
     place(c);
 }
 
@@ -425,7 +323,7 @@ void client_conn_failed(struct client_request *r, const struct err *e, bool refu
     if (refused && !r->taken && r->resent < RESENT_MAX) {
         send_again(r);
     } else {
-        request_end(r, &copy);
+        client_request_end(r, &copy);
     }
 }
 
@@ -510,7 +408,7 @@ void client_conn_lost(struct client_conn *c, const struct err *e)
         list_remove(&r->link);
         send_again(r);
     }
-    requests_end(&lost, &copy);
+    client_requests_end(&lost, &copy);
     if (unreachable) {
         doubt(client, &copy);
     }
@@ -546,7 +444,7 @@ static void end_unsent(struct client_request *r, const struct err *e)
     r->sent = false;
     detach(r);
     place(c);
-    request_end(r, e);
+    client_request_end(r, e);
 }
 
 static void lose_memory(struct client_conn *c)
@@ -565,7 +463,7 @@ static void start_first(struct client_conn *c, struct client_request *r)
         return;
     }
     if (!may_send(c->client, r)) {
-        explain(&e, UV_ECANCELED);
+        client_request_explain(&e, UV_ECANCELED);
         end_unsent(r, &e);
         return;
     }
@@ -573,7 +471,7 @@ static void start_first(struct client_conn *c, struct client_request *r)
     if (rc == 0) {
         r->x.handlers->on_drain(&r->x);
     } else if (c->protocol->shared) {
-        explain(&e, rc);
+        client_request_explain(&e, rc);
         c->protocol->leave(c->session, r);
         end_unsent(r, &e);
     } else {
@@ -725,8 +623,8 @@ static bool serve(struct http_client *client, struct client_request *r)
     }
     int rc = c != NULL ? carry(c, r, &e) : dial(client, r, &e);
     if (rc != 0) {
-        explain(&e, rc);
-        request_end(r, &e);
+        client_request_explain(&e, rc);
+        client_request_end(r, &e);
     } else if (c != NULL) {
         r->x.handlers->on_drain(&r->x);
     }
@@ -748,81 +646,6 @@ static void on_serve(struct net_task *t)
                (list_empty(&client->waiting) && serve_first(client, &client->background));
     }
 }
-
-/* ---- the exchange's operations while no connection carries the request ---- */
-
-static struct client_request *request_of(const struct http_exchange *x)
-{
-    return LIST_ITEM(x, struct client_request, x);
-}
-
-int client_request_send_head(struct http_exchange *x, const struct http_head *head)
-{
-    (void)x;
-    (void)head;
-    return -EPROTO;
-}
-
-/* What is to be sent again was not blocked before, and its user need not know that it is now. */
-static int send_body(struct http_exchange *x, struct slice data)
-{
-    struct client_request *r = request_of(x);
-    if (r->resent == 0 || r->ended) {
-        return -EPROTO;
-    }
-    size_t size = buf_size_with(&r->body, data.len);
-    if (!byte_share_set(&r->share, http_head_size(r->head) + size)) {
-        return -ENOBUFS;
-    }
-    return buf_append(&r->body, data.ptr, data.len);
-}
-
-static int send_end(struct http_exchange *x)
-{
-    struct client_request *r = request_of(x);
-    if (r->resent == 0) {
-        return -EPROTO;
-    }
-    r->ended = !r->bodyless;
-    return 0;
-}
-
-static bool blocked(const struct http_exchange *x)
-{
-    (void)x;
-    return true;
-}
-
-static void pause_in(struct http_exchange *x)
-{
-    request_of(x)->paused = true;
-}
-
-static void resume_in(struct http_exchange *x)
-{
-    request_of(x)->paused = false;
-}
-
-static void abort_exchange(struct http_exchange *x)
-{
-    struct client_request *r = request_of(x);
-    if (r->conn != NULL) {
-        client_conn_abandon(r); /* it was dialled for this one */
-        return;
-    }
-    list_remove(&r->link);
-    request_free(r);
-}
-
-static const struct http_exchange_ops waiting_operations = {
-    .send_head = client_request_send_head,
-    .send_body = send_body,
-    .send_end = send_end,
-    .blocked = blocked,
-    .pause = pause_in,
-    .resume = resume_in,
-    .abort = abort_exchange,
-};
 
 /* ---- the client ---- */
 
@@ -890,55 +713,6 @@ void http_client_set_tls(struct http_client *c, struct tls_config *tls,
     close_idle(c);
 }
 
-/* Heads that are small are not counted. */
-static int keep_head(struct client_request *r, const struct http_head *head, struct err *e)
-{
-    size_t size = http_head_size(head);
-    if (!byte_share_set(&r->share, size)) {
-        return err_set(e, -EDQUOT, "too many large requests are being handled: try again");
-    }
-    r->head = size <= HEAD_OUT_MAX ? http_head_copy(head) : NULL;
-    return r->head == NULL ? err_memory(e) : 0;
-}
-
-static void note_kind(struct client_request *r, const struct http_head *head)
-{
-    r->is_head = slice_eq(head->method, SLICE("HEAD"));
-    r->upgrade = head->upgrade;
-    r->background = head->background;
-    r->guarded = head->guarded;
-    bool safe = r->is_head || slice_eq(head->method, SLICE("GET")) ||
-                slice_eq(head->method, SLICE("OPTIONS"));
-    r->bodyless = head->framing == HTTP_BODY_NONE ||
-                  (head->framing == HTTP_BODY_LENGTH && head->content_length == 0);
-    r->repeatable = safe && !head->upgrade && r->bodyless;
-}
-
-static struct client_request *request_new(struct http_client *client, const struct http_head *head,
-                                          const struct http_exchange_handlers *handlers, void *data,
-                                          struct err *e)
-{
-    struct client_request *r = calloc(1, sizeof *r);
-    if (r == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
-    client->stats.busy++;
-    r->client = client;
-    byte_share_init(&r->share, head->budget);
-    buf_init(&r->body, NET_WRITE_MAX);
-    list_init(&r->link);
-    r->x.ops = &waiting_operations;
-    r->x.handlers = handlers;
-    r->x.data = data;
-    note_kind(r, head);
-    if (keep_head(r, head, e) != 0) {
-        request_free(r);
-        return NULL;
-    }
-    return r;
-}
-
 /* Behind those that wait for the same. */
 static bool must_queue(struct http_client *c, const struct client_request *r)
 {
@@ -949,7 +723,7 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
                                           const struct http_exchange_handlers *handlers, void *data,
                                           struct err *e)
 {
-    struct client_request *r = request_new(c, head, handlers, data, e);
+    struct client_request *r = client_request_new(c, head, handlers, data, e);
     if (r == NULL) {
         return NULL;
     }
@@ -968,8 +742,8 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
         list_append(queue_of(c, r), &r->link);
     }
     if (rc != 0) {
-        explain(e, rc);
-        request_free(r);
+        client_request_explain(e, rc);
+        client_request_free(r);
         return NULL;
     }
     return &r->x;
@@ -977,19 +751,19 @@ struct http_exchange *http_client_request(struct http_client *c, const struct ht
 
 bool http_client_sent(const struct http_exchange *x)
 {
-    return request_of(x)->sent;
+    return client_request_of(x)->sent;
 }
 
 bool http_client_on_its_way(const struct http_exchange *x)
 {
-    const struct client_request *r = request_of(x);
+    const struct client_request *r = client_request_of(x);
     return r->sent && r->conn != NULL && r->conn->protocol->shared && r->conn->stream != NULL &&
            net_stream_unacknowledged(r->conn->stream);
 }
 
 int http_client_peer_address(const struct http_exchange *x, struct sockaddr_storage *out)
 {
-    const struct client_conn *c = request_of(x)->conn;
+    const struct client_conn *c = client_request_of(x)->conn;
     bool open =
         c != NULL && c->stream != NULL && (c->state == CLIENT_BUSY || c->state == CLIENT_IDLE);
     return open ? net_stream_peer_address(c->stream, out) : UV_ENOTCONN;
@@ -1047,7 +821,7 @@ void http_client_free(struct http_client *c)
         list_init(&cut);
         take_lost(conn, true, &cut, &cut);
         retire(conn);
-        requests_end(&cut, &e);
+        client_requests_end(&cut, &e);
     }
     fail_waiting(c, &e);
     net_task_cancel(&c->serve);

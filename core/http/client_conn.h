@@ -16,55 +16,12 @@
 #ifndef CORE_HTTP_CLIENT_CONN_H
 #define CORE_HTTP_CLIENT_CONN_H
 
-#include <stdlib.h>
-
-#include "base/buf.h"
-#include "base/byte_budget.h"
 #include "base/list.h"
-#include "http/exchange.h"
+#include "http/client_request.h"
 #include "net/deadline.h"
 #include "net/stream.h"
 
 struct proxy_connect;
-
-/* A request lives from http_client_request to its on_close or abort, on one connection or, when
- * sent again, on others after it. */
-struct client_request {
-    struct http_exchange x;
-    struct http_client *client;
-    struct client_conn *conn; /* NULL while waiting */
-    void *stream;             /* what the protocol keeps for it */
-    struct list link;         /* among those that wait, or in conn->requests */
-    struct http_head *head;   /* kept until the response begins */
-    struct buf body;          /* what its user sent of it, as long as it may be sent again */
-    struct byte_share share;  /* of both */
-    uint64_t carried_ms;      /* HTTP/2: since when, by the loop */
-    uint64_t newer_than;      /* connections up to this number do not carry it; 0: any does */
-    unsigned resent;          /* times */
-    bool is_head;
-    bool bodyless; /* complete with its head; the user's end is a formality */
-    bool repeatable;
-    bool upgrade;
-    bool background;
-    bool guarded;
-    bool sent;   /* or begun to be */
-    bool kept;   /* by a connection that had proved good before */
-    bool taken;  /* some of its body was taken by a connection, and is not kept */
-    bool ended;  /* by its user, behind `body` */
-    bool paused; /* by its user, before a connection carries it */
-};
-
-/* It will not be sent again. */
-static inline void client_request_drop(struct client_request *r)
-{
-    free(r->head);
-    r->head = NULL;
-    buf_reset(&r->body);
-    byte_share_give_back(&r->share);
-}
-
-/* An operation of all exchanges of a client: the head went with http_client_request. */
-int client_request_send_head(struct http_exchange *x, const struct http_head *head);
 
 /* What the pool asks of a protocol. `session` is what the protocol keeps for a connection. */
 struct client_protocol {
@@ -144,9 +101,6 @@ void client_conn_abandon(struct client_request *r);
 void client_conn_opened(struct client_conn *c);
 /* A response has begun. */
 void client_conn_answered(struct client_conn *c);
-/* The user sends more of the body, which is kept as long as there is room. Allowed inside a call of
- * the user's. */
-void client_request_keep(struct client_request *r, struct slice data);
 /* There is more or less room, or `leaving` was set. The session may be closed. */
 void client_conn_changed(struct client_conn *c);
 /* The request alone failed. `refused`: nothing of it was executed, so it is sent again if it can

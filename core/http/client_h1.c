@@ -132,7 +132,7 @@ static const struct h1_conn_handlers handlers = {
 
 static struct session *session_of(const struct http_exchange *x)
 {
-    return LIST_ITEM(x, struct client_request, x)->conn->session;
+    return client_request_of(x)->conn->session;
 }
 
 static int send_body(struct http_exchange *x, struct slice data)
@@ -170,7 +170,7 @@ static void resume_in(struct http_exchange *x)
 
 static void abort_exchange(struct http_exchange *x)
 {
-    client_conn_abandon(LIST_ITEM(x, struct client_request, x));
+    client_conn_abandon(client_request_of(x));
 }
 
 static const struct http_exchange_ops operations = {

@@ -384,11 +384,6 @@ static const struct net_stream_handlers stream_handlers = {
 
 /* ---- the exchange's operations ---- */
 
-static struct client_request *request_of(const struct http_exchange *x)
-{
-    return LIST_ITEM(x, struct client_request, x);
-}
-
 static struct session *session_of(const struct client_request *r)
 {
     return r->conn->session;
@@ -396,7 +391,7 @@ static struct session *session_of(const struct client_request *r)
 
 static int send_body(struct http_exchange *x, struct slice data)
 {
-    struct client_request *r = request_of(x);
+    struct client_request *r = client_request_of(x);
     if (r->stream == NULL || r->bodyless) {
         return -EPROTO;
     }
@@ -407,7 +402,7 @@ static int send_body(struct http_exchange *x, struct slice data)
 
 static int send_end(struct http_exchange *x)
 {
-    struct client_request *r = request_of(x);
+    struct client_request *r = client_request_of(x);
     if (r->stream == NULL || r->bodyless) {
         return 0;
     }
@@ -419,13 +414,13 @@ static int send_end(struct http_exchange *x)
 
 static bool blocked(const struct http_exchange *x)
 {
-    const struct client_request *r = request_of(x);
+    const struct client_request *r = client_request_of(x);
     return r->stream != NULL && h2_stream_blocked(r->stream);
 }
 
 static void pause_in(struct http_exchange *x)
 {
-    struct client_request *r = request_of(x);
+    struct client_request *r = client_request_of(x);
     if (r->stream != NULL) {
         h2_stream_pause(r->stream);
     }
@@ -433,7 +428,7 @@ static void pause_in(struct http_exchange *x)
 
 static void resume_in(struct http_exchange *x)
 {
-    struct client_request *r = request_of(x);
+    struct client_request *r = client_request_of(x);
     if (r->stream == NULL) {
         return;
     }
@@ -462,7 +457,7 @@ static bool is_ignored(const struct session *s, const struct client_request *r)
 
 static void abort_exchange(struct http_exchange *x)
 {
-    struct client_request *r = request_of(x);
+    struct client_request *r = client_request_of(x);
     struct session *s = session_of(r);
     bool ignored = is_ignored(s, r);
     let_go(s, r);
