@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * client_conn.h - the border between a client's pool and the protocol on a connection; internal to
- * core/http.
+ * client_conn.h - a connection of a client's pool, and the border to the protocol on it; internal
+ * to core/http.
  *
- * The pool (client.c) decides which connection carries a request: it keeps the requests that wait,
- * dials, keeps unused connections, and repeats what a kept one lost. A protocol (client_h1.c,
- * client_h2.c) is given a stream that is open, and the requests to carry on it: as many at a time
- * as it says. It takes over the operations of their exchanges and calls their handlers, but for
- * on_close, which is the pool's.
+ * The pool (client.c) decides which connection carries a request, and keeps the requests that wait.
+ * A connection (client_conn.c) is dialled, kept while it is unused, and closed, and hands back what
+ * can be sent again when it breaks. A protocol (client_h1.c, client_h2.c) is given a stream that is
+ * open, and the requests to carry on it: as many at a time as it says. It takes over the operations
+ * of their exchanges and calls their handlers, but for on_close, which is the connection's.
  *
  * A request that is guarded (message.h) is carried only by a connection that sends it at the end of
  * this turn: by none whose stream is stuck (net/stream.h). What it has to wait for all the same, as
@@ -23,7 +23,7 @@
 
 struct proxy_connect;
 
-/* What the pool asks of a protocol. `session` is what the protocol keeps for a connection. */
+/* What a connection asks of a protocol. `session` is what the protocol keeps for a connection. */
 struct client_protocol {
     const char *name; /* as ALPN has it */
     bool shared;      /* many requests go on a connection at a time, and one that cannot be sent
@@ -84,7 +84,7 @@ struct client_conn {
 /* Whether what is guarded may be sent at this moment. */
 bool client_conn_may_send(const struct client_conn *c);
 
-/* What a protocol tells the pool; no function is to be called inside one of the user's. */
+/* What a protocol tells its connection; no function is to be called inside one of the user's. */
 
 /* Both messages of the request are complete, or no more of them is wanted. `reusable`: the
  * connection may carry other requests. Ends the request; session and connection may be closed. */

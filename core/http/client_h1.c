@@ -183,7 +183,7 @@ static const struct http_exchange_ops operations = {
     .abort = abort_exchange,
 };
 
-/* ---- what the pool asks ---- */
+/* ---- what its connection asks ---- */
 
 static void *session_open(struct client_conn *c)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * client_internal.h - what the files of client.h share: client.c (the pool: which connection
- * carries a request) and client_request.c (requests). The protocols do not see it.
+ * carries a request), client_conn.c (what becomes of a connection) and client_request.c (what a
+ * request keeps). The protocols do not see it.
  */
 #ifndef CORE_HTTP_CLIENT_INTERNAL_H
 #define CORE_HTTP_CLIENT_INTERNAL_H
@@ -43,5 +44,29 @@ struct http_client {
     struct net_deadline failed; /* and the last time not long ago (FAILING_PAUSE_MS) */
     struct http_client_stats stats;
 };
+
+/* ---- what the pool asks of connections ---- */
+
+/* Opens one for the request. 0, or a code with `e` perhaps set: the request has none. */
+MUST_CHECK int client_conn_dial(struct client_way *way, struct client_request *r, struct err *e);
+/* Puts the request on one that is open and has room. Likewise. */
+MUST_CHECK int client_conn_carry(struct client_conn *c, struct client_request *r, struct err *e);
+/* Closes it at once. It carries nothing. */
+void client_conn_retire(struct client_conn *c);
+/* Closes it at once, and ends all that it carries. */
+void client_conn_cut(struct client_conn *c, const struct err *e);
+
+/* ---- what connections and requests tell the pool ---- */
+
+/* What waits may have a connection now, or may be dialled for: soon. */
+void client_pool_serve(struct http_client *client);
+/* The request, which is on no list, is sent once more, on a connection that is dialled from now
+ * on. */
+void client_pool_send_again(struct client_request *r);
+/* A connection was opened, or a request answered. */
+void client_pool_opened(struct http_client *client);
+void client_pool_reached(struct http_client *client);
+/* A connection could not be opened, and is not being dialled any more. */
+void client_pool_doubt(struct http_client *client, const struct err *e);
 
 #endif
