@@ -1,43 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is on its way to a server when its sender gives it up, and what must not arrive. */
-#include "h2_server.h"
+#include "h2_fixture.h"
 #include "http/h1_parser.h"
-#include "http_fixture.h"
 
 enum { SENT_MAX = 64 * 1024 * 1024, BLOCK = 64 * 1024, WRITE = 1024 * 1024 };
-
-static struct h2_server server;
-
-static int setup(void **state)
-{
-    if (world_setup(state) != 0) {
-        return -1;
-    }
-    struct world *w = *state;
-    h2_server_start(&server, w->loop);
-    const struct http_client_options o = {
-        .host = "127.0.0.1",
-        .port = server.port,
-        .tls = server.client,
-        .tls_upgrade = server.client_h1,
-        .connect_timeout_ms = LONG_MS,
-        .idle_timeout_ms = LONG_MS,
-        .max_idle = 4,
-    };
-    http_client_free(w->client);
-    w->client = http_client_new(w->loop, &o, NULL);
-    assert_non_null(w->client);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct world *w = *state;
-    http_client_free(w->client);
-    w->client = NULL;
-    h2_server_stop(&server);
-    return world_teardown(state);
-}
 
 static void check_works(struct world *w)
 {
@@ -230,15 +196,16 @@ static void test_inside_a_handler(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_was_aborted_does_not_arrive, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_what_was_aborted_last_does_not_arrive, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_what_goes_to_a_server_that_breaks_the_protocol, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(test_others_are_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_an_unused_connection, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_http1_is_left_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_inside_a_handler, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_was_aborted_does_not_arrive, h2_setup,
+                                        h2_teardown),
+        cmocka_unit_test_setup_teardown(test_what_was_aborted_last_does_not_arrive, h2_setup,
+                                        h2_teardown),
+        cmocka_unit_test_setup_teardown(test_what_goes_to_a_server_that_breaks_the_protocol,
+                                        h2_setup, h2_teardown),
+        cmocka_unit_test_setup_teardown(test_others_are_told, h2_setup, h2_teardown),
+        cmocka_unit_test_setup_teardown(test_an_unused_connection, h2_setup, h2_teardown),
+        cmocka_unit_test_setup_teardown(test_http1_is_left_alone, h2_setup, h2_teardown),
+        cmocka_unit_test_setup_teardown(test_inside_a_handler, h2_setup, h2_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
