@@ -53,14 +53,13 @@ void client_pool_serve(struct http_client *client)
     }
 }
 
-/* Others to the same server may be about to break, too. */
-void client_pool_send_again(struct client_request *r)
+void client_pool_send_again(struct client_request *r, uint64_t newer_than)
 {
     struct http_client *client = r->client;
     client->stats.repeated++;
     r->resent++;
     r->sent = false; /* nothing that counts */
-    r->newer_than = client->stats.dialled;
+    r->newer_than = newer_than;
     list_append(queue_of(client, r), &r->link);
     net_task_queue(client->loop, &client->serve);
 }

@@ -255,12 +255,14 @@ void client_conn_failed(struct client_request *r, const struct err *e, bool refu
 {
     struct client_conn *c = r->conn;
     struct err copy = *e;
+    /* Where a server leaves one connection it may be about to leave others. */
+    uint64_t newer_than = c->leaving ? c->client->stats.dialled : c->number;
     c->given_up = c->given_up || !refused;
     detach(r);
     place(c);
     r->sent = r->sent && !refused;
     if (refused && !r->taken && r->resent < RESENT_MAX) {
-        client_pool_send_again(r);
+        client_pool_send_again(r, newer_than);
     } else {
         client_request_end(r, &copy);
     }
@@ -319,7 +321,7 @@ void client_conn_lost(struct client_conn *c, const struct err *e)
     while (!list_empty(&again)) {
         struct client_request *r = LIST_ITEM(again.next, struct client_request, link);
         list_remove(&r->link);
-        client_pool_send_again(r);
+        client_pool_send_again(r, client->stats.dialled);
     }
     client_requests_end(&lost, &copy);
     if (unreachable) {

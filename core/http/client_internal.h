@@ -60,9 +60,9 @@ void client_conn_cut(struct client_conn *c, const struct err *e);
 
 /* What waits may have a connection now, or may be dialled for: soon. */
 void client_pool_serve(struct http_client *client);
-/* The request, which is on no list, is sent once more, on a connection that is dialled from now
- * on. */
-void client_pool_send_again(struct client_request *r);
+/* The request, which is on no list, is sent once more, on a connection with a higher number than
+ * that: so many as were dialled, and it is one that is dialled from now on. */
+void client_pool_send_again(struct client_request *r, uint64_t newer_than);
 /* A connection was opened, or a request answered. */
 void client_pool_opened(struct http_client *client);
 void client_pool_reached(struct http_client *client);

@@ -343,6 +343,32 @@ static void test_what_is_always_refused_ends(void **state)
     assert_int_equal(server.asked, 4);
 }
 
+/* Each by itself, again and again: those that one connection refused share the next. */
+static void test_what_is_refused_one_after_another_shares_connections(void **state)
+{
+    enum { REQUESTS = 20, TIMES = 4 };
+    struct world *w = *state;
+    static struct ask a[REQUESTS];
+    for (int i = 0; i < REQUESTS; i++) {
+        ask_begin(w, &a[i], "POST", HTTP_BODY_NONE, 0, false);
+    }
+    h2_expect_requests(&server, REQUESTS);
+    for (unsigned i = 0; i < REQUESTS * TIMES; i++) {
+        struct h2_request *r = h2_request(&server, i);
+        assert_ptr_equal(r->conn, h2_conn(&server, i / REQUESTS));
+        h2_reset(r, NGHTTP2_REFUSED_STREAM);
+        if (i < REQUESTS * (TIMES - 1)) {
+            h2_expect_requests(&server, REQUESTS + i + 1);
+        }
+    }
+    for (int i = 0; i < REQUESTS; i++) {
+        run_until(w->loop, &a[i].closed);
+        assert_true(a[i].failed);
+    }
+    assert_int_equal(world_stats(w)->dialled, TIMES);
+    assert_int_equal(world_stats(w)->repeated, REQUESTS * (TIMES - 1));
+}
+
 static void test_what_is_refused_may_be_aborted(void **state)
 {
     struct world *w = *state;
@@ -891,6 +917,7 @@ int main(void)
         TEST(test_what_is_refused_after_much_of_its_body_ends),
         TEST(test_a_body_is_kept_in_half_of_the_budget),
         TEST(test_what_is_always_refused_ends),
+        TEST(test_what_is_refused_one_after_another_shares_connections),
         TEST(test_what_is_refused_may_be_aborted),
         TEST(test_a_lost_connection),
         TEST(test_many_are_repeated_on_one_connection),
