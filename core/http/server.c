@@ -117,15 +117,27 @@ static void retire(struct conn *c)
     check_drained(s);
 }
 
-static void close_now(struct conn *c)
+/* A body that ends with the connection, and what comes through a tunnel, would seem whole if that
+ * ended in order; and where Content-Length says that more is to come, there are clients that wait
+ * on (node-fetch). Chunks are known for a part by all, and what has come to its length is whole. */
+static bool is_cut_by_reset(const struct conn *c)
 {
-    h1_conn_close(&c->h1);
-    retire(c);
+    if (c->connect && c->h1.out == H1_OUT_RAW) {
+        return true;
+    }
+    if (c->h1.out != H1_OUT_BODY || c->h1.head_only) {
+        return false;
+    }
+    return c->h1.out_framing == HTTP_BODY_CLOSE || c->h1.out_left > 0;
 }
 
-static void close_by_reset(struct conn *c)
+static void close_now(struct conn *c)
 {
-    h1_conn_reset(&c->h1);
+    if (is_cut_by_reset(c) || (c->h1.stream != NULL && !net_stream_flushed(c->h1.stream))) {
+        h1_conn_reset(&c->h1);
+    } else {
+        h1_conn_close(&c->h1);
+    }
     retire(c);
 }
 
@@ -547,24 +559,12 @@ static void resume_in(struct http_exchange *x)
     h1_conn_resume(&conn_of(x)->h1);
 }
 
-/* A body that ends with the connection, and what comes through a tunnel, would seem whole if that
- * ended in order; and where Content-Length says that more is to come, there are clients that wait
- * on (node-fetch). Chunks are known for a part by all. */
-static bool is_cut_by_reset(const struct conn *c)
-{
-    bool in_body = c->h1.out == H1_OUT_BODY && !c->h1.head_only;
-    return (in_body && c->h1.out_framing != HTTP_BODY_CHUNKED) ||
-           (c->connect && c->h1.out == H1_OUT_RAW);
-}
-
-/* Of chunks what was sent so far still goes out. */
+/* What was sent so far still goes out, of chunks and of an answer that the client has all of. */
 static void abort_exchange(struct http_exchange *x)
 {
     struct conn *c = conn_of(x);
     c->x.handlers = NULL;
-    if (is_cut_by_reset(c)) {
-        close_by_reset(c);
-    } else if (c->h1.out != H1_OUT_BODY || c->h1.head_only) {
+    if (c->h1.out != H1_OUT_BODY || is_cut_by_reset(c)) {
         close_now(c);
     } else {
         close_gently(c);

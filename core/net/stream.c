@@ -88,10 +88,26 @@ void stream_begin_close(struct net_stream *s)
     }
 }
 
+static void end_by_reset(uv_os_fd_t fd)
+{
+    static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
+/* What was to be delivered is not all gone: the peer must not take the end for an orderly one. */
+static void give_up_finishing(struct net_stream *s)
+{
+    uv_os_fd_t fd;
+    if (!net_stream_flushed(s) && uv_fileno(&s->socket.handle, &fd) == 0) {
+        end_by_reset(fd);
+    }
+    stream_begin_close(s);
+}
+
 void stream_fail(struct net_stream *s, const struct err *e)
 {
     if (s->state == STATE_FINISHING) {
-        stream_begin_close(s);
+        give_up_finishing(s);
     } else if (s->state != STATE_CLOSING) {
         s->want_read = false;
         list_remove(&s->turn);
@@ -118,7 +134,7 @@ static void on_limit(struct net_deadline *d)
     }
     switch (s->state) {
     case STATE_FINISHING:
-        stream_begin_close(s);
+        give_up_finishing(s);
         break;
     case STATE_HANDSHAKING:
         err_set(&e, UV_ETIMEDOUT, "the TLS handshake timed out");
@@ -553,12 +569,6 @@ void net_stream_close(struct net_stream *s)
 {
     s->handlers = NULL;
     stream_begin_close(s);
-}
-
-static void end_by_reset(uv_os_fd_t fd)
-{
-    static const struct linger reset = {.l_onoff = 1, .l_linger = 0};
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
 
 static bool kernel_has_some(const struct net_stream *s)

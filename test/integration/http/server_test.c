@@ -10,6 +10,7 @@
 #include "http_fixture.h"
 #include "net/address.h"
 #include "net/deadline.h"
+#include "net/stream.h"
 
 static void raw_exchange(struct world *w, struct raw_peer *p, const char *request,
                          const char *expected)
@@ -298,6 +299,17 @@ static void expect_reset(struct world *w, struct raw_peer *p)
     raw_close(p);
 }
 
+static void expect_end(struct world *w, struct raw_peer *p)
+{
+    char byte;
+    struct pollfd closed = {.fd = p->fd, .events = POLLIN};
+    for (int i = 0; i < 1000 && poll(&closed, 1, 0) == 0; i++) {
+        run_for(w->loop, 1);
+    }
+    assert_int_equal(recv(p->fd, &byte, 1, MSG_DONTWAIT), 0);
+    raw_close(p);
+}
+
 /* Nothing but the way in which the connection ends tells it from a whole one. */
 static void test_http_1_0_is_told_of_an_aborted_answer(void **state)
 {
@@ -309,18 +321,24 @@ static void test_http_1_0_is_told_of_an_aborted_answer(void **state)
     expect_reset(w, &p);
 }
 
+/* Until the server has it. */
+static void ask_raw(struct world *w, struct raw_peer *p, const char *request)
+{
+    unsigned before = w->requests;
+    raw_connect(p, http_server_address(w->server));
+    raw_send(p, request, strlen(request));
+    while (w->requests == before) {
+        run_for(w->loop, 1);
+    }
+}
+
 /* Asks, and is answered with a head whose body is still to come. */
 static void announce(struct world *w, struct raw_peer *p, uint64_t length)
 {
     const struct http_head head = {
         .status = 200, .framing = HTTP_BODY_LENGTH, .content_length = length};
-    unsigned before = w->requests;
     w->behaviour = ANSWER_NEVER;
-    raw_connect(p, http_server_address(w->server));
-    raw_send(p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
-    while (w->requests == before) {
-        run_for(w->loop, 1);
-    }
+    ask_raw(w, p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
 }
 
@@ -343,6 +361,96 @@ static void test_an_aborted_answer_of_known_length(void **state)
         http_exchange_abort(w->serving);
         expect_reset(w, &p);
     }
+}
+
+/* Whose reader has got all, and knows it: whatever becomes of its end, nothing of it is lost. */
+static void test_an_aborted_answer_that_is_whole(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    announce(w, &p, 3);
+    assert_int_equal(http_exchange_send_body(w->serving, SLICE("one")), 0);
+    http_exchange_abort(w->serving);
+    raw_expect(w->loop, &p, "\r\n\r\none");
+    expect_end(w, &p);
+}
+
+static void test_an_aborted_answer_without_body(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    const struct http_head head = {.status = 204, .framing = HTTP_BODY_NONE};
+    w->behaviour = ANSWER_NEVER;
+    ask_raw(w, &p, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
+    http_exchange_abort(w->serving);
+    raw_expect(w->loop, &p, "204 No Content\r\n\r\n");
+    expect_end(w, &p);
+}
+
+/* The server's end is no orderly one of what it still answers. */
+static void test_freeing_the_server_cuts_an_answer_of_known_length(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    announce(w, &p, 7);
+    assert_int_equal(http_exchange_send_body(w->serving, SLICE("one")), 0);
+    raw_expect(w->loop, &p, "\r\n\r\none");
+    http_server_free(w->server);
+    w->server = NULL;
+    expect_reset(w, &p);
+}
+
+/* Asks for what is more than the kernel takes, and does not read. How long the body is. */
+static size_t fill(struct world *w, struct raw_peer *p, const char *request)
+{
+    static char bytes[32 * 1024];
+    const struct http_head head = {.status = 200, .framing = HTTP_BODY_CLOSE};
+    size_t sent = 0;
+    w->behaviour = ANSWER_NEVER;
+    ask_raw(w, p, request);
+    assert_int_equal(http_exchange_send_head(w->serving, &head), 0);
+    while (!http_exchange_blocked(w->serving)) {
+        assert_int_equal(http_exchange_send_body(w->serving, slice_of(bytes, sizeof bytes)), 0);
+        sent += sizeof bytes;
+    }
+    assert_int_equal(http_exchange_send_end(w->serving), 0);
+    run_for(w->loop, 20);
+    return sent;
+}
+
+/* Reads on. False: the connection was reset. */
+static bool read_all(struct world *w, struct raw_peer *p, size_t *received)
+{
+    static char bytes[1024 * 1024];
+    ssize_t n = -1;
+    *received = 0;
+    while (n != 0) {
+        run_for(w->loop, 1);
+        n = recv(p->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN) {
+            assert_int_equal(errno, ECONNRESET);
+            return false;
+        }
+        *received += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* It would take the connection's end for that of the answer. */
+static void test_http_1_0_is_told_of_an_answer_that_it_read_too_late(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    size_t received;
+    size_t sent = fill(w, &p, "GET / HTTP/1.0\r\n\r\n");
+    net_stream_hurry_finished(w->loop);
+    while (w->loop->streams > 0) {
+        run_for(w->loop, 1);
+    }
+    assert_false(read_all(w, &p, &received));
+    assert_in_range(received, 0, sent - 1);
+    raw_close(&p);
 }
 
 /* Its head does not wait for ever. */
@@ -519,6 +627,10 @@ int main(void)
         TEST(test_http_1_0_gets_no_chunks),
         TEST(test_http_1_0_is_told_of_an_aborted_answer),
         TEST(test_an_aborted_answer_of_known_length),
+        TEST(test_an_aborted_answer_that_is_whole),
+        TEST(test_an_aborted_answer_without_body),
+        TEST(test_freeing_the_server_cuts_an_answer_of_known_length),
+        TEST(test_http_1_0_is_told_of_an_answer_that_it_read_too_late),
         TEST(test_a_slow_answer_of_known_length),
         TEST(test_the_client_goes_before_a_slow_answer),
         TEST(test_connection_close_is_honoured),
