@@ -20,6 +20,7 @@ enum { EVENT_DIGITS = 20, EVENT_MAX = 8192 };
 #define EVENT_SEQUENCE "\"bench/sequence\":\""
 
 #define NSEC_PER_SEC UINT64_C(1000000000)
+#define NSEC_PER_MSEC UINT64_C(1000000)
 #define NSEC_PER_USEC UINT64_C(1000)
 
 static inline uint64_t now_ns(void)

@@ -13,6 +13,7 @@ import os
 import pwd
 import random
 import resource
+import socket
 import uuid
 
 from build import HERE
@@ -33,10 +34,12 @@ COLLECTION_ITEMS = 20
 DIFFERENCE_ITEMS = 2
 
 
-def watch_target(events_per_second):
-    """From after the list: localproxy lets go on from there who has listed before."""
+def watch_target(events_per_second, events=0):
+    """From after the list: localproxy lets go on from there who has listed before. Of so many events,
+    until the server is asked for more, if a number is given."""
     return ("/api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=184214"
-            f"&timeoutSeconds=600&eventsPerSecond={events_per_second}")
+            f"&timeoutSeconds=600&eventsPerSecond={events_per_second}"
+            + (f"&events={events}" if events else ""))
 
 
 @dataclasses.dataclass
@@ -264,6 +267,14 @@ class Upstream:
                            [f"{tools}/watch_source", "--event", f"{HERE}/data/event.json"])
         self.source = source.next_json(5)["listen"]
         self.start_nginx(lab)
+
+    def more_events(self, count):
+        """So many for each open watch that was promised a number of them."""
+        host, port = self.source.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=10) as s:
+            s.sendall(f"GET /more?events={count} HTTP/1.1\r\nHost: source\r\n\r\n".encode())
+            if not s.recv(64).startswith(b"HTTP/1.1 200"):
+                raise BenchError("watch_source gives no more events")
 
     def add_large_list(self, lab):
         """Takes a second or two to make: for those only who ask for LARGE_LIST."""

@@ -8,6 +8,9 @@
  *     {"phase":"measuring"}              the warm-up is over
  *     {"phase":"done","events":…}        the figures of the time measured
  *
+ * With --events each watch has so many events instead of so much time, and --warmup-events before
+ * them: for a source that stops between the two, so that nothing is on its way at either end.
+ *
  * Latency is from the stamp that watch_source put into the event to the return of the read that
  * brought the event's end, both CLOCK_MONOTONIC of one machine.
  */
@@ -30,6 +33,7 @@ enum {
     MAX_READY = 256,
     MAX_OPENING = 32, /* watches that wait for their head at a time */
     OPEN_LIMIT_SECONDS = 240,
+    EVENTS_LIMIT_SECONDS = 3600,
     INPUT_MAX = 65536,
     REQUEST_MAX = 2048,
 };
@@ -64,7 +68,9 @@ struct load {
     size_t started;
     size_t opened;
     bool measuring;
-    uint64_t now; /* when the read returned whose bytes are looked at */
+    uint64_t goal;  /* the number of the event that is waited for, of each watch */
+    size_t reached; /* watches that have it */
+    uint64_t now;   /* when the read returned whose bytes are looked at */
     struct result result;
 };
 
@@ -102,6 +108,7 @@ static int event_read(struct watch *w, struct err *e)
         r->repeated++;
     } else {
         r->missing += sequence - w->sequence - 1;
+        l->reached += w->sequence < l->goal && sequence >= l->goal ? 1 : 0;
         w->sequence = sequence;
     }
     if (l->measuring) {
@@ -183,38 +190,66 @@ static int watch_read(struct watch *w, struct err *e)
     return watch_feed(w, input, (size_t)n, e);
 }
 
-/* Reads what comes until `deadline`, or until every watch is open if `opening`. A watch that ends
- * is an error at once while opening, and counted later. */
-static int run_until(struct load *l, uint64_t deadline, bool opening, struct err *e)
+/* What is waited for: every watch is open, time is over, or every watch has its event `goal`. */
+enum until { UNTIL_OPEN, UNTIL_TIME, UNTIL_GOAL };
+
+static bool is_reached(const struct load *l, enum until until)
 {
-    struct epoll_event ready[MAX_READY];
-    for (uint64_t now = now_ns(); now < deadline; now = now_ns()) {
-        if (opening && l->opened == l->count) {
-            return 0;
-        }
-        while (l->started < l->count && l->started - l->opened < MAX_OPENING) {
-            int rc = watch_start(l, e);
-            if (rc != 0) {
-                return rc;
-            }
-        }
-        int wait_ms = (int)((deadline - now) / (NSEC_PER_SEC / 1000)) + 1;
-        int n = epoll_wait(l->epoll, ready, MAX_READY, wait_ms);
-        for (int i = 0; i < n; i++) {
-            struct watch *w = ready[i].data.ptr;
-            int rc = watch_read(w, e);
-            if (rc != 0 && opening) {
-                return rc;
-            }
-            if (rc != 0) {
-                l->result.errors++;
-                close(w->fd);
-            }
+    return (until == UNTIL_OPEN && l->opened == l->count) ||
+           (until == UNTIL_GOAL && l->reached == l->count);
+}
+
+static int start_watches(struct load *l, struct err *e)
+{
+    while (l->started < l->count && l->started - l->opened < MAX_OPENING) {
+        int rc = watch_start(l, e);
+        if (rc != 0) {
+            return rc;
         }
     }
-    return opening ? err_set(e, -ETIMEDOUT, "%zu of %zu watches were opened in %d s", l->opened,
-                             l->count, OPEN_LIMIT_SECONDS)
-                   : 0;
+    return 0;
+}
+
+/* A watch that ends is an error at once, but where time is measured: there it is counted. */
+static int read_ready(struct load *l, uint64_t deadline, enum until until, struct err *e)
+{
+    struct epoll_event ready[MAX_READY];
+    uint64_t now = now_ns();
+    int wait_ms = now < deadline ? (int)((deadline - now) / (NSEC_PER_MSEC)) + 1 : 0;
+    int n = epoll_wait(l->epoll, ready, MAX_READY, wait_ms);
+    for (int i = 0; i < n; i++) {
+        struct watch *w = ready[i].data.ptr;
+        int rc = watch_read(w, e);
+        if (rc != 0 && until != UNTIL_TIME) {
+            return rc;
+        }
+        if (rc != 0) {
+            l->result.errors++;
+            close(w->fd);
+        }
+    }
+    return 0;
+}
+
+/* Reads what comes until then, but not beyond `deadline`. */
+static int run_until(struct load *l, uint64_t deadline, enum until until, struct err *e)
+{
+    int rc = 0;
+    while (rc == 0 && now_ns() < deadline) {
+        if (is_reached(l, until)) {
+            return 0;
+        }
+        rc = start_watches(l, e);
+        if (rc == 0) {
+            rc = read_ready(l, deadline, until, e);
+        }
+    }
+    if (rc != 0 || until == UNTIL_TIME) {
+        return rc;
+    }
+    return err_set(e, -ETIMEDOUT, "%zu of %zu watches were %s in time",
+                   until == UNTIL_OPEN ? l->opened : l->reached, l->count,
+                   until == UNTIL_OPEN ? "opened" : "given their events");
 }
 
 static void print_result(const struct load *l, uint64_t elapsed)
@@ -234,16 +269,34 @@ static void print_result(const struct load *l, uint64_t elapsed)
     (void)fflush(stdout);
 }
 
-static int run(struct load *l, uint64_t warmup_ms, uint64_t measure_ms, struct err *e)
+/* So many events of each watch, or if there are none so much time. */
+struct span {
+    uint64_t events;
+    uint64_t ms;
+};
+
+static int run_for(struct load *l, const struct span *span, struct err *e)
 {
-    const uint64_t ms = NSEC_PER_SEC / 1000;
-    int rc = run_until(l, now_ns() + OPEN_LIMIT_SECONDS * NSEC_PER_SEC, true, e);
+    if (span->events == 0) {
+        return run_until(l, now_ns() + span->ms * NSEC_PER_MSEC, UNTIL_TIME, e);
+    }
+    l->goal += span->events;
+    l->reached = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        l->reached += l->watches[i].sequence >= l->goal ? 1 : 0;
+    }
+    return run_until(l, now_ns() + EVENTS_LIMIT_SECONDS * NSEC_PER_SEC, UNTIL_GOAL, e);
+}
+
+static int run(struct load *l, const struct span *warmup, const struct span *measure, struct err *e)
+{
+    int rc = run_until(l, now_ns() + OPEN_LIMIT_SECONDS * NSEC_PER_SEC, UNTIL_OPEN, e);
     if (rc != 0) {
         return rc;
     }
     printf("{\"phase\":\"open\",\"watches\":%zu}\n", l->opened);
     (void)fflush(stdout);
-    rc = run_until(l, now_ns() + warmup_ms * ms, false, e);
+    rc = run_for(l, warmup, e);
     if (rc != 0) {
         return rc;
     }
@@ -251,7 +304,7 @@ static int run(struct load *l, uint64_t warmup_ms, uint64_t measure_ms, struct e
     (void)fflush(stdout);
     l->measuring = true;
     uint64_t begun = now_ns();
-    rc = run_until(l, begun + measure_ms * ms, false, e);
+    rc = run_for(l, measure, e);
     if (rc == 0) {
         print_result(l, now_ns() - begun);
     }
@@ -286,8 +339,8 @@ struct arguments {
     const char *address;
     const char *target;
     uint64_t watches;
-    uint64_t warmup_ms;
-    uint64_t measure_ms;
+    struct span warmup;
+    struct span measure;
 };
 
 static const struct flag table[] = {
@@ -308,13 +361,23 @@ static const struct flag table[] = {
     {.name = "warmup",
      .value = "MS",
      .help = "Milliseconds between the last opening and the first event that counts.",
-     FLAG_UINT_AT(struct arguments, warmup_ms),
+     FLAG_UINT_AT(struct arguments, warmup.ms),
      .max = 600000},
     {.name = "measure",
      .value = "MS",
      .help = "Milliseconds to measure.",
-     FLAG_UINT_AT(struct arguments, measure_ms),
+     FLAG_UINT_AT(struct arguments, measure.ms),
      .max = 600000},
+    {.name = "warmup-events",
+     .value = "N",
+     .help = "Instead of --warmup: events of each watch before the first that counts.",
+     FLAG_UINT_AT(struct arguments, warmup.events),
+     .max = 1000000},
+    {.name = "events",
+     .value = "N",
+     .help = "Instead of --measure: events of each watch to measure.",
+     FLAG_UINT_AT(struct arguments, measure.events),
+     .max = 1000000},
     FLAGS_COMMON(struct arguments, common),
     {0},
 };
@@ -330,11 +393,15 @@ int main(int argc, char **argv)
 {
     static struct load l;
     struct arguments f = {
-        .target = "/api/v1/pods?watch=true", .watches = 100, .warmup_ms = 500, .measure_ms = 3000};
+        .target = "/api/v1/pods?watch=true",
+        .watches = 100,
+        .warmup = {.ms = 500},
+        .measure = {.ms = 3000},
+    };
     struct err e = ERR_INIT;
     (void)flags_parse_or_exit(&command, &f, &f.common, argc, argv);
     if (load_init(&l, f.address, f.target, f.watches, &e) != 0 ||
-        run(&l, f.warmup_ms, f.measure_ms, &e) != 0) {
+        run(&l, &f.warmup, &f.measure, &e) != 0) {
         (void)fprintf(stderr, "watch_load: %s\n", e.msg);
         return EXIT_FAILED;
     }

@@ -5,6 +5,8 @@
  *
  * The query parameter `eventsPerSecond` sets the pace of its watch (0 or absent: no events). The
  * watches' events are spread evenly over the interval, so that a proxy meets them one at a time.
+ * With `events` a watch says nothing more after so many, until somebody asks for
+ * `/more?events=N`: then every watch that is open has N more.
  * Plain HTTP/1.1; the benchmark's nginx puts TLS in front of it.
  */
 #include <errno.h>
@@ -30,12 +32,15 @@ enum { MAX_WATCHES = 16384, MAX_READY = 256, REQUEST_MAX = 8192, CHUNK_FRAME = 1
     "X-Kubernetes-Pf-Prioritylevel-Uid: 2a8f6f6b-7a0e-4c39-8f4e-3f6a0c9f5f21\r\n"                  \
     "Transfer-Encoding: chunked\r\n\r\n"
 
+#define DONE "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
 struct watch {
     int fd;
     size_t slot;       /* where it stands in the source's table */
     uint64_t interval; /* ns between events; 0: none */
     uint64_t due;      /* when the next event is to be sent; 0 while the request is being read */
     uint64_t sequence;
+    uint64_t last; /* the number of the event after which it says nothing */
     size_t request_len;
     char request[REQUEST_MAX];
     size_t unsent; /* bytes at the end of `chunk` that the socket did not take yet */
@@ -95,13 +100,34 @@ static uint64_t phase(uint64_t n, uint64_t interval)
     return (uint64_t)((whole - (double)(uint64_t)whole) * (double)interval);
 }
 
+/* The number behind `param` in the request; 0: there is none. */
+static uint64_t query(const struct watch *w, const char *param)
+{
+    const char *at = strstr(w->request, param);
+    return at == NULL ? 0 : strtoul(at + strlen(param), NULL, 10);
+}
+
 static void watch_begin(struct source *s, struct watch *w)
 {
-    static const char param[] = "eventsPerSecond=";
-    char *at = strstr(w->request, param);
-    unsigned long rate = at == NULL ? 0 : strtoul(at + sizeof(param) - 1, NULL, 10);
+    uint64_t rate = query(w, "eventsPerSecond=");
+    uint64_t events = query(w, "&events=");
+    w->last = events == 0 ? UINT64_MAX : events;
     w->interval = rate == 0 ? 0 : NSEC_PER_SEC / rate;
     w->due = rate == 0 ? UINT64_MAX : now_ns() + phase(s->accepted++, w->interval);
+}
+
+/* They go on at the pace that they have. */
+static void more_events(struct source *s, const struct watch *asker)
+{
+    uint64_t more = query(asker, "?events=");
+    uint64_t now = now_ns();
+    for (size_t i = 0; i < s->count; i++) {
+        struct watch *w = s->watches[i];
+        if (w->interval != 0 && w->last != UINT64_MAX) {
+            w->due = w->sequence == w->last ? now + phase(s->accepted++, w->interval) : w->due;
+            w->last += more;
+        }
+    }
 }
 
 /* Reads the request's head; false when the watch is over. */
@@ -116,6 +142,11 @@ static bool watch_read(struct source *s, struct watch *w)
     w->request[w->request_len] = '\0';
     if (w->due != 0 || strstr(w->request, "\r\n\r\n") == NULL) {
         return true;
+    }
+    if (strncmp(w->request, "GET /more?", strlen("GET /more?")) == 0) {
+        more_events(s, w);
+        (void)send(w->fd, DONE, sizeof(DONE) - 1, MSG_NOSIGNAL);
+        return false;
     }
     watch_begin(s, w);
     return send(w->fd, HEAD, sizeof(HEAD) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(HEAD) - 1;
@@ -153,6 +184,9 @@ static uint64_t send_due(struct source *s)
             if (!watch_send(s, w)) {
                 watch_close(s, w);
                 continue;
+            }
+            if (w->unsent == 0 && w->sequence == w->last) {
+                w->due = UINT64_MAX;
             }
         }
         next = w->due < next ? w->due : next;
