@@ -12,7 +12,8 @@ from client import gets
 from counters import Counters
 from lab import BenchError
 from proxies import write_kubeconfig
-from reloading import Informers, ReloadedProxy, document, fallbacks, percentile, selector
+from reloading import (Informers, ReloadedProxy, before_nginx, document, fallbacks, percentile,
+                       selector)
 from server import DIFFERENCE_ITEMS, GROUP, POD, Upstream
 
 LIMITS = 1000
@@ -88,7 +89,8 @@ class Subject:
         self.generation = 1
         # Each reload is to be seen by itself: without an interval none waits for the one before.
         self.proxy = ReloadedProxy(bench.lab, bench.binary, bench.kubeconfig, mode,
-                                   rules(scenario, 1), ["--cut-interval", "0"])
+                                   rules(scenario, 1),
+                                   ["--cut-interval", "0", *before_nginx(bench.binary)])
         self.proxy.process.find_workers()
         path = COLLECTIONS + ("0" if self.shared else "{}")
         self.informers = Informers(bench.lab, bench.tools, self.proxy.port, path, LIMITS)

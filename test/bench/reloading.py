@@ -8,7 +8,7 @@ import socket
 import time
 
 from lab import BenchError
-from proxies import no_token
+from proxies import LocalproxyH1, has_in_help, no_token
 
 NAMESPACES = 30
 WINDOW = 20
@@ -30,6 +30,12 @@ def document(generation, limits):
         "shard": {"namespace": "operator-demo", "name": "sharding-demo"},
         "spec": {"limits": [{"apiGroups": [group], "resources": [resource], "selector": text}
                             for group, resource, text in limits]}}
+
+
+def before_nginx(binary):
+    """Flags for a localproxy whose server is nginx: of HTTP/2 streams that begin together it keeps the
+    heads until something else is written, so that quiet watches would not open."""
+    return list(LocalproxyH1.flags) if has_in_help(binary, "--upstream-protocol=") else []
 
 
 class ControlConnection(http.client.HTTPConnection):
