@@ -4,13 +4,19 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/array.h"
 #include "base/log.h"
 #include "kube/access/access.h"
 #include "kube/name.h"
+#include "net/address.h"
+#include "net/own_address.h"
 #include "program/local_tls.h"
 #include "program/local_token.h"
+
+#define PLAIN_PROXY "http://127.0.0.1:5443"
+#define TLS_PROXY "https://127.0.0.1:5443"
 
 static const char description[] =
     "Reads the kubeconfig that an operator or kubectl would use, and writes one whose clusters all "
@@ -30,7 +36,7 @@ static const char examples[] =
     "    KUBECONFIG=fake.yaml kubectl get pods\n"
     "    kubeconfig-gen --in-cluster --token-file=/run/cmesh/token -o /run/cmesh/kubeconfig\n"
     "    sudo install -d -o \"$USER\" " KUBE_SERVICE_ACCOUNT_DIR "\n"
-    "    kubeconfig-gen --local-tls=auto --service-account=" KUBE_SERVICE_ACCOUNT_DIR " \\\n"
+    "    kubeconfig-gen --service-account=" KUBE_SERVICE_ACCOUNT_DIR " \\\n"
     "        >operator.env\n"
     "    kubeconfig-gen --token-file=off --configmap=my-operator/cmesh-kubeconfig | \\\n"
     "        kubectl apply -f -\n";
@@ -62,22 +68,26 @@ static const struct flag table[] = {
              "localproxy talks to, whatever they are called."},
     {.name = "proxy",
      .value = "URL",
-     .default_text = "http://127.0.0.1:5443; with --local-tls https; with --service-account alone "
-                     "https://127.0.0.1:5446",
+     .default_text = TLS_PROXY "; without TLS " PLAIN_PROXY,
      FLAG_STRING_AT(struct kubeconfig_gen_flags, proxy),
-     .help = "Where localproxy listens: http or https, host and port."},
+     .help =
+         "Where localproxy listens: http or https, host and port. With http the token is in the "
+         "server's URL, too: some clients send it only so, and others refuse such URLs."},
     {.name = "proxy-ca",
      .value = "PATH",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, proxy_ca),
      .help = "Certificates (PEM) that a localproxy with --listen-tls-cert is verified by. They "
              "are written into the kubeconfig."},
     {.name = "local-tls",
-     .value = "auto|PATH",
+     .value = "auto|PATH|off",
+     .default_text = LOCAL_TLS_DEFAULT,
      FLAG_STRING_AT(struct kubeconfig_gen_flags, local_tls),
      .excludes = "proxy-ca",
-     .help = "localproxy was or will be started with the same flag: it serves TLS, and is verified "
-             "by the authority of that folder, which is made when it is missing, and written into "
-             "the kubeconfig."},
+     .help =
+         "localproxy, started with the same flag or none, is verified by the authority of this "
+         "folder (auto: the user's own), which is made when it is missing, and written into the "
+         "kubeconfig. off, and with a --proxy of another machine: by the authorities that "
+         "clients trust."},
     {.name = "token-file",
      .value = "PATH",
      FLAG_STRING_AT(struct kubeconfig_gen_flags, token_file),
@@ -98,7 +108,7 @@ static const struct flag table[] = {
      .help = "Write ca.crt, token and namespace into this folder, as a pod has them of its service "
              "account, but for a localproxy with --listen-tls; the folder, not those above it, is "
              "made when it is "
-             "missing. Needs --local-tls or --proxy-ca. Without --output no kubeconfig is "
+             "missing. Not without TLS, nor a token. Without --output no kubeconfig is "
              "written: standard output gets the variables KUBERNETES_SERVICE_HOST and "
              "KUBERNETES_SERVICE_PORT that the operator needs besides, one on a line."},
     {.name = "namespace",
@@ -129,19 +139,30 @@ static const struct command command = {
     .flags = table,
 };
 
-static const char *default_proxy(const struct kubeconfig_gen_flags *c)
+/* Whether the URL leads to this machine: no other authority signs for that, but for one's own. */
+static bool is_here(const struct url *u)
 {
-    if (c->output == NULL) {
-        return "https://127.0.0.1:5446";
+    struct sockaddr_storage address;
+    if (net_address_literal(u->host, u->port, &address) == 0) {
+        return net_address_is_loopback(&address);
     }
-    return local_tls_is_on(c->local_tls) && c->service_account == NULL ? "https://127.0.0.1:5443"
-                                                                       : "http://127.0.0.1:5443";
+    return strcasecmp(u->host, "localhost") == 0;
+}
+
+/* Whether clients verify localproxy by the authority of the token's folder, which nobody asked for.
+ * `proxy` is not NULL where it was given. */
+static bool wants_local_tls(const struct kubeconfig_gen_flags *c)
+{
+    if (c->local_tls != NULL || c->proxy_ca != NULL || local_token_is_off(c->token_file)) {
+        return false;
+    }
+    return c->proxy == NULL || c->service_account != NULL ||
+           (c->proxy_url.https && is_here(&c->proxy_url));
 }
 
 /* With a folder for the service account the kubeconfig may lead to the plain address beside. */
-static void check_authority(const struct kubeconfig_gen_flags *c)
+static void check_authority(const struct kubeconfig_gen_flags *c, bool local)
 {
-    bool local = local_tls_is_on(c->local_tls);
     if (c->service_account != NULL && !local && c->proxy_ca == NULL) {
         flags_misuse(&command, "--service-account needs to know by what localproxy is verified: "
                                "--local-tls, or --proxy-ca");
@@ -158,10 +179,9 @@ static void check_authority(const struct kubeconfig_gen_flags *c)
     }
 }
 
-static void check_proxy(struct kubeconfig_gen_flags *c)
+static void parse_proxy(struct kubeconfig_gen_flags *c)
 {
     struct err e = ERR_INIT;
-    c->proxy = c->proxy != NULL ? c->proxy : default_proxy(c);
     if (url_parse(c->proxy, &c->proxy_url, &e) != 0) {
         err_prefix(&e, "--proxy");
         flags_misuse(&command, "%s", e.msg);
@@ -174,7 +194,29 @@ static void check_proxy(struct kubeconfig_gen_flags *c)
         flags_misuse(&command,
                      "--proxy: the URL has a path; localproxy serves the API at its root");
     }
-    check_authority(c);
+}
+
+static void check_proxy(struct kubeconfig_gen_flags *c)
+{
+    bool given = c->proxy != NULL;
+    if (given) {
+        parse_proxy(c);
+    }
+    bool own = wants_local_tls(c);
+    bool local = own || local_tls_is_asked(c->local_tls);
+    c->may_lack_tls = own && !given && c->service_account == NULL;
+    c->local_tls = local ? c->local_tls : "off";
+    if (!given) {
+        c->proxy = local || c->output == NULL ? TLS_PROXY : PLAIN_PROXY;
+        parse_proxy(c);
+    }
+    check_authority(c, local);
+}
+
+void kubeconfig_gen_flags_go_plain(struct kubeconfig_gen_flags *c)
+{
+    c->proxy = PLAIN_PROXY;
+    parse_proxy(c);
 }
 
 /* Other values of these flags are words. */

@@ -82,8 +82,9 @@ static void append_escaped(struct buf *out, const char *text)
 
 /*
  * Over plain HTTP client-go leaves the user's token out (it reads users only for https), but sends
- * what stands in the URL as Basic authentication; the other clients do it the other way round.
- * With both in place each sends one, and localproxy takes either.
+ * what stands in the URL as Basic authentication; most others do it the other way round. With both
+ * in place each of these sends one, and localproxy takes either; some refuse such a file
+ * (docs/clients.md).
  */
 static void write_server(const struct generate_options *o, struct buf *out)
 {
@@ -192,6 +193,14 @@ static const struct kubeconfig_entry *cluster_of(const struct kubeconfig *kc,
     return name == NULL ? NULL : kubeconfig_find(&kc->clusters, name);
 }
 
+/* As localproxy reads it: what it refuses is of no use to the operator either. */
+static int check_user(const struct kubeconfig *kc, const struct kubeconfig_entry *context,
+                      struct err *e)
+{
+    (void)kubeconfig_referred(kc, context, "user", e);
+    return e->code;
+}
+
 /* The contexts of a kubeconfig, and which of them are written. */
 struct choice {
     const struct kubeconfig *kc;
@@ -273,7 +282,7 @@ static int choose(const struct kubeconfig *kc, bool all, struct choice *out,
             "example), and the current context names none of them: choose one with --context",
             notes->one, notes->other);
     }
-    return 0;
+    return current == NULL ? 0 : check_user(kc, current, e);
 }
 
 /* ---- the whole ---- */
@@ -349,8 +358,10 @@ static int copy_one(struct tree *w, const struct kubeconfig *kc, struct generate
     if (entry == NULL || read_context(entry, w->o, &f, e) != 0) {
         return e->code;
     }
-    if (f.cluster == NULL || kubeconfig_find(&kc->clusters, f.cluster) == NULL) {
-        kubeconfig_fail(entry, "cluster", e, "the context refers to a cluster that does not exist");
+    if (kubeconfig_referred(kc, entry, "cluster", e) == NULL) {
+        kubeconfig_fail(entry, "cluster", e, "the context names no cluster");
+    }
+    if (check_user(kc, entry, e) != 0) {
         return e->code;
     }
     notes->contexts = 1;
@@ -366,6 +377,10 @@ static int copy_one(struct tree *w, const struct kubeconfig *kc, struct generate
 /* Ends the tree, too. */
 static int print_tree(struct tree *w, struct buf *out, struct err *e)
 {
+    if (out == NULL) {
+        secret_json_delete(w->root);
+        return 0;
+    }
     buf_append_str(out, "# Written by kubeconfig-gen. The clusters lead to localproxy, which has "
                         "the credentials.\n");
     int rc = w->ed.rc != 0 ? w->ed.rc : yaml_emit(w->root, out);

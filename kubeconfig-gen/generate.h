@@ -38,8 +38,9 @@ struct generate_notes {
     size_t others;
 };
 
-/* Appends the text to `out`. Fails on a context that is not there or dangles, and where contexts
- * are of several clusters and nothing says which one it is. */
+/* Appends the text to `out`, which NULL only checks. Fails where the context, or the current one,
+ * names a cluster or user that is not there, and where contexts are of several clusters and nothing
+ * says which one it is. */
 MUST_CHECK int generate_from_kubeconfig(const struct kubeconfig *kc,
                                         const struct generate_options *o, struct buf *out,
                                         struct generate_notes *notes, struct err *e);

@@ -65,16 +65,12 @@ static void warn_of_contexts(const struct kubeconfig_gen_flags *c,
     }
 }
 
-static int from_service_account(const struct generate_options *o, struct buf *text, struct err *e)
-{
-    char *ns = NULL;
-    int rc = kube_service_account_namespace(NULL, &ns, e);
-    if (rc == 0) {
-        rc = generate_in_cluster(ns, o, text, e);
-    }
-    free(ns);
-    return rc;
-}
+/* ---- where the real credentials are ---- */
+
+struct source {
+    struct kubeconfig *kc; /* NULL: a pod's service account */
+    char *pod_namespace;   /* of that; NULL: it is not needed */
+};
 
 /* Whether the service account is meant: no kubeconfig was found, nor named. */
 static bool is_in_pod(const struct kubeconfig_gen_flags *c, const struct err *e)
@@ -83,26 +79,77 @@ static bool is_in_pod(const struct kubeconfig_gen_flags *c, const struct err *e)
            getenv("KUBERNETES_SERVICE_HOST") != NULL;
 }
 
-static int from_kubeconfig(const struct kubeconfig_gen_flags *c, const struct generate_options *o,
-                           struct buf *text, struct err *e)
+/* Whether the source has to be there, to take names or a namespace from. */
+static bool is_needed(const struct kubeconfig_gen_flags *c)
 {
-    struct generate_notes notes;
-    struct kubeconfig *kc = kubeconfig_load(c->kube.kubeconfig, e);
-    if (kc == NULL && c->kube.kubeconfig != NULL) {
+    return c->output != NULL || c->namespace == NULL;
+}
+
+static int check_kubeconfig(const struct kubeconfig_gen_flags *c, const struct kubeconfig *kc,
+                            struct err *e)
+{
+    const struct generate_options o = {
+        .proxy = &c->proxy_url, .context = c->kube.context, .all_contexts = c->all_contexts};
+    struct generate_notes ignored;
+    if (c->output == NULL) {
+        bool named = c->namespace == NULL || c->kube.context != NULL;
+        return named && kubeconfig_context(kc, c->kube.context, e) == NULL ? e->code : 0;
+    }
+    int rc = refuse_overwriting(c, kc, e);
+    return rc == 0 ? generate_from_kubeconfig(kc, &o, NULL, &ignored, e) : rc;
+}
+
+/* Nothing is made before this is known to be right. */
+static int open_source(const struct kubeconfig_gen_flags *c, struct source *s, struct err *e)
+{
+    struct err why = ERR_INIT;
+    bool in_pod = c->kube.in_cluster;
+    *s = (struct source){.kc = NULL};
+    if (!in_pod) {
+        s->kc = kubeconfig_load(c->kube.kubeconfig, &why);
+        in_pod = s->kc == NULL && is_in_pod(c, &why);
+    }
+    if (s->kc != NULL) {
+        return check_kubeconfig(c, s->kc, e);
+    }
+    if (in_pod) {
+        return is_needed(c) ? kube_service_account_namespace(NULL, &s->pod_namespace, e) : 0;
+    }
+    if (why.code == -ENOENT && !is_needed(c)) {
+        return 0;
+    }
+    *e = why;
+    if (c->kube.kubeconfig != NULL) {
         err_prefix(e, "--kubeconfig");
+    } else if (c->output == NULL) {
+        err_prefix(e, "--namespace is not given, and there is no context to take it from");
     }
-    if (kc == NULL && is_in_pod(c, e)) {
-        return from_service_account(o, text, e);
+    return e->code;
+}
+
+static void source_deinit(struct source *s)
+{
+    kubeconfig_free(s->kc);
+    free(s->pod_namespace);
+}
+
+/* What kubeconfig-gen has written leads to localproxy, and so would what is made of it. */
+static int refuse_own_work(const struct kubeconfig_gen_flags *c, const struct kubeconfig *kc,
+                           const char *token, struct err *e)
+{
+    const struct kubeconfig_entry *context = kubeconfig_find(
+        &kc->contexts, c->kube.context != NULL ? c->kube.context : kc->current_context);
+    struct err ignored = ERR_INIT;
+    const struct kubeconfig_entry *user =
+        context == NULL ? NULL : kubeconfig_referred(kc, context, "user", &ignored);
+    const char *given = user == NULL ? NULL : kubeconfig_string(user, "token", &ignored);
+    if (given == NULL || !local_token_matches(slice_str(given), slice_str(token))) {
+        return 0;
     }
-    int rc = kc == NULL ? e->code : refuse_overwriting(c, kc, e);
-    if (rc == 0) {
-        rc = generate_from_kubeconfig(kc, o, text, &notes, e);
-    }
-    if (rc == 0) {
-        warn_of_contexts(c, &notes, kc);
-    }
-    kubeconfig_free(kc);
-    return rc;
+    return err_set(e, -EINVAL,
+                   "%s: kubeconfig-gen wrote this kubeconfig for the operator; give the real one "
+                   "by --kubeconfig or KUBECONFIG",
+                   user->file->path);
 }
 
 static int wrap_configmap(const struct kubeconfig_gen_flags *c, struct buf *text, struct err *e)
@@ -147,22 +194,27 @@ static void tell_made(const char *path)
     log_info("created a token for localproxy", log_str("path", path));
 }
 
-/* *out stays NULL when the kubeconfig is to hold none. */
-static int load_token(const struct kubeconfig_gen_flags *c, char **out, struct err *e)
+/* What both ways to localproxy are made of. */
+struct secrets {
+    struct kube_pem ca;
+    char *token_path; /* NULL: there is no token */
+    char *token;
+};
+
+static int load_token(const struct kubeconfig_gen_flags *c, struct secrets *s, struct err *e)
 {
-    char *path;
     bool made_own;
     bool made = false;
-    if (local_token_path(c->token_file, &path, &made_own, e) != 0 || path == NULL) {
+    if (local_token_path(c->token_file, &s->token_path, &made_own, e) != 0 ||
+        s->token_path == NULL) {
         return e->code;
     }
-    *out = local_token_load(path, &made, e);
-    if (*out == NULL) {
+    s->token = local_token_load(s->token_path, &made, e);
+    if (s->token == NULL) {
         err_prefix(e, "--token-file");
     } else if (made || made_own) {
-        tell_made(path);
+        tell_made(s->token_path);
     }
-    free(path);
     return e->code;
 }
 
@@ -183,12 +235,13 @@ static int load_proxy_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *
 }
 
 /* Of --local-tls. */
-static int load_local_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *out, struct err *e)
+static int load_local_ca(const struct kubeconfig_gen_flags *c, struct secrets *s, struct err *e)
 {
+    struct kube_pem *out = &s->ca;
     struct certificate_pair authority;
     char *folder;
     bool made;
-    if (local_tls_folder(c->local_tls, &folder, e) != 0 || folder == NULL) {
+    if (local_tls_folder(c->local_tls, s->token_path, &folder, e) != 0 || folder == NULL) {
         return e->code;
     }
     int rc = local_tls_authority(folder, (int64_t)time(NULL), &authority, &made, e);
@@ -205,24 +258,49 @@ static int load_local_ca(const struct kubeconfig_gen_flags *c, struct kube_pem *
     return rc;
 }
 
+/* What nobody has asked for is left out where it cannot be had. */
+static int load_authority(struct kubeconfig_gen_flags *c, struct secrets *s, struct err *e)
+{
+    int rc = load_local_ca(c, s, e);
+    if (rc == 0 || !c->may_lack_tls) {
+        return rc;
+    }
+    log_warn("the kubeconfig is for plain HTTP: there is no authority for TLS (--local-tls=PATH "
+             "names another folder for it, here and to localproxy)",
+             log_str("error", e->msg));
+    err_clear(e);
+    kubeconfig_gen_flags_go_plain(c);
+    return 0;
+}
+
 /* ---- the kubeconfig ---- */
 
 /* What is written, whole. */
-static int make_text(const struct kubeconfig_gen_flags *c, const struct generate_options *o,
-                     struct buf *text, struct err *e)
+static int make_text(const struct kubeconfig_gen_flags *c, const struct source *source,
+                     const struct generate_options *o, struct buf *text, struct err *e)
 {
-    int rc = c->kube.in_cluster ? from_service_account(o, text, e) : from_kubeconfig(c, o, text, e);
+    struct generate_notes notes;
+    int rc = source->kc == NULL ? generate_in_cluster(source->pod_namespace, o, text, e)
+                                : generate_from_kubeconfig(source->kc, o, text, &notes, e);
+    if (rc == 0 && source->kc != NULL) {
+        warn_of_contexts(c, &notes, source->kc);
+    }
     return rc == 0 ? wrap_configmap(c, text, e) : rc;
 }
 
-/* What both ways to localproxy are made of. */
-struct secrets {
-    struct kube_pem ca;
-    char *token; /* NULL: none */
-};
+/* By the URL clients send it that send no token over plain HTTP. */
+static void warn_of_url(const struct kubeconfig_gen_flags *c, const char *token)
+{
+    if (token != NULL && !c->proxy_url.https) {
+        log_warn("over plain HTTP the token is in the server's URL: aiohttp (kopf) and the "
+                 "JavaScript client 2.0 refuse that, and kubectl names a folder of its cache after "
+                 "it; --proxy=https://... is for all clients",
+                 log_str("proxy", c->proxy));
+    }
+}
 
-static int write_kubeconfig(const struct kubeconfig_gen_flags *c, const struct secrets *s,
-                            struct err *e)
+static int write_kubeconfig(const struct kubeconfig_gen_flags *c, const struct source *source,
+                            const struct secrets *s, struct err *e)
 {
     struct buf text = BUF_INIT(GENERATE_TEXT_MAX);
     const struct generate_options o = {
@@ -232,9 +310,12 @@ static int write_kubeconfig(const struct kubeconfig_gen_flags *c, const struct s
         .context = c->kube.context,
         .all_contexts = c->all_contexts,
     };
-    int rc = make_text(c, &o, &text, e);
+    int rc = make_text(c, source, &o, &text, e);
     if (rc == 0) {
         rc = write_out(c, &text, e);
+    }
+    if (rc == 0) {
+        warn_of_url(c, s->token);
     }
     secret_buf_reset(&text);
     return rc;
@@ -271,48 +352,21 @@ static void place_deinit(struct place *p)
     secret_free(p->token);
 }
 
-static int find_without_kubeconfig(const struct kubeconfig_gen_flags *c, const char *token,
-                                   struct place *out, struct err *e)
+static int find_place(const struct kubeconfig_gen_flags *c, const struct source *source,
+                      const char *token, struct place *out, struct err *e)
 {
-    out->token = strdup(token);
-    if (out->token == NULL) {
-        return err_memory(e);
-    }
-    return c->namespace != NULL ? 0 : kube_service_account_namespace(NULL, &out->ns, e);
-}
-
-static int find_in_kubeconfig(const struct kubeconfig_gen_flags *c, const struct kubeconfig *kc,
-                              const char *token, struct place *out, struct err *e)
-{
-    out->token = generate_token(kc, c->kube.context, token);
-    if (out->token == NULL) {
-        return err_memory(e);
-    }
-    return c->namespace != NULL ? 0 : namespace_of_context(kc, c->kube.context, &out->ns, e);
-}
-
-static int find_place(const struct kubeconfig_gen_flags *c, const char *token, struct place *out,
-                      struct err *e)
-{
-    int rc;
+    const char *ns = c->namespace != NULL ? c->namespace : source->pod_namespace;
     *out = (struct place){.ns = NULL};
-    struct kubeconfig *kc = c->kube.in_cluster ? NULL : kubeconfig_load(c->kube.kubeconfig, e);
-    if (kc != NULL) {
-        rc = find_in_kubeconfig(c, kc, token, out, e);
-        kubeconfig_free(kc);
-    } else if (c->kube.in_cluster || is_in_pod(c, e) ||
-               (c->namespace != NULL && e->code == -ENOENT)) {
-        *e = (struct err)ERR_INIT;
-        rc = find_without_kubeconfig(c, token, out, e);
-    } else {
-        err_prefix(e, "--namespace is not given, and there is no context to take it from");
-        return e->code;
+    out->token =
+        source->kc == NULL ? strdup(token) : generate_token(source->kc, c->kube.context, token);
+    if (out->token == NULL) {
+        return err_memory(e);
     }
-    if (rc == 0 && c->namespace != NULL) {
-        out->ns = strdup(c->namespace);
-        rc = out->ns == NULL ? err_memory(e) : 0;
+    if (ns == NULL) {
+        return namespace_of_context(source->kc, c->kube.context, &out->ns, e);
     }
-    return rc;
+    out->ns = strdup(ns);
+    return out->ns == NULL ? err_memory(e) : 0;
 }
 
 static int print_variables(const struct kubeconfig_gen_flags *c, struct err *e)
@@ -324,11 +378,11 @@ static int print_variables(const struct kubeconfig_gen_flags *c, struct err *e)
     return rc;
 }
 
-static int write_service_account(const struct kubeconfig_gen_flags *c, const struct secrets *s,
-                                 struct err *e)
+static int write_service_account(const struct kubeconfig_gen_flags *c, const struct source *source,
+                                 const struct secrets *s, struct err *e)
 {
     struct place place;
-    int rc = find_place(c, s->token, &place, e);
+    int rc = find_place(c, source, s->token, &place, e);
     if (rc == 0) {
         const struct service_account a = {
             .folder = c->service_account,
@@ -348,22 +402,33 @@ static int write_service_account(const struct kubeconfig_gen_flags *c, const str
     return c->output == NULL ? print_variables(c, e) : 0;
 }
 
-static int write_all(const struct kubeconfig_gen_flags *c, struct err *e)
+static int load_secrets(struct kubeconfig_gen_flags *c, const struct source *source,
+                        struct secrets *s, struct err *e)
+{
+    int rc = load_proxy_ca(c, &s->ca, e);
+    if (rc == 0) {
+        rc = load_token(c, s, e);
+    }
+    if (rc == 0) {
+        rc = load_authority(c, s, e);
+    }
+    if (rc == 0 && s->token != NULL && source->kc != NULL) {
+        rc = refuse_own_work(c, source->kc, s->token, e);
+    }
+    return rc;
+}
+
+static int write_all(struct kubeconfig_gen_flags *c, const struct source *source, struct err *e)
 {
     struct secrets s = {.token = NULL};
-    int rc = load_proxy_ca(c, &s.ca, e);
-    if (rc == 0) {
-        rc = load_local_ca(c, &s.ca, e);
-    }
-    if (rc == 0) {
-        rc = load_token(c, &s.token, e);
-    }
+    int rc = load_secrets(c, source, &s, e);
     if (rc == 0 && c->output != NULL) {
-        rc = write_kubeconfig(c, &s, e);
+        rc = write_kubeconfig(c, source, &s, e);
     }
     if (rc == 0 && c->service_account != NULL) {
-        rc = write_service_account(c, &s, e);
+        rc = write_service_account(c, source, &s, e);
     }
+    free(s.token_path);
     secret_free(s.token);
     kube_pem_deinit(&s.ca);
     return rc;
@@ -372,10 +437,16 @@ static int write_all(const struct kubeconfig_gen_flags *c, struct err *e)
 int main(int argc, char **argv)
 {
     struct kubeconfig_gen_flags c;
+    struct source source;
     struct err e = ERR_INIT;
     kubeconfig_gen_flags_parse(&c, argc, argv);
-    if (write_all(&c, &e) != 0) {
-        log_error(c.service_account == NULL ? "nothing was written" : "not all was written",
+    int rc = open_source(&c, &source, &e);
+    if (rc == 0) {
+        rc = write_all(&c, &source, &e);
+    }
+    source_deinit(&source);
+    if (rc != 0) {
+        log_error(c.service_account == NULL ? "no kubeconfig was written" : "not all was written",
                   log_str("error", e.msg));
         return EXIT_FAILED;
     }

@@ -17,10 +17,10 @@ struct admin {
     struct admin_server *server;
 };
 
-static bool ready(void *data, char why[ADMIN_WHY_MAX])
+static void check(void *data, struct admin_checks *checks)
 {
     const struct admin_options *o = data;
-    return proxy_ready(o->proxy, why, ADMIN_WHY_MAX);
+    proxy_check(o->proxy, checks);
 }
 
 /* Of both listeners. */
@@ -56,6 +56,9 @@ static int write_metrics(void *data, struct buf *out)
         egress_add_memory(o->egress, &s.memory);
     }
     int rc = metrics_write(o->metrics, &s, out);
+    if (rc == 0) {
+        rc = health_write_metrics(kube_client_health(o->upstream), "cmesh_proxy", out);
+    }
     if (rc == 0 && proxy_load(o->proxy) != NULL) {
         rc = load_write_metrics(proxy_load(o->proxy), out);
     }
@@ -122,6 +125,7 @@ static void add_upstream(const struct admin_options *o, cJSON *root)
     }
     cJSON_AddNumberToObject(up, "connections", s->open);
     cJSON_AddNumberToObject(up, "http2Connections", s->h2);
+    cJSON_AddNumberToObject(up, "stalledConnections", (double)s->stalled);
     cJSON_AddNumberToObject(up, "requestsInFlight", s->busy);
     cJSON_AddNumberToObject(up, "dialFailures", (double)s->failed);
 }
@@ -186,6 +190,7 @@ static void add_status(void *data, cJSON *root)
     add_traffic(o, root);
     egress_describe(o->egress, true, root);
     add_upstream(o, root);
+    health_describe(kube_client_health(o->upstream), root);
     add_use(o, root);
     proxy_status_load(o->proxy, root);
     add_source(o, root);
@@ -197,7 +202,7 @@ static void add_status(void *data, cJSON *root)
 }
 
 static const struct admin_server_ops ops = {
-    .ready = ready,
+    .check = check,
     .metrics = write_metrics,
     .status = add_status,
     .asked = on_asked,

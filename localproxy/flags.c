@@ -153,18 +153,22 @@ const struct flag localproxy_flags_table[] = {
      FLAG_STRING_AT(struct localproxy_flags, state),
      .help = "Remember in this file what clients have seen, beyond a restart, even by a crash: "
              "then those whose view is the same go on as if nothing had been, and the others "
-             "are told to list again. It holds no objects, only versions and hashes, has always "
-             "the same size, and is made when missing. In a pod: in an emptyDir."},
+             "are told to list again. It also tells whether writes that were sent may still be "
+             "executed; without it they may, for 95 s after each start. It holds no objects, only "
+             "versions, times and hashes, has always the same size, and is made when missing. In a "
+             "pod: in an emptyDir."},
     {.name = "resume-doubt",
      .value = "SECONDS",
      .max = 86400,
      FLAG_UINT_AT(struct localproxy_flags, resume_doubt_s),
-     .help = "A watch that goes on from a version that localproxy has not given out itself may "
-             "come from a client that saw other rules, before a restart without --state "
-             "perhaps. It is answered with 410, so that the client lists again, for this long "
-             "after it first asked; then it is believed. Versions that are younger than "
-             "localproxy are believed at once, for which it asks the API server where it is when "
-             "rules come into force. 0: it is told so once, and nothing is asked."},
+     .help =
+         "A watch that goes on from a version that localproxy has not given out itself may "
+         "come from a client that saw other rules, before a restart without --state "
+         "perhaps. It is answered with 410, so that the client lists again, for this long "
+         "after it first asked; then it is believed. Versions that are younger than "
+         "localproxy are believed at once. So without --state it asks the API server where it is "
+         "when rules come into force, and for this long lists for their newest version. 0: a "
+         "client is told so once, and nothing is asked."},
     {.name = "pod-namespace",
      .value = "NAMESPACE",
      FLAG_STRING_AT(struct localproxy_flags, pod_namespace),
@@ -174,14 +178,15 @@ const struct flag localproxy_flags_table[] = {
     {.name = "listen",
      .value = "ADDR:PORT",
      FLAG_STRING_AT(struct localproxy_flags, listen),
-     .help = "Where the operator connects. Port 0 picks a free one."},
+     .help =
+         "Where the operator connects: with TLS of --local-tls, or without. Port 0 picks a free "
+         "one."},
     {.name = "listen-tls",
      .value = "ADDR:PORT",
      FLAG_LIST_AT(struct localproxy_flags, listen_tls),
-     .help = "Where it connects over TLS, beside --listen, which is plain then; may be repeated. "
-             "localhost:PORT is both 127.0.0.1 and ::1. For clients that take their "
-             "configuration from a pod's service account (kubeconfig-gen --service-account), which "
-             "speak nothing else. Needs --local-tls or --listen-tls-cert."},
+     .help = "A further address, with TLS alone; may be repeated. localhost:PORT is both 127.0.0.1 "
+             "and ::1. For clients that take their configuration from a pod's service account "
+             "(kubeconfig-gen --service-account). With --listen-tls-cert --listen is plain then."},
     {.name = "listen-tls-cert",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, listen_tls_cert),
@@ -193,14 +198,16 @@ const struct flag localproxy_flags_table[] = {
      FLAG_STRING_AT(struct localproxy_flags, listen_tls_key),
      .help = "Private key (PEM) of that certificate."},
     {.name = "local-tls",
-     .value = "auto|PATH",
+     .value = "auto|PATH|off",
+     .default_text = LOCAL_TLS_DEFAULT,
      FLAG_STRING_AT(struct localproxy_flags, local_tls),
      .excludes = "listen-tls-cert",
      .help =
-         "Serve TLS with a certificate of an authority of the user's own, which is made when it "
-         "is missing: auto keeps it beside the user's own token, PATH is another folder. "
-         "kubeconfig-gen, with the same flag, writes a kubeconfig in whose URLs there is no "
-         "token, so that clients do not print it, and which sends it to no other program."},
+         "Serve TLS with a certificate of an authority of the user's own, by which kubeconfig-gen, "
+         "with the same flag or none, lets clients verify it, so that they send the token to no "
+         "other program. It is in the folder of the token (auto: the user's own; PATH: another "
+         "one), and made when it is missing. Without the flag TLS is left out, with a warning, "
+         "where the authority cannot be made or read. off, and without a token: no TLS."},
     {.name = "token-file",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, token_file),
@@ -381,7 +388,9 @@ static int check_user_agent(const char *text, struct err *e)
 
 static int check_listen_tls(const struct localproxy_flags *c, struct err *e)
 {
-    if (c->listen_tls.count > 0 && c->listen_tls_cert == NULL && !local_tls_is_on(c->local_tls)) {
+    bool local = local_tls_is_asked(c->local_tls) ||
+                 (c->local_tls == NULL && !local_token_is_off(c->token_file));
+    if (c->listen_tls.count > 0 && c->listen_tls_cert == NULL && !local) {
         return err_set(e, -EINVAL,
                        "--listen-tls needs a certificate: --local-tls=auto, or --listen-tls-cert");
     }

@@ -27,6 +27,7 @@ struct localproxy_flags {
     const char *listen_tls_cert;
     const char *listen_tls_key;
     const char *local_tls; /* as program/local_tls.h reads it */
+    bool may_lack_tls;     /* nobody has asked for it: if it cannot be had, it is left out */
     const char *admin;
     const char *rules;
     const char *control;

@@ -14,11 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "codec/list_meta.h"
 #include "codec/watch_frame.h"
 #include "headers.h"
 #include "http/client.h"
+#include "http/h1_parser.h"
 #include "http/server.h"
 #include "net/clock.h"
 #include "net/deadline.h"
@@ -26,11 +28,11 @@
 #include "paused_request.h"
 #include "refusal.h"
 #include "upstream_failure.h"
+#include "upstream_refusal.h"
 
 enum {
     RETRY_AFTER_S = 1,
     LOST_COMING_MS = 5000, /* how long a write to what was lost may still come */
-    ON_ITS_WAY_MS = 30000, /* how much later what was sent may arrive: TCP's user timeout */
     ACCEPT_MAX = 64 * 1024,
     AGENT_MAX = 8 * 1024,
 };
@@ -39,8 +41,10 @@ enum {
 struct asking {
     struct forward *forward;
     struct delivered_account *account; /* of a watch */
+    uint64_t coming;                   /* of a list: bytes of its body; UINT64_MAX: not known */
     struct buf body;                   /* of the request, if it was collected, until it is sent */
     struct byte_share body_share;      /* until the API server answers: so long it may be queued */
+    struct pending_write write;        /* if it is one that the rules concern */
     struct net_deadline lost_due;      /* when a lost write must have come, or be over */
     struct passage passage;
 };
@@ -54,7 +58,6 @@ struct forward {
     enum request_state request;
     enum response_state response;
     uint64_t begun_ns;
-    uint64_t sent_ms;                     /* PASSED: since then, by the context's clock */
     struct request_attributes attributes; /* if `concerned` */
     struct http_head *head;      /* the operator's: of a list or watch until the answer begins, of a
                                     watch that can migrate also then (headers_copy_of_watch) */
@@ -64,11 +67,13 @@ struct forward {
     struct asking *asking;       /* NULL of an open watch */
     struct net_deadline overdue; /* when the API server must have answered, or ended a watch */
     struct request_limits limits;
-    bool concerned; /* the rules concern it */
-    bool resource;  /* it goes on only while they are valid */
-    bool safe;      /* to be asked a second time */
-    bool lost;      /* a write to what the shard has lost meanwhile */
-    bool inflated;  /* `list`, to be counted */
+    uint32_t target_len; /* of what was asked upstream last: bytes */
+    uint32_t added_len;  /* of which so many are not the client's */
+    bool concerned;      /* the rules concern it */
+    bool carried;        /* behind the API server somebody else answers it */
+    bool resource;       /* it goes on only while they are valid */
+    bool safe;           /* to be asked a second time */
+    bool inflated;       /* `list`, to be counted */
     bool tunnel;
 };
 
@@ -92,17 +97,21 @@ bool forward_is_watch(const struct forward *f)
     return f->watch != NULL;
 }
 
-unsigned forward_lost_writes(const struct forward_context *ctx)
-{
-    return ctx->lost_writes + unanswered_writes_lost(&ctx->unanswered);
-}
-
 static void tell_settled(void *data)
 {
     struct forward_context *ctx = data;
-    if (forward_lost_writes(ctx) == 0) {
-        ctx->on_settled(ctx->data);
-    }
+    ctx->on_settled(ctx->data);
+}
+
+static struct asking *asking_of(struct pending_write *w)
+{
+    return LIST_ITEM(w, struct asking, write);
+}
+
+static void on_lost(struct pending_write *w)
+{
+    struct asking *a = asking_of(w);
+    net_deadline_set(a->forward->ctx->loop, &a->lost_due, LOST_COMING_MS);
 }
 
 int forward_context_init(struct forward_context *ctx, struct net_loop *l,
@@ -113,7 +122,10 @@ int forward_context_init(struct forward_context *ctx, struct net_loop *l,
     list_init(&ctx->running);
     list_init(&ctx->waiting);
     ctx->points = points;
-    int rc = unanswered_writes_init(&ctx->unanswered, l, clock, tell_settled, ctx);
+    int rc = pending_writes_init(&ctx->writes, l, clock, delivered_writes(points));
+    ctx->writes.on_settled = tell_settled;
+    ctx->writes.on_lost = on_lost;
+    ctx->writes.data = ctx;
     return rc != 0 ? rc : migration_context_init(&ctx->migrations, l, upstream, metrics);
 }
 
@@ -127,16 +139,25 @@ static bool ran_out(const struct forward *f)
 
 /* ---- the end of a forward ---- */
 
+/* It is answered, or was never sent. */
+static void end_write(struct forward *f)
+{
+    if (f->asking != NULL) {
+        net_deadline_clear(&f->asking->lost_due);
+        pending_writes_end(&f->ctx->writes, &f->asking->write);
+    }
+}
+
 static void end_asking(struct forward *f)
 {
     struct asking *a = f->asking;
     if (a == NULL) {
         return;
     }
+    end_write(f);
     if (a->account != NULL) {
         delivered_account_close(f->ctx->points, a->account, false);
     }
-    net_deadline_clear(&a->lost_due);
     buf_reset(&a->body);
     byte_share_give_back(&a->body_share);
     passage_end(&a->passage);
@@ -144,33 +165,21 @@ static void end_asking(struct forward *f)
     f->asking = NULL;
 }
 
-static void settle_lost_write(struct forward *f)
+/* The API server's side `x` is given up, or has ended. */
+static void leave_write(struct forward *f, const struct http_exchange *x)
 {
-    if (f->lost) {
-        f->lost = false;
-        f->ctx->lost_writes--;
-        tell_settled(f->ctx);
+    struct asking *a = f->asking;
+    if (a == NULL || !pending_write_is_under_way(&a->write)) {
+        return;
     }
-}
-
-/* When the API server had all of the request `x`, or has it at the latest. */
-static uint64_t arrival(const struct forward *f, const struct http_exchange *x)
-{
-    uint64_t now = net_clock_now(f->ctx->unanswered.clock);
-    if (http_client_on_its_way(x)) {
-        return now + ON_ITS_WAY_MS;
-    }
-    return f->request == REQUEST_PASSED ? f->sent_ms : now;
-}
-
-/* The API server's side `x` is given up, or broke. */
-static void note_unanswered(struct forward *f, const struct http_exchange *x)
-{
-    if (f->concerned && request_verb_is_write(f->attributes.verb) && http_client_sent(x) &&
-        f->request != REQUEST_COMING && f->response == RESPONSE_AWAITED) {
-        unanswered_writes_add(&f->ctx->unanswered, &f->attributes, arrival(f, x), f->lost);
+    if (http_client_sent(x) && f->request != REQUEST_COMING && f->response == RESPONSE_AWAITED) {
+        net_deadline_clear(&a->lost_due);
+        pending_writes_give_up(&f->ctx->writes, &a->write, &f->attributes,
+                               http_client_on_its_way(x));
         f->attributes = (struct request_attributes){.verb = f->attributes.verb};
         f->concerned = false;
+    } else {
+        end_write(f);
     }
 }
 
@@ -190,7 +199,6 @@ static void forward_free(struct forward *f)
     count_end(f);
     net_deadline_clear(&f->overdue);
     list_remove(&f->link);
-    settle_lost_write(f);
     if (f->watch != NULL) {
         migration_deinit(&f->migration);
         watch_free(f->watch);
@@ -216,7 +224,7 @@ static void free_if_over(struct forward *f)
 static void abort_up(struct forward *f)
 {
     if (f->up != NULL) {
-        note_unanswered(f, f->up);
+        leave_write(f, f->up);
         http_exchange_abort(f->up);
         f->up = NULL;
     }
@@ -239,7 +247,7 @@ void forward_context_deinit(struct forward_context *ctx)
         forward_abort(LIST_ITEM(ctx->running.next, struct forward, link));
     }
     migration_context_deinit(&ctx->migrations);
-    unanswered_writes_deinit(&ctx->unanswered);
+    pending_writes_deinit(&ctx->writes);
     delivered_free(ctx->points);
 }
 
@@ -277,13 +285,21 @@ static void expect_answer(struct forward *f)
     }
 }
 
+/* All of the request is sent now, for the first time or once more (http/client.h). */
+static void note_sent(struct forward *f)
+{
+    expect_answer(f);
+    if (f->asking != NULL) {
+        pending_writes_sent(&f->ctx->writes, &f->asking->write);
+    }
+}
+
 /* With the body, if it was collected. */
 static void pass_request_end(struct forward *f)
 {
     int rc = 0;
     set_request(f, REQUEST_PASSED);
-    expect_answer(f);
-    f->sent_ms = net_clock_now(f->ctx->unanswered.clock);
+    note_sent(f);
     if (f->asking != NULL && f->asking->body.len > 0) {
         rc = http_exchange_send_body(f->up, buf_slice(&f->asking->body));
         buf_reset(&f->asking->body);
@@ -466,6 +482,8 @@ static bool open_list(struct forward *f, const struct http_head *head)
 {
     struct slice type = headers_value(head, SLICE("Content-Type"));
     struct slice coding = headers_value(head, SLICE("Content-Encoding"));
+    bool announced = head->framing == HTTP_BODY_LENGTH;
+    f->asking->coming = announced ? head->content_length : UINT64_MAX;
     if (f->ctx->load != NULL) {
         return open_counted_list(f, type, coding);
     }
@@ -479,14 +497,16 @@ static bool note_answer(struct forward *f, const struct http_head *head)
     if (head->status == 200 && f->concerned && f->verb == VERB_WATCH) {
         return open_watch(f, head);
     }
+    bool head_only = f->head != NULL && slice_eq(f->head->method, SLICE("HEAD"));
     drop_head(f);
     if (f->verb != VERB_WATCH || head->status != 200) {
         net_deadline_clear(&f->overdue);
     }
     if (head->status == 101) {
+        end_write(f);
         f->tunnel = true;
         f->ctx->metrics->tunnels++;
-    } else if (head->status == 200 && f->concerned && f->verb == VERB_LIST) {
+    } else if (head->status == 200 && f->concerned && f->verb == VERB_LIST && !head_only) {
         return open_list(f, head);
     }
     return true;
@@ -527,10 +547,20 @@ static void log_answer(const struct forward *f, const struct http_head *head)
     }
 }
 
+/* Of one with the shard's selector. */
+static void judge_length(struct forward *f, const struct http_head *head)
+{
+    if (f->attributes.key.selector != 0) {
+        upstream_refusal_judge(&f->ctx->lengths, f->ctx->upstream, &f->attributes, f->target_len,
+                               f->added_len, head);
+    }
+}
+
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct forward *f = x->data;
     struct http_header headers[HEADERS_MAX];
+    char warning[UPSTREAM_REFUSAL_WARNING_MAX];
     struct http_head h = *head;
     if (ran_out(f)) {
         return;
@@ -538,19 +568,21 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     if (kube_client_failing_ms(f->ctx->upstream) == 0) {
         f->ctx->outage_told = false;
     }
-    if (head->status == 401) {
-        kube_client_rejected(f->ctx->upstream);
-    }
     if (is_reopening(f)) {
         net_deadline_set(f->ctx->loop, &f->overdue, f->limits.watch_ms);
         migration_answered(&f->migration, head);
         return;
     }
     log_answer(f, head);
+    judge_length(f, head);
     tell_breakers(f, head->status);
     byte_share_give_back(&f->asking->body_share);
     h.headers = headers;
     h.header_count = headers_end_to_end(head, headers);
+    if (head->status == 401 && !f->carried && h.header_count < HEADERS_MAX) {
+        upstream_refusal_warning(f->ctx->upstream, warning);
+        headers[h.header_count++] = (struct http_header){SLICE("Warning"), slice_str(warning)};
+    }
     h.unhurried = f->limits.unhurried;
     if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {
         h.framing = HTTP_BODY_LENGTH; /* what the answer to a GET would have */
@@ -589,6 +621,43 @@ static void pass_events(struct forward *f, struct slice data)
     }
 }
 
+/* The client will have all of the list, and may go on from it. */
+static void note_list(struct forward *f)
+{
+    struct list_meta_result found;
+    list_meta_end(f->list, &found);
+    list_meta_free(f->list);
+    f->list = NULL;
+    if (f->attributes.newest && found.resource_version != 0) {
+        delivered_newest(f->ctx->points, &f->attributes.key, found.resource_version);
+    }
+    if (found.token != 0) {
+        delivered_give_page(f->ctx->points, &f->attributes.key, found.token);
+    } else if (found.resource_version != 0) {
+        /* The version of a list in pages is that of the first, whose request said which it wants.
+         */
+        bool newest = f->attributes.newest || f->attributes.page != 0;
+        delivered_give_list(f->ctx->points, &f->attributes.key, found.resource_version, newest);
+    } else {
+        delivered_give(f->ctx->points, &f->attributes.key, DELIVERED_ANY);
+        delivered_give_page(f->ctx->points, &f->attributes.key, 0);
+    }
+}
+
+/* Before the client can take it for whole: that may be long before the API server says so, and this
+ * process may end, or the rules change, in between. */
+static void feed_list(struct forward *f, struct slice data)
+{
+    uint64_t *coming = &f->asking->coming;
+    list_meta_feed(f->list, data);
+    if (*coming != UINT64_MAX) {
+        *coming -= data.len < *coming ? data.len : *coming;
+        if (*coming == 0) {
+            note_list(f);
+        }
+    }
+}
+
 static void up_on_body(struct http_exchange *x, struct slice data)
 {
     struct forward *f = x->data;
@@ -601,31 +670,12 @@ static void up_on_body(struct http_exchange *x, struct slice data)
         return;
     }
     if (f->list != NULL) {
-        list_meta_feed(f->list, data);
+        feed_list(f, data);
     }
     if (http_exchange_send_body(f->down, data) != 0) {
         forward_abort(f);
     } else if (http_exchange_blocked(f->down)) {
         http_exchange_pause(x);
-    }
-}
-
-/* The client has all of the list: it may go on from it. */
-static void note_list(struct forward *f)
-{
-    struct list_meta_result found;
-    list_meta_end(f->list, &found);
-    if (f->attributes.newest && found.resource_version != 0) {
-        delivered_newest(f->ctx->points, &f->attributes.key, found.resource_version);
-    }
-    if (found.token != 0) {
-        delivered_give_page(f->ctx->points, &f->attributes.key, found.token);
-    } else if (found.resource_version != 0) {
-        struct delivered_range range = {found.resource_version, found.resource_version};
-        delivered_give(f->ctx->points, &f->attributes.key, range);
-    } else {
-        delivered_give(f->ctx->points, &f->attributes.key, DELIVERED_ANY);
-        delivered_give_page(f->ctx->points, &f->attributes.key, 0);
     }
 }
 
@@ -649,6 +699,7 @@ static void up_on_end(struct http_exchange *x)
         return;
     }
     set_response(f, RESPONSE_ENDED);
+    end_write(f);
     if (f->asking != NULL) {
         passage_end(&f->asking->passage);
     }
@@ -675,7 +726,12 @@ static void up_on_drain(struct http_exchange *x)
     }
     if (f->request == REQUEST_WHOLE) {
         pass_request_end(f);
-    } else if (f->down != NULL) {
+        return;
+    }
+    if (f->request == REQUEST_PASSED) {
+        note_sent(f); /* perhaps the API server had refused it */
+    }
+    if (f->down != NULL) {
         http_exchange_resume(f->down);
     }
 }
@@ -692,6 +748,11 @@ static void answer_failure(struct forward *f, bool sent, const struct err *e)
 {
     char message[ERR_MSG_MAX + 128];
     struct upstream_failure why = upstream_failure_of(f->verb, sent && !f->safe, e);
+    if (!sent && e->code == -HTTP_PARSE_TOO_LARGE) {
+        const struct http_head refused = {.status = 431};
+        why = (struct upstream_failure){431, 0, "does not take the request"};
+        judge_length(f, &refused);
+    }
     (void)snprintf(message, sizeof message, "the API server %s %s: %s",
                    kube_client_server(f->ctx->upstream), why.what, e->msg);
     if (!refusal_send(f->ctx->metrics, f->down, f->verb, why.status, why.retry_after, message)) {
@@ -751,7 +812,7 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
 {
     struct forward *f = x->data;
     f->up = NULL;
-    note_unanswered(f, x);
+    leave_write(f, x);
     if (ran_out(f)) {
         return;
     }
@@ -764,9 +825,12 @@ static void up_on_close(struct http_exchange *x, const struct err *e)
     }
     if (e != NULL && f->response != RESPONSE_ENDED && !is_silent(f)) {
         f->ctx->metrics->upstream_errors++;
-        log_warn(f->response == RESPONSE_AWAITED ? "a request to the API server failed"
-                                                 : "the API server's answer ended early",
-                 log_str("error", e->msg));
+        if (f->response == RESPONSE_AWAITED) {
+            log_at(kube_client_failure_level(f->ctx->upstream, 0),
+                   "a request to the API server failed", log_str("error", e->msg));
+        } else {
+            log_warn("the API server's answer ended early", log_str("error", e->msg));
+        }
         if (f->down != NULL && f->response == RESPONSE_AWAITED) {
             fail_unanswered(f, http_client_sent(x), e);
         } else if (f->down != NULL) {
@@ -831,13 +895,15 @@ static void on_overdue(struct net_deadline *d)
 
 /* ---- the beginning ---- */
 
-/* It must have come by now, or be over: the API server works on no request for longer. */
+/* It must have come by now, or be over: the API server works on no request for longer. What was
+ * refused and waits to be sent again is not sent any more. */
 static void on_lost_due(struct net_deadline *d)
 {
     struct forward *f = LIST_ITEM(d, struct asking, lost_due)->forward;
-    uint64_t now = net_clock_now(f->ctx->unanswered.clock);
-    uint64_t over = f->sent_ms + UNANSWERED_WRITE_MS;
-    if (f->request == REQUEST_PASSED && now < over) {
+    uint64_t now = net_clock_now(f->ctx->writes.clock);
+    uint64_t over = pending_write_over_ms(&f->asking->write);
+    bool waits = f->up != NULL && !http_client_sent(f->up);
+    if (f->request == REQUEST_PASSED && !waits && now < over) {
         net_deadline_set(f->ctx->loop, d, over - now);
         return;
     }
@@ -905,6 +971,7 @@ static bool begin_asking(struct forward *f, const struct forward_request *r)
     *a = (struct asking){.forward = f};
     f->asking = a;
     net_deadline_init(&a->lost_due, on_lost_due);
+    list_init(&a->write.link);
     buf_init(&a->body, r->body != NULL ? r->body->len : 0);
     byte_share_init(&a->body_share, f->ctx->budget);
     return keep_request(f, r);
@@ -925,6 +992,7 @@ static struct forward *forward_new(struct forward_context *ctx, struct http_exch
         .begun_ns = net_clock_ns(),
         .limits = r->limits,
         .resource = r->resource,
+        .carried = r->carried,
         .safe = is_safe(r->head) && !headers_may_upgrade(r->head, r->verb),
     };
     list_init(&f->link);
@@ -988,6 +1056,8 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
     struct sent_headers headers;
     struct http_head h = *head;
     h.target = target;
+    f->target_len = (uint32_t)target.len; /* a few MiB at most */
+    f->added_len = target.len > head->target.len ? (uint32_t)(target.len - head->target.len) : 0;
     h.upgrade = headers_may_upgrade(head, f->verb);
     if (sent_headers_init(&headers, f, &h) != 0) {
         sent_headers_deinit(&headers);
@@ -997,6 +1067,8 @@ static int ask_upstream(struct forward *f, const struct http_head *head, struct 
     h.header_count = headers.count;
     h.background = f->verb == VERB_WATCH;
     h.guarded = f->resource;
+    h.unhurried = f->limits.unhurried;
+    h.borrowed = true;
     h.budget = is_reopening(f) ? &f->ctx->migrations.memory : f->ctx->sent;
     if (body != NULL) {
         h.framing = HTTP_BODY_LENGTH;
@@ -1028,6 +1100,9 @@ void forward_start(struct forward_context *ctx, struct http_exchange *down,
     if (f == NULL) {
         (void)refusal_send(ctx->metrics, down, r->verb, 503, RETRY_AFTER_S, "out of memory");
         return;
+    }
+    if (f->concerned && request_verb_is_write(f->attributes.verb)) {
+        pending_writes_begin(&ctx->writes, &f->asking->write, &f->attributes);
     }
     if (ask_upstream(f, r->head, r->target, r->body, &e) != 0) {
         answer_unasked(f, &e);
@@ -1118,27 +1193,11 @@ static bool is_refused_now(void *data, const struct request_attributes *a)
             request_attributes_selector(a, j->now) != a->key.selector);
 }
 
-static bool is_lost(const struct forward *f, const struct rules *now)
-{
-    struct judgement j = {f->ctx, now};
-    return f->concerned && request_verb_is_write(f->attributes.verb) &&
-           f->response != RESPONSE_ENDED && !f->tunnel && f->up != NULL &&
-           is_refused_now(&j, &f->attributes);
-}
-
-void forward_await_lost_write(struct forward *f, const struct rules *now)
-{
-    if (!f->lost && is_lost(f, now)) {
-        f->lost = true;
-        f->ctx->lost_writes++;
-        net_deadline_set(f->ctx->loop, &f->asking->lost_due, LOST_COMING_MS);
-    }
-}
-
-void forward_judge_unanswered(struct forward_context *ctx, const struct rules *now)
+void forward_judge_writes(struct forward_context *ctx, const struct rules *now)
 {
     struct judgement j = {ctx, now};
-    unanswered_writes_judge(&ctx->unanswered, is_refused_now, &j);
+    uint64_t hash = hash_slice(HASH_SEED, slice_str(rules_checksum(now)));
+    pending_writes_judge(&ctx->writes, hash, is_refused_now, &j);
 }
 
 static void expire_unanswered(struct forward *f, const char *why)

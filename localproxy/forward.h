@@ -18,8 +18,8 @@
 #include "base/byte_budget.h"
 #include "base/list.h"
 #include "guard/delivered_versions.h"
+#include "guard/pending_writes.h"
 #include "guard/request_attributes.h"
-#include "guard/unanswered_writes.h"
 #include "http/exchange.h"
 #include "kube/client/client.h"
 #include "kube/request_info.h"
@@ -28,6 +28,7 @@
 #include "paused_request.h"
 #include "request_limits.h"
 #include "rules/rules_lease.h"
+#include "upstream_refusal.h"
 #include "watch/migration.h"
 
 struct forward;
@@ -45,18 +46,18 @@ struct forward_context {
     struct rules_lease *lease; /* likewise; NULL: there is none */
     struct slice user_agent;   /* kube/user_agent.h; empty: clients have their own */
     struct list running;
-    struct list waiting;  /* watches that the API server could not be asked for just now */
-    struct load *load;    /* what is done for clients is counted there; NULL: it is not counted */
-    bool outage_told;     /* that they wait, since connections could be opened last */
-    bool draining;        /* watches end at their next boundary */
-    unsigned lost_writes; /* under way to what the shard has lost */
-    struct unanswered_writes unanswered;
+    struct list waiting; /* watches that the API server could not be asked for just now */
+    struct load *load;   /* what is done for clients is counted there; NULL: it is not counted */
+    bool outage_told;    /* that they wait, since connections could be opened last */
+    bool draining;       /* watches end at their next boundary */
+    struct pending_writes writes;
+    struct request_lengths lengths;
     /* Sends a request through the rules again: they changed before it was answered, or the API
      * server could not be asked. */
     paused_request_cb again;
     /* Whether a write like that would be refused now. */
     bool (*fences)(void *data, const struct request_info *ri);
-    /* No write to what was lost is under way any more, nor can be executed later. */
+    /* As in guard/pending_writes.h. */
     void (*on_settled)(void *data);
     void *data;
 };
@@ -74,6 +75,7 @@ struct forward_request {
     struct slice target;          /* what is asked upstream */
     enum request_verb verb;
     bool resource; /* it goes on only while the rules are valid (rules/rules_lease.h) */
+    bool carried;  /* the API server passes it on to somebody else, who answers */
     struct request_limits limits;
     const struct request_attributes
         *attributes;          /* what a change of the rules concerns; NULL: nothing. Copied */
@@ -86,12 +88,10 @@ struct forward_request {
 void forward_start(struct forward_context *ctx, struct http_exchange *down,
                    const struct forward_request *r);
 
-/* How many writes are under way to what was lost, or may still be executed. */
-unsigned forward_lost_writes(const struct forward_context *ctx);
-
-/* The rules `now` are in force: looks which of the writes that were given up before they were
- * answered would be refused now. */
-void forward_judge_unanswered(struct forward_context *ctx, const struct rules *now);
+/* The rules `now` are in force: writes that may still be executed, and would be refused now, are
+ * lost (guard/pending_writes.h). Of those under way, what its client has not sent completely after
+ * a short time is broken off, and so never executed. */
+void forward_judge_writes(struct forward_context *ctx, const struct rules *now);
 
 /* ---- one of context.running ---- */
 
@@ -108,12 +108,6 @@ bool forward_affected(const struct forward *f, const struct rules *now);
  * migrates or is cut (watch/migration.h); what the API server has not begun to answer goes through
  * context.again; the rest is broken off. It may be gone after that. */
 void forward_change_rules(struct forward *f, struct rules *old, struct rules *now);
-
-/* If it is a write under way that would be refused under the rules `now`, which are in force:
- * counts it in context.lost_writes until it is answered, or the API server cannot execute it any
- * more. What its client has not sent completely after a short time is broken off, and so never
- * executed. */
-void forward_await_lost_write(struct forward *f, const struct rules *now);
 
 /* Of a request for resources: nothing may be shown or written any more, and `why` tells the client.
  * What was not answered is answered so, a watch ends with 410 Expired, what is being passed on and

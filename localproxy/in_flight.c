@@ -12,14 +12,6 @@ static unsigned count_affected_watches(const struct forward_context *ctx, const 
     return count;
 }
 
-static void await_lost_writes(struct forward_context *ctx, const struct rules *now)
-{
-    LIST_FOR_EACH(node, &ctx->running)
-    {
-        forward_await_lost_write(forward_of(node), now);
-    }
-}
-
 /* All that run, so that each is come to once, whatever joins or leaves meanwhile. */
 static void take_running(struct forward_context *ctx, struct list *all)
 {
@@ -48,11 +40,10 @@ static void change_each(struct forward_context *ctx, struct rules *old, struct r
 void in_flight_change_rules(struct forward_context *ctx, struct rules *old, struct rules *now,
                             const char *why)
 {
-    await_lost_writes(ctx, now);
-    forward_judge_unanswered(ctx, now);
+    forward_judge_writes(ctx, now);
     migration_context_change(&ctx->migrations, count_affected_watches(ctx, now), why);
     change_each(ctx, old, now);
-    if (forward_lost_writes(ctx) == 0) {
+    if (pending_writes_lost(&ctx->writes) == 0) {
         ctx->on_settled(ctx->data);
     }
 }

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "crypto/digest.h"
+#include "kube/client/expiry.h"
 #include "local_certificate.h"
 #include "net/timer.h"
 #include "program/local_tls.h"
@@ -33,6 +34,8 @@ struct listener_secrets {
     struct file_state token_state;
     struct file_state cert_state;
     struct file_state key_state;
+    struct validity valid;   /* of --listen-tls-cert */
+    struct health *health;   /* NULL: nobody is told when that ends */
     char *authority;         /* the path of its certificate; NULL: without --local-tls */
     int64_t renew_at;        /* what it has signed; seconds since 1970 */
     struct net_timer *timer; /* NULL: there is no file to look at */
@@ -130,6 +133,9 @@ static int read_tls(struct listener_secrets *s, struct err *e)
         read_file("--listen-tls-key", s->flags->listen_tls_key, &key, e) == 0) {
         tls = make_tls(s->flags, buf_slice(&cert), buf_slice(&key), e);
     }
+    if (tls != NULL) {
+        s->valid = validity_of_certificate(buf_slice(&cert));
+    }
     buf_reset(&cert);
     secret_buf_reset(&key);
     if (tls == NULL) {
@@ -209,6 +215,18 @@ static void look_at_local(struct listener_secrets *s)
     }
 }
 
+static void look_at_expiry(const struct listener_secrets *s)
+{
+    char subject[FILE_NAME_SIZE + 64];
+    if (s->health == NULL || s->flags->listen_tls_cert == NULL) {
+        return;
+    }
+    (void)snprintf(subject, sizeof subject, "the certificate for clients, --listen-tls-cert=%.255s",
+                   s->flags->listen_tls_cert);
+    expiry_judge(s->health, subject, &s->valid, (int64_t)time(NULL),
+                 "write a new one with its key into the files, which are read again by themselves");
+}
+
 static void on_timer(void *data)
 {
     struct listener_secrets *s = data;
@@ -217,6 +235,7 @@ static void on_timer(void *data)
     }
     if (s->flags->listen_tls_cert != NULL) {
         look_at_tls(s);
+        look_at_expiry(s);
     }
     if (s->authority != NULL) {
         look_at_local(s);
@@ -241,7 +260,17 @@ static int start_local(struct listener_secrets *s, struct err *e)
         s->authority = NULL;
         return err_memory(e);
     }
-    return read_local(s, e);
+    int rc = read_local(s, e);
+    if (rc != 0 && s->flags->may_lack_tls) {
+        log_warn("TLS is left out, so that kubeconfigs with https do not lead here: its authority "
+                 "cannot be used (--local-tls=PATH names another folder, off does without)",
+                 log_str("error", e->msg));
+        free(s->authority);
+        s->authority = NULL;
+        err_clear(e);
+        rc = 0;
+    }
+    return rc;
 }
 
 static int start_tls(struct listener_secrets *s, struct err *e)
@@ -309,6 +338,12 @@ void listener_secrets_on_tls(struct listener_secrets *s, listener_secrets_tls_cb
 {
     s->on_tls = cb;
     s->data = data;
+}
+
+void listener_secrets_report_to(struct listener_secrets *s, struct health *health)
+{
+    s->health = health;
+    look_at_expiry(s);
 }
 
 void listener_secrets_free(struct listener_secrets *s)

@@ -15,6 +15,7 @@
 #include "base/slice.h"
 #include "crypto/tls.h"
 #include "flags.h"
+#include "kube/client/health.h"
 #include "net/loop.h"
 
 struct listener_secrets;
@@ -37,6 +38,9 @@ struct tls_config *listener_secrets_tls(const struct listener_secrets *s);
  * listener_secrets_tls has it. NULL: no more. */
 typedef void (*listener_secrets_tls_cb)(void *data);
 void listener_secrets_on_tls(struct listener_secrets *s, listener_secrets_tls_cb cb, void *data);
+
+/* From now on the end of --listen-tls-cert is reported there ahead. NULL: no more. */
+void listener_secrets_report_to(struct listener_secrets *s, struct health *health);
 
 /* Overwrites the token. NULL is ignored. */
 void listener_secrets_free(struct listener_secrets *s);

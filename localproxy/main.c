@@ -43,6 +43,7 @@ struct app {
     struct localproxy_flags flags;
     struct kube_access access;
     struct kube_client *upstream;
+    struct health health; /* of all clients of API servers */
     struct metrics metrics;
     char *token_path; /* NULL: no token is asked for */
     char *tls_folder; /* NULL: there is no authority of the user's own */
@@ -174,7 +175,9 @@ static int find_token(struct app *a, struct err *e)
 
 static int find_tls(struct app *a, struct err *e)
 {
-    int rc = local_tls_folder(a->flags.local_tls, &a->tls_folder, e);
+    const char *flag = a->flags.listen_tls_cert != NULL ? "off" : a->flags.local_tls;
+    a->flags.may_lack_tls = flag == NULL && a->flags.listen_tls.count == 0;
+    int rc = local_tls_folder(flag, a->token_path, &a->tls_folder, e);
     a->flags.local_tls = a->tls_folder;
     return rc;
 }
@@ -182,7 +185,11 @@ static int find_tls(struct app *a, struct err *e)
 static int open_secrets(struct app *a, struct err *e)
 {
     a->secrets = listener_secrets_new(a->program.loop, &a->flags, 0, e);
-    return a->secrets == NULL ? e->code : 0;
+    if (a->secrets == NULL) {
+        return e->code;
+    }
+    listener_secrets_report_to(a->secrets, &a->health);
+    return 0;
 }
 
 static int open_policies(struct app *a, struct err *e)
@@ -294,6 +301,15 @@ static void on_traffic_changed(void *data)
     status_lease_look(a->lease, TRAFFIC_MS);
 }
 
+/* The manager learns by Leases what this pod enforces; nothing else here is on its own account. */
+static const char *granted_by(const struct request_info *ri)
+{
+    (void)ri;
+    return "bind the ClusterRole cmesh-sidecar to the pod's service account: kubectl create "
+           "rolebinding cmesh-sidecar -n NAMESPACE --clusterrole=cmesh-sidecar "
+           "--serviceaccount=NAMESPACE:NAME";
+}
+
 static int open_home(struct app *a, const struct kube_access *access, struct kube_client **out,
                      struct err *e)
 {
@@ -301,6 +317,8 @@ static int open_home(struct app *a, const struct kube_access *access, struct kub
         .access = access,
         .max_idle = 1,
         .http1_only = a->flags.kube.protocol == UPSTREAM_HTTP1,
+        .health = &a->health,
+        .granted_by = granted_by,
     };
     a->home_client = kube_client_new(a->program.loop, &o, e);
     *out = a->home_client;
@@ -433,8 +451,8 @@ static int refuse_itself_at(const struct app *a, const char *flag, const char *a
     }
     url_host_port(server, at);
     return err_set(e, -ELOOP,
-                   "the API server of the %s, http%s://%s, is this localproxy itself (%s=%s): is "
-                   "it what kubeconfig-gen wrote for the operator? Give the real one by "
+                   "the API server of the %s, http%s://%s, is this localproxy itself (%s=%s). "
+                   "kubeconfig-gen may have written that for the operator: give the real one by "
                    "--kubeconfig or KUBECONFIG",
                    a->access.context[0] == '\0' ? "service account" : "kubeconfig",
                    server->https ? "s" : "", at, flag, address);
@@ -452,6 +470,20 @@ static int refuse_itself(const struct app *a, struct err *e)
     }
     return rc == 0 && a->flags.egress != NULL ? refuse_itself_at(a, "--egress", a->flags.egress, e)
                                               : rc;
+}
+
+/* It may be another localproxy's address, or one that has another port now. */
+static int refuse_own_token(struct app *a, struct err *e)
+{
+    const char *token = a->access.token;
+    if (token == NULL ||
+        !local_token_matches(slice_str(token), listener_secrets_token(a->secrets))) {
+        return 0;
+    }
+    return err_set(e, -ELOOP,
+                   "users[%s].token is localproxy's own: kubeconfig-gen wrote this kubeconfig for "
+                   "the operator. Give the real one by --kubeconfig or KUBECONFIG",
+                   a->access.user);
 }
 
 static void on_credentials(void *data)
@@ -503,6 +535,8 @@ static int open_upstream(struct app *a, struct err *e)
         .may_data = a,
         .on_change = on_credentials,
         .data = a,
+        .health = &a->health,
+        .granted_by = granted_by,
     };
     a->upstream = kube_client_new(a->program.loop, &o, e);
     return a->upstream == NULL ? e->code : 0;
@@ -528,9 +562,10 @@ static int open_documents(struct app *a, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        check_ready_file, open_timers,    open_rules_lease, open_upstream, find_token,
-        find_tls,         open_secrets,   open_policies,    open_proxy,    open_egress,
-        open_reload,      open_documents, open_bypass,      open_lease,    open_admin,
+        check_ready_file, open_timers, open_rules_lease, open_upstream,
+        find_token,       find_tls,    open_secrets,     refuse_own_token,
+        open_policies,    open_proxy,  open_egress,      open_reload,
+        open_documents,   open_bypass, open_lease,       open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -594,6 +629,7 @@ static const struct program_ops ops = {
 int main(int argc, char **argv)
 {
     struct app a = {.proxy = NULL};
+    health_init(&a.health, NULL);
     localproxy_flags_parse(&a.flags, argc, argv);
     tls_use_records((enum tls_records_by)a.flags.tls_records);
     program_raise_file_limit();
@@ -603,6 +639,7 @@ int main(int argc, char **argv)
     int code = program_run(&a.program, &ops, &a);
     kube_access_deinit(&a.access);
     kube_access_deinit(&a.home);
+    health_deinit(&a.health);
     free(a.pod_namespace);
     free(a.token_path);
     free(a.tls_folder);

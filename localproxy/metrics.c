@@ -201,8 +201,8 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
          "is.",
          s->memory.unread_bytes},
         {"cmesh_proxy_unread_connections_closed_total", "counter",
-         "Connections closed because too much was kept that clients or the API server did not "
-         "read.",
+         "Connections and answers ended because too much was kept that clients or the API server "
+         "did not read.",
          s->memory.given_up},
         {"cmesh_proxy_watch_memory_bytes", "gauge",
          "Memory of events that are not complete yet, and of lists for watches that migrate.",
@@ -229,6 +229,9 @@ int metrics_write(const struct metrics *m, const struct metrics_sources *s, stru
         {"cmesh_proxy_upstream_connections_http2", "gauge",
          "Open connections to the API server with HTTP/2, each of which carries many requests.",
          s->client->h2},
+        {"cmesh_proxy_upstream_connections_stalled_total", "counter",
+         "Connections given up because the API server answered PINGs on them, but no requests.",
+         s->client->stalled},
         {"cmesh_proxy_upstream_requests_in_flight", "gauge",
          "Requests to the API server in flight, watches and those that wait for a connection "
          "included.",

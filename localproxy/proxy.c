@@ -124,7 +124,9 @@ static int open_tls_addresses(struct proxy *p, struct err *e)
 
 static int open_server(struct proxy *p, struct err *e)
 {
-    bool plain = p->o.flags->listen_tls.count > 0;
+    /* A certificate of the user's is for whom it names, and nobody is served without it. */
+    bool given = p->o.flags->listen_tls_cert != NULL;
+    bool plain = given && p->o.flags->listen_tls.count > 0;
     p->backlog = net_backlog_new(p->loop, UNREAD_BYTES_MAX);
     if (p->backlog == NULL) {
         return err_memory(e);
@@ -132,6 +134,7 @@ static int open_server(struct proxy *p, struct err *e)
     struct http_server_options so = {
         .address = p->o.flags->listen,
         .tls = plain ? NULL : listener_secrets_tls(p->o.secrets),
+        .plain_too = !given,
         .limits = {.head_bytes = HEAD_MAX, .header_count = HEADER_COUNT_MAX},
         .head_timeout_ms = HEAD_TIMEOUT_MS,
         .idle_timeout_ms = IDLE_TIMEOUT_MS,
@@ -292,6 +295,9 @@ void proxy_set_rules(struct proxy *p, struct rules *rules)
     p->rules = rules_ref(rules);
     p->rules_since = (int64_t)time(NULL);
     take_lock_rule(p);
+    upstream_refusal_forget(&p->forward.lengths, p->o.upstream);
+    shared_lock_forget(&p->lock_elsewhere, kube_client_health(p->o.upstream));
+    shared_lock_forget(&p->peering, kube_client_health(p->o.upstream));
     fence_history_add(&p->history, old, net_loop_now(p->loop));
     (void)snprintf(why, sizeof why,
                    "the rules of shard %s/%s changed to generation %" PRIu64 ": list again",
@@ -322,12 +328,17 @@ const char *proxy_why_no_rules(const struct proxy *p)
 
 unsigned proxy_lost_writes(const struct proxy *p)
 {
-    return forward_lost_writes(&p->forward);
+    return pending_writes_lost(&p->forward.writes);
 }
 
 bool proxy_settled(const struct proxy *p)
 {
     return proxy_lost_writes(p) == 0;
+}
+
+bool proxy_may_settle(const struct proxy *p, uint64_t within_ms)
+{
+    return pending_writes_may_settle(&p->forward.writes, within_ms);
 }
 
 bool proxy_draining(const struct proxy *p)
@@ -399,30 +410,27 @@ struct metrics_memory proxy_memory(const struct proxy *p)
     };
 }
 
+void proxy_check(const struct proxy *p, struct admin_checks *c)
+{
+    char text[PROXY_EXPIRED_SIZE];
+    bool needed = p->o.flags->no_rules == NO_RULES_BLOCK;
+    admin_check(c, "shutdown", p->forward.draining ? "shutting down" : NULL);
+    (void)snprintf(text, sizeof text, "no valid rules: %s", p->why_none);
+    admin_check(c, "rules", p->rules == NULL && needed ? text : NULL);
+    if (p->o.lease != NULL) {
+        proxy_explain_expired(p, text);
+        admin_check(c, "rules-lease", rules_lease_valid(p->o.lease) ? NULL : text);
+    }
+    admin_check_client(c, p->o.upstream, true);
+}
+
 bool proxy_ready(const struct proxy *p, char *why, size_t size)
 {
-    if (p->forward.draining) {
-        (void)snprintf(why, size, "shutting down");
-        return false;
-    }
-    if (p->rules == NULL && p->o.flags->no_rules == NO_RULES_BLOCK) {
-        (void)snprintf(why, size, "no valid rules: %s", p->why_none);
-        return false;
-    }
-    if (!rules_lease_valid(p->o.lease)) {
-        char text[PROXY_EXPIRED_SIZE];
-        proxy_explain_expired(p, text);
-        (void)snprintf(why, size, "%s", text);
-        return false;
-    }
-    if (!kube_client_ready(p->o.upstream)) {
-        const char *error = kube_client_error(p->o.upstream);
-        (void)snprintf(why, size, "no credentials: %s",
-                       error != NULL ? error : "they are being fetched");
-        return false;
-    }
-    (void)snprintf(why, size, "ok");
-    return true;
+    struct admin_checks c;
+    admin_checks_init(&c, NULL);
+    proxy_check(p, &c);
+    (void)snprintf(why, size, "%s", c.why);
+    return c.ready;
 }
 
 void proxy_drain(struct proxy *p)

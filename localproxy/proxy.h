@@ -11,6 +11,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "admin/checks.h"
 #include "flags.h"
 #include "http/server.h"
 #include "kube/client/client.h"
@@ -50,8 +51,9 @@ void proxy_ask_start_version(struct proxy *p);
 /* As in start_version.h; 0: not known. */
 uint64_t proxy_start_version(const struct proxy *p);
 
-/* Rules were put in force, and no write to what they took away is under way any more, or can still
- * be executed by the API server. */
+/* Rules were put in force, and no write to what they took away is under way any more. Whether some
+ * can still be executed by the API server proxy_settled says; when they cannot, it is called again.
+ */
 typedef void (*proxy_settled_cb)(void *data);
 void proxy_on_settled(struct proxy *p, proxy_settled_cb cb, void *data);
 
@@ -67,9 +69,12 @@ const struct rules *proxy_rules(const struct proxy *p);
 /* Seconds since 1970; 0: none are in force. */
 int64_t proxy_rules_since(const struct proxy *p);
 const char *proxy_why_no_rules(const struct proxy *p);
-/* Writes that proxy_on_settled waits for, and whether there are none. */
+/* Writes to what was lost that are under way, or can still be executed; and whether there are none.
+ */
 unsigned proxy_lost_writes(const struct proxy *p);
 bool proxy_settled(const struct proxy *p);
+/* As pending_writes_may_settle. */
+bool proxy_may_settle(const struct proxy *p, uint64_t within_ms);
 bool proxy_draining(const struct proxy *p);
 
 /* The lease on the rules; NULL: there is none. */
@@ -100,8 +105,10 @@ const struct delays *proxy_delays(const struct proxy *p);
 /* Appends what is known of each open watch to the JSON array; returns how many there are. */
 unsigned proxy_describe_watches(const struct proxy *p, cJSON *array);
 
-/* Rules are in force and valid (or not needed), and there are credentials; if not, `why` says it.
- */
+/* Rules are in force and valid (or not needed), and there are credentials, which the API server has
+ * not refused for long. */
+void proxy_check(const struct proxy *p, struct admin_checks *c);
+/* The same at once; if not, `why` says it. */
 bool proxy_ready(const struct proxy *p, char *why, size_t size);
 
 /* Stops accepting, ends watches between events, lets requests in flight finish. */

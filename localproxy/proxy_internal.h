@@ -9,6 +9,7 @@
 #include "forward.h"
 #include "guard/fence.h"
 #include "lock/lock.h"
+#include "lock/shared_lock.h"
 #include "program/local_token.h"
 #include "proxy.h"
 #include "refusal_log.h"
@@ -31,6 +32,8 @@ struct proxy {
     int64_t rules_since;
     char why_none[ERR_MSG_MAX];
     struct lock_rule lock;
+    struct shared_lock lock_elsewhere;
+    struct shared_lock peering;
     struct fence_history history;
     struct buf lock_target; /* of the request at hand, with the lock's name in this shard */
     struct buf target;      /* of the request at hand, with the selector */

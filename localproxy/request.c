@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Happy path: request_begin > take_request > handle_request > apply_lock > apply_faults >
- * apply_rules > apply_breakers > forward_upstream.
+ * Happy path: request_begin > take_request > handle_request > apply_peering > apply_lock >
+ * apply_faults > apply_rules > apply_breakers > forward_upstream.
  *
  * Three ways begin anew: a body that may hold the lock's name is collected first (collect_body >
  * on_lock_body > take_request), what a fault delays waits before anything is done with it
@@ -160,6 +160,10 @@ static bool apply_lock(struct request *r, struct buf *out)
         return false;
     }
     r->lock = result.found;
+    if (result.elsewhere) {
+        shared_lock_elsewhere(&p->lock_elsewhere, kube_client_health(p->o.upstream), &p->lock,
+                              r->ri, net_loop_now(p->loop));
+    }
     if (result.needs_body && r->body == NULL) {
         collect_body(r);
         return false;
@@ -179,6 +183,20 @@ static bool apply_lock(struct request *r, struct buf *out)
     }
     r->lock = r->lock == LOCK_OTHER ? in_body : r->lock;
     return true;
+}
+
+/* False: the write was refused, which the warning of it tells in the log. */
+static bool apply_peering(const struct request *r)
+{
+    struct proxy *p = r->proxy;
+    struct err e = ERR_INIT;
+    if (p->rules == NULL ||
+        shared_lock_peering(&p->peering, kube_client_health(p->o.upstream),
+                            rules_shard_name(p->rules), r->ri, net_loop_now(p->loop), &e) == 0) {
+        return true;
+    }
+    (void)refusal_send(p->o.metrics, r->x, r->ri->verb, 403, 0, e.msg);
+    return false;
 }
 
 /* ---- traffic policies ---- */
@@ -511,8 +529,8 @@ static bool apply_gateway(const struct request *r)
 /* To a resource request. False: it was answered, or waits. */
 static bool apply_all(struct request *r, struct buf *body)
 {
-    return have_rules(r) && are_rules_valid(r) && apply_lock(r, body) && count_load(r) &&
-           apply_faults(r) && apply_rules(r) && apply_breakers(r);
+    return have_rules(r) && are_rules_valid(r) && apply_peering(r) && apply_lock(r, body) &&
+           count_load(r) && apply_faults(r) && apply_rules(r) && apply_breakers(r);
 }
 
 static void forward_upstream(struct request *r, const struct buf *body)
@@ -526,6 +544,7 @@ static void forward_upstream(struct request *r, const struct buf *body)
         .target = r->target,
         .verb = r->ri->verb,
         .resource = r->ri->is_resource,
+        .carried = r->ri->verb == VERB_PROXY || slice_eq(r->ri->subresource, SLICE("proxy")),
         .limits = request_limits_of(r->ri),
         .attributes = concerned ? &r->attributes : NULL,
         .body = body->len > 0 ? &changed : r->body,

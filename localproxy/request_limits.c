@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/array.h"
 #include "base/decimal.h"
 #include "kube/query.h"
 
@@ -30,20 +29,13 @@ static uint64_t watch_seconds(struct slice query)
 
 static bool is_stream(const struct request_info *ri)
 {
-    static const struct slice subresources[] = {
-        {"attach", 6}, {"exec", 4}, {"proxy", 5}, {"log", 3}, {"portforward", 11},
-    };
     const struct slice profiles = SLICE("/debug/pprof/");
     if (!ri->is_resource) {
         return ri->own_path.len > profiles.len &&
                slice_eq(slice_of(ri->own_path.ptr, profiles.len), profiles);
     }
-    for (size_t i = 0; i < ARRAY_LEN(subresources); i++) {
-        if (slice_eq(ri->subresource, subresources[i])) {
-            return true;
-        }
-    }
-    return ri->verb == VERB_PROXY;
+    return request_info_opens_session(ri) || slice_eq(ri->subresource, SLICE("log")) ||
+           slice_eq(ri->subresource, SLICE("proxy")) || ri->verb == VERB_PROXY;
 }
 
 struct request_limits request_limits_of(const struct request_info *ri)

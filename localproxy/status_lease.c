@@ -381,7 +381,7 @@ static void set_pause(struct status_lease *s, bool lasting)
 }
 
 /* A word about it each time that the reason is another one. */
-static void failed(struct status_lease *s, const char *why, bool lasting)
+static void failed(struct status_lease *s, const char *why, bool lasting, enum log_level level)
 {
     bool news = s->trouble.code == 0 || strcmp(s->trouble.msg, why) != 0;
     s->o.metrics->lease_failed++;
@@ -390,9 +390,10 @@ static void failed(struct status_lease *s, const char *why, bool lasting)
     }
     (void)err_set(&s->trouble, -EIO, "%s", why);
     if (news) {
-        log_warn("cannot write the Lease with the status; a manager that reaches this pod asks it",
-                 log_str("namespace", s->o.namespace), log_str("lease", s->name),
-                 log_str("error", why));
+        log_at(level,
+               "cannot write the Lease with the status; a manager that reaches this pod asks it",
+               log_str("namespace", s->o.namespace), log_str("lease", s->name),
+               log_str("error", why));
     }
     set_pause(s, lasting);
     s->allowed_at = now_of(s) + s->pause_ms;
@@ -428,7 +429,7 @@ static void go_to(struct status_lease *s, enum phase phase)
     struct err e = ERR_INIT;
     set_phase(s, phase);
     if (send_request(s, &e) != 0) {
-        failed(s, e.msg, false);
+        failed(s, e.msg, false, kube_client_failure_level(s->o.client, 0));
     }
 }
 
@@ -468,9 +469,9 @@ static void was_read(struct status_lease *s, const cJSON *lease)
 {
     if (!is_ours(lease)) {
         set_version(s, NULL); /* it is looked at again before it is written */
-        failed(s, not_ours, true);
+        failed(s, not_ours, true, LOG_WARN);
     } else if (s->version == NULL) {
-        failed(s, "out of memory", false);
+        failed(s, "out of memory", false, LOG_WARN);
     } else {
         learn_requirement(s, lease);
         go_to(s, PHASE_UPDATING);
@@ -492,7 +493,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
         note_missing(s);
         go_to(s, PHASE_CREATING);
     } else if (object == NULL) {
-        failed(s, error->msg, is_lasting(error->code));
+        failed(s, error->msg, is_lasting(error->code), error->level);
     } else if (s->phase == PHASE_READING) {
         was_read(s, object);
     } else {

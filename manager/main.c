@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/flags.h"
+#include "base/spelling.h"
 #include "compile/compile_flags.h"
 #include "compile/coverage_flags.h"
 #include "label/unlabel_flags.h"
@@ -23,6 +24,37 @@ static const struct subcommand commands[] = {
     {"unlabel", unlabel_main},
 };
 
+/* What is most like it, or a flag without its dashes; NULL: nothing is. */
+static const char *meant_by(const char *name)
+{
+    unsigned best = SPELLING_NEAR + 1;
+    const char *meant = strcmp(name, "help") == 0      ? "--help"
+                        : strcmp(name, "version") == 0 ? "--version"
+                                                       : NULL;
+    for (size_t i = 0; i < ARRAY_LEN(commands) && meant == NULL; i++) {
+        unsigned distance = spelling_distance(name, commands[i].name);
+        if (distance < best) {
+            best = distance;
+            meant = commands[i].name;
+        }
+    }
+    return meant;
+}
+
+static int refuse(const char *name)
+{
+    const char *meant = meant_by(name);
+    fprintf(stderr, "manager: there is no command \"%s\"; there are:", name);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        fprintf(stderr, "%s %s", i == 0 ? "" : ",", commands[i].name);
+    }
+    if (meant != NULL) {
+        fprintf(stderr, "; is \"manager %s\" meant?", meant);
+    }
+    fprintf(stderr, "\nRun \"manager --help\" for commands and flags.\n");
+    return EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2 || argv[1][0] == '-') {
@@ -34,10 +66,5 @@ int main(int argc, char **argv)
             return commands[i].main(argc - 1, argv + 1);
         }
     }
-    fprintf(stderr, "manager: there is no command \"%s\"; there are:", argv[1]);
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
-        fprintf(stderr, "%s %s", i == 0 ? "" : ",", commands[i].name);
-    }
-    fprintf(stderr, "\nRun \"manager --help\" for commands and flags.\n");
-    return EXIT_USAGE;
+    return refuse(argv[1]);
 }

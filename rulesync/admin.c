@@ -21,10 +21,15 @@ static const char *const verdict_texts[] = {
     [DELIVERY_UNSUPPORTED] = "unsupported",
 };
 
-static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
+/* Rules that are in use stay so while the API server is away or refuses rulesync. */
+static void check(void *data, struct admin_checks *checks)
 {
     const struct rulesync_admin *p = data;
-    return pipeline_ready(p->pipeline, why, ADMIN_WHY_MAX);
+    char why[ADMIN_WHY_MAX];
+    admin_check(checks, "rules", pipeline_ready(p->pipeline, why, sizeof why) ? NULL : why);
+    if (p->client != NULL) {
+        admin_check_client(checks, p->client, false);
+    }
 }
 
 /* ---- metrics ---- */
@@ -158,7 +163,7 @@ static int write_metrics(void *data, struct buf *out)
     write_last_good(s->copy, out);
     write_delivery(s->delivery, out);
     traffic_metrics_write(pipeline_status(p->traffic), out);
-    return buf_error(out);
+    return health_write_metrics(p->health, "cmesh_rulesync", out);
 }
 
 /* ---- status ---- */
@@ -312,10 +317,11 @@ static void add_status(void *data, cJSON *root)
     add_enforced(p, s->delivery, root);
     add_last_error(s, root);
     add_traffic(p, root);
+    health_describe(p->health, root);
 }
 
 const struct admin_server_ops rulesync_admin_ops = {
-    .ready = is_ready,
+    .check = check,
     .metrics = write_metrics,
     .status = add_status,
 };

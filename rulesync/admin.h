@@ -14,6 +14,8 @@ struct rulesync_admin {
     const struct rulesync_flags *flags;
     struct pipeline *pipeline; /* of rules */
     struct pipeline *traffic;
+    const struct kube_client *client; /* NULL: the source is a folder */
+    const struct health *health;
     const char *traffic_to; /* the copy of traffic policies; NULL: none */
 };
 

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "condition.h"
+#include "base/condition.h"
 #include "control/state.h"
 #include "net/loop.h"
 #include "rules/rules.h"

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#include "condition.h"
+#include "base/condition.h"
 #include "net/loop.h"
 #include "rules/rules.h"
 #include "shard_document.h"

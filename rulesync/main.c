@@ -26,6 +26,7 @@ struct app {
     struct source_configmap *configmap;
     struct kube_access access;
     struct kube_client *client;
+    struct health health;
     struct rulesync_admin admin;
     struct admin_server *server;
     struct net_timer *limit; /* of a single pass */
@@ -153,6 +154,14 @@ static int open_dir(struct app *a, struct err *e)
     return a->dir == NULL ? e->code : 0;
 }
 
+static const char *granted_by(const struct request_info *ri)
+{
+    (void)ri;
+    return "allow list and watch on that ConfigMap by a Role in its namespace, bound to the user "
+           "or "
+           "service account of rulesync";
+}
+
 static int open_configmap(struct app *a, struct err *e)
 {
     const struct rulesync_flags *c = &a->flags;
@@ -163,6 +172,8 @@ static int open_configmap(struct app *a, struct err *e)
     const struct kube_client_options o = {
         .access = &a->access,
         .max_idle = 2,
+        .health = &a->health,
+        .granted_by = granted_by,
         .http1_only = c->kube.protocol == UPSTREAM_HTTP1,
     };
     a->client = kube_client_new(a->program.loop, &o, e);
@@ -205,6 +216,8 @@ static int open_admin(struct app *a, struct err *e)
         .pipeline = a->pipeline,
         .traffic = a->traffic,
         .traffic_to = a->traffic_to,
+        .client = a->client,
+        .health = &a->health,
     };
     const struct admin_server_options o = {
         .address = a->flags.admin,
@@ -264,8 +277,10 @@ static const struct program_ops ops = {
 int main(int argc, char **argv)
 {
     struct app a = {.over = false};
+    health_init(&a.health, NULL);
     rulesync_flags_parse(&a.flags, argc, argv);
     int code = program_run(&a.program, &ops, &a);
     kube_access_deinit(&a.access);
+    health_deinit(&a.health);
     return code;
 }

@@ -216,7 +216,8 @@ static bool logged_with_rules(const struct pipeline *s, enum source_trouble trou
            rules->status.trouble == trouble;
 }
 
-static void on_trouble(void *data, enum source_trouble trouble, const struct err *e)
+static void on_trouble(void *data, enum source_trouble trouble, const struct err *e,
+                       enum log_level level)
 {
     struct pipeline *s = data;
     s->status.trouble = trouble;
@@ -230,7 +231,8 @@ static void on_trouble(void *data, enum source_trouble trouble, const struct err
     }
     bool news = condition_raise(&s->status.source, net_loop_now(s->loop), e->msg);
     if (news && !logged_with_rules(s, trouble)) {
-        log_error(texts[s->o.document].unreadable, log_str("error", e->msg), generation_in_use(s));
+        log_at(level, texts[s->o.document].unreadable, log_str("error", e->msg),
+               generation_in_use(s));
     }
     note_heard(s);
     report_change(s);

@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "condition.h"
+#include "base/condition.h"
 #include "delivery.h"
 #include "last_good.h"
 #include "shard_document.h"

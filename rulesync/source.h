@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/slice.h"
 
 /* Keys of the ConfigMap, so their names in the mounted folder. */
@@ -35,8 +36,10 @@ struct source_handlers {
      * during the call. 0: taken, or known already. Negative: refused, `e` says why; unless `final`,
      * nobody need know yet: the document may be half-written, and is offered again soon. */
     int (*offer)(void *data, const char *place, struct slice text, bool final, struct err *e);
-    /* Comes with each look that fails, and before an offer with SOURCE_FINE and `e` NULL. */
-    void (*trouble)(void *data, enum source_trouble trouble, const struct err *e);
+    /* Comes with each look that fails, and before an offer with SOURCE_FINE and `e` NULL. `level`:
+     * at which to log it, LOG_ERROR or less where its cause has a line of its own. */
+    void (*trouble)(void *data, enum source_trouble trouble, const struct err *e,
+                    enum log_level level);
     /* There is no document, and that is what the place says: comes with each look. For traffic
      * policies only. */
     void (*none)(void *data);

@@ -34,7 +34,7 @@ static void report_missing(struct entry *n, const char *what)
 {
     if (n->taker.handlers != NULL) {
         err_set(&n->missing, -ENOENT, "%s: %s", n->place, what);
-        n->taker.handlers->trouble(n->taker.data, SOURCE_MISSING, &n->missing);
+        n->taker.handlers->trouble(n->taker.data, SOURCE_MISSING, &n->missing, LOG_ERROR);
     }
 }
 
@@ -49,7 +49,7 @@ static void offer_text(struct entry *n, const char *text)
     struct err e = ERR_INIT;
     const struct source_taker *t = &n->taker;
     n->missing.code = 0;
-    t->handlers->trouble(t->data, SOURCE_FINE, NULL);
+    t->handlers->trouble(t->data, SOURCE_FINE, NULL, LOG_INFO);
     /* One that is refused is reported by whoever refused it. */
     (void)t->handlers->offer(t->data, n->place, slice_str(text), true, &e);
 }
@@ -103,7 +103,7 @@ static void on_synced(void *data)
     }
 }
 
-static void tell_state(const struct entry *n, const char *error)
+static void tell_state(const struct entry *n, const char *error, enum log_level level)
 {
     const struct source_taker *t = &n->taker;
     if (t->handlers == NULL) {
@@ -112,19 +112,20 @@ static void tell_state(const struct entry *n, const char *error)
     if (error != NULL) {
         struct err e = ERR_INIT;
         err_set(&e, -EAGAIN, "%s: %s", n->place, error);
-        t->handlers->trouble(t->data, SOURCE_UNREACHABLE, &e);
+        t->handlers->trouble(t->data, SOURCE_UNREACHABLE, &e,
+                             level == LOG_WARN ? LOG_ERROR : level);
     } else if (n->missing.code != 0) {
-        t->handlers->trouble(t->data, SOURCE_MISSING, &n->missing);
+        t->handlers->trouble(t->data, SOURCE_MISSING, &n->missing, LOG_ERROR);
     } else {
-        t->handlers->trouble(t->data, SOURCE_FINE, NULL);
+        t->handlers->trouble(t->data, SOURCE_FINE, NULL, LOG_INFO);
     }
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     struct source_configmap *s = data;
-    tell_state(&s->rules, error);
-    tell_state(&s->traffic, error);
+    tell_state(&s->rules, error, level);
+    tell_state(&s->traffic, error, level);
 }
 
 static const struct reflector_handlers handlers = {

@@ -205,7 +205,7 @@ static bool offer_file(struct source_dir *s, struct entry *n, struct slice text)
     struct err e = ERR_INIT;
     const struct source_taker *t = &n->taker;
     bool final = !may_be_half_written(s, n);
-    t->handlers->trouble(t->data, SOURCE_FINE, NULL);
+    t->handlers->trouble(t->data, SOURCE_FINE, NULL, LOG_INFO);
     int rc = t->handlers->offer(t->data, n->file, text, final, &e);
     if (rc != 0 && !final) {
         if (n->patience_until == 0) {
@@ -222,7 +222,8 @@ static void tell_trouble(struct entry *n, const struct err *e)
 {
     bool missing = e->code == -ENOENT || e->code == -ENOTDIR;
     n->known = false;
-    n->taker.handlers->trouble(n->taker.data, missing ? SOURCE_MISSING : SOURCE_UNREADABLE, e);
+    n->taker.handlers->trouble(n->taker.data, missing ? SOURCE_MISSING : SOURCE_UNREADABLE, e,
+                               LOG_ERROR);
 }
 
 /* Reads what is there, unless it is known. False: look again soon. */

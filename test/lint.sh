@@ -12,6 +12,7 @@ Jobs (all of them when none is named):
   shell     shellcheck over all shell scripts
   licence   every source file begins with an SPDX line
   folders   every top-level folder has a README.md
+  version   manifests, examples and pages name the version of the file VERSION
   layers    core includes only what is below it, and each library in one place
   links     links and paths in Markdown files lead somewhere
   tidy      clang-tidy over the sources of the release build, unless they were clean before
@@ -127,6 +128,10 @@ lint_layers() {
 	}
 }
 
+lint_version() {
+	test/version.py
+}
+
 lint_folders() {
 	local folders folder missing=0
 	mapfile -t folders < <(git ls-files | sed -n 's,^\([^./][^/]*\)/.*,\1,p' | sort -u)
@@ -157,7 +162,7 @@ lint_tidy() {
 jobs=()
 for job; do
 	case $job in
-	format | shell | licence | folders | layers | links | tidy) jobs+=("$job") ;;
+	format | shell | licence | folders | version | layers | links | tidy) jobs+=("$job") ;;
 	all) jobs=() ; break ;;
 	-h | --help) usage; exit 0 ;;
 	*) echo "lint: no such job: $job (see --help)" >&2; exit 2 ;;
@@ -167,7 +172,7 @@ done
 	echo "lint: $PWD is not the top of a git checkout; git says which files there are" >&2
 	exit 2
 }
-[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders layers links tidy)
+[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders version layers links tidy)
 
 # Every job in a shell of its own, as what follows || would run without -e.
 failed=()

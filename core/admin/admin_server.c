@@ -7,10 +7,11 @@
 #include "base/array.h"
 #include "base/prometheus.h"
 #include "http/server.h"
+#include "kube/query.h"
 #include "kube/status.h"
 
 enum {
-    BODY_MAX = 512 * 1024,
+    BODY_MAX = 2 * 1024 * 1024,
     TIMEOUT_MS = 10000,
     FIRST_BYTE_MS = 5000,
     CONNECTIONS_MAX = 64,
@@ -57,10 +58,25 @@ static void serve_health(struct admin_server *a, struct http_exchange *x,
 static void serve_ready(struct admin_server *a, struct http_exchange *x,
                         const struct http_head *head)
 {
-    (void)head;
-    char why[ADMIN_WHY_MAX];
-    bool ready = a->o.ops->ready(a->o.data, why);
-    respond_text(x, ready ? 200 : 503, why);
+    struct slice value;
+    struct admin_checks checks;
+    struct buf text = BUF_INIT(BODY_MAX);
+    bool verbose = query_find(query_of(head->target), SLICE("verbose"), &value);
+    admin_checks_init(&checks, &text);
+    a->o.ops->check(a->o.data, &checks);
+    buf_printf(&text, "readyz check %s", checks.ready ? "passed" : "failed");
+    const char *all = verbose ? buf_cstr(&text) : NULL;
+    respond_text(x, checks.ready ? 200 : 503, all != NULL ? all : checks.why);
+    buf_reset(&text);
+}
+
+/* By which the series of cmesh's processes are told from others, too. */
+static int write_build(const struct admin_server *a, struct buf *out)
+{
+    static const char name[] = "cmesh_build_info";
+    prometheus_head(out, name, "gauge", "Program and version of this process; always 1.");
+    return buf_printf(out, "%s{program=\"%s\",version=\"%s\"} 1\n", name, a->o.program,
+                      CMESH_VERSION);
 }
 
 static void serve_metrics(struct admin_server *a, struct http_exchange *x,
@@ -68,7 +84,8 @@ static void serve_metrics(struct admin_server *a, struct http_exchange *x,
 {
     (void)head;
     struct buf body = BUF_INIT(BODY_MAX);
-    if (a->o.ops->metrics(a->o.data, &body) != 0 || prometheus_process(&body) != 0) {
+    if (a->o.ops->metrics(a->o.data, &body) != 0 || write_build(a, &body) != 0 ||
+        prometheus_process(&body) != 0) {
         http_exchange_abort(x);
     } else {
         respond(x, 200, SLICE(PROMETHEUS_CONTENT_TYPE), buf_slice(&body));
@@ -78,13 +95,14 @@ static void serve_metrics(struct admin_server *a, struct http_exchange *x,
 
 static char *status_text(struct admin_server *a)
 {
-    char why[ADMIN_WHY_MAX];
-    bool ready = a->o.ops->ready(a->o.data, why);
+    struct admin_checks checks;
+    admin_checks_init(&checks, NULL);
+    a->o.ops->check(a->o.data, &checks);
     cJSON *root = cJSON_CreateObject();
     cJSON_AddStringToObject(root, "program", a->o.program);
     cJSON_AddStringToObject(root, "version", CMESH_VERSION);
-    cJSON_AddBoolToObject(root, "ready", ready);
-    cJSON_AddStringToObject(root, "message", why);
+    cJSON_AddBoolToObject(root, "ready", checks.ready);
+    cJSON_AddStringToObject(root, "message", checks.why);
     cJSON_AddNumberToObject(root, "uptimeSeconds",
                             (double)((net_loop_now(a->loop) - a->started_ms) / 1000));
     a->o.ops->status(a->o.data, root);

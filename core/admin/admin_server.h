@@ -5,7 +5,7 @@
  * They are meant to be reachable by the kubelet and by Prometheus, so nothing that a program puts
  * on them may tell a credential or an object. Bounded: 64 connections, of which the one that is
  * idle longest makes room for the next; 5 s for the first byte, 10 s for a request's head; 1 MiB
- * for all heads that are not small; a page of 512 KiB, and 8 MiB for all pages that are not read.
+ * for all heads that are not small; a page of 2 MiB, and 8 MiB for all pages that are not read.
  */
 #ifndef CORE_ADMIN_ADMIN_SERVER_H
 #define CORE_ADMIN_ADMIN_SERVER_H
@@ -14,6 +14,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "admin/checks.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/slice.h"
@@ -21,15 +22,12 @@
 
 struct admin_server;
 
-/* Room for what admin_server_ops.ready writes. */
-#define ADMIN_WHY_MAX (ERR_MSG_MAX + 64)
-
 /* Called for a page, at any time between new and free. */
 struct admin_server_ops {
-    /* Whether the program does its work; `why` says "ok", or why not. */
-    bool (*ready)(void *data, char why[ADMIN_WHY_MAX]);
-    /* Appends the program's metrics (base/prometheus.h); those of the process follow. 0, -ENOBUFS
-     * or -ENOMEM. */
+    /* Whether the program does its work, check by check. */
+    void (*check)(void *data, struct admin_checks *checks);
+    /* Appends the program's metrics (base/prometheus.h); its version and those of the process
+     * follow. 0, -ENOBUFS or -ENOMEM. */
     int (*metrics)(void *data, struct buf *out);
     /* Adds to the status object, which begins with program, version, ready, message and
      * uptimeSeconds. */

@@ -13,6 +13,10 @@
 #include "base/core_dump.h"
 #include "base/flags_internal.h"
 #include "base/log.h"
+#include "base/spelling.h"
+
+/* What no table has. */
+static const char *const bare[] = {"help", "version", "man"};
 
 const char *const flags_log_formats[] = {"text", "json", NULL};
 const char *const flags_log_levels[] = {"error", "warn", "info", "debug", NULL};
@@ -175,15 +179,56 @@ struct line {
     bool given[FLAGS_MAX]; /* the flags that it has, by their place in the table */
 };
 
-static int refuse_unknown(const char *shown, struct err *e)
+const char *flags_meant(const struct flag *flags, const char *name, unsigned near)
 {
-    static const char *const bare[] = {"--help", "--version", "--man"};
-    for (size_t i = 0; i < ARRAY_LEN(bare); i++) {
-        if (strcmp(shown, bare[i]) == 0) {
-            return err_set(e, -EINVAL, "%s takes no value", shown);
+    unsigned best = near + 1;
+    const char *meant = NULL;
+    for (const struct flag *f = flags; f->name != NULL; f++) {
+        unsigned distance = spelling_distance(name, f->name);
+        if (distance < best) {
+            best = distance;
+            meant = f->name;
         }
     }
-    return err_set(e, -EINVAL, "unknown flag %s", shown);
+    return meant;
+}
+
+/* `name` is without dashes, and as `shown` otherwise. */
+static int refuse_unknown(const struct flag *flags, const char *shown, const char *name,
+                          struct err *e)
+{
+    /* Of a short name little is left when three letters differ. */
+    size_t third = (strlen(name) + 1) / 3;
+    const char *meant =
+        flags_meant(flags, name, third < SPELLING_NEAR ? (unsigned)third : SPELLING_NEAR);
+    return meant == NULL ? err_set(e, -EINVAL, "unknown flag %s", shown)
+                         : err_set(e, -EINVAL, "unknown flag %s; is --%s meant?", shown, meant);
+}
+
+static int refuse_long(const struct flag *flags, const char *name, size_t len, struct err *e)
+{
+    enum { NAME_SHOWN = 64 };
+    char shown[NAME_SHOWN + 3];
+    (void)snprintf(shown, sizeof shown, "--%.*s", (int)(len < NAME_SHOWN ? len : NAME_SHOWN), name);
+    return refuse_unknown(flags, shown, shown + 2, e);
+}
+
+/* "--help=x"; without a value it was done. */
+static bool is_bare(const char *name, size_t len)
+{
+    for (size_t i = 0; i < ARRAY_LEN(bare); i++) {
+        if (strlen(bare[i]) == len && memcmp(bare[i], name, len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "-rules=x", as other programs take it: what begins with a letter of ours would be its value. */
+static const struct flag *long_by_one_dash(const struct command *c, const char *arg)
+{
+    size_t len = strcspn(arg + 1, "=");
+    return len < 2 ? NULL : find_flag(c, arg + 1, len);
 }
 
 /* One argument that begins with a dash; l->at moves past a value taken from the next argument. */
@@ -192,19 +237,29 @@ static int parse_one(struct line *l, struct err *e)
     char *arg = l->argv[l->at];
     const struct flag *f;
     const char *value = NULL;
-    char shown[80];
+    char shown[FLAGS_ENV_NAME_SIZE];
     if (arg[1] == '-') {
         size_t len = strcspn(arg + 2, "=");
         f = find_flag(l->command, arg + 2, len);
         value = arg[2 + len] == '=' ? arg + 2 + len + 1 : NULL;
-        (void)snprintf(shown, sizeof shown, "--%.*s", (int)(len < 64 ? len : 64), arg + 2);
+        if (f == NULL && is_bare(arg + 2, len)) {
+            return err_set(e, -EINVAL, "%.*s takes no value", (int)len + 2, arg);
+        }
+        if (f == NULL) {
+            return refuse_long(l->command->flags, arg + 2, len, e);
+        }
+        (void)snprintf(shown, sizeof shown, "--%s", f->name);
     } else {
+        f = long_by_one_dash(l->command, arg);
+        if (f != NULL) {
+            return err_set(e, -EINVAL, "unknown flag -%s; is --%s meant?", f->name, f->name);
+        }
         f = find_letter(l->command, arg[1]);
         value = arg[2] != '\0' ? arg + 2 : NULL;
         (void)snprintf(shown, sizeof shown, "-%c", arg[1]);
-    }
-    if (f == NULL) {
-        return refuse_unknown(shown, e);
+        if (f == NULL) {
+            return refuse_unknown(l->command->flags, shown, arg + 1, e);
+        }
     }
     l->given[f - l->command->flags] = true;
     if (value == NULL && f->type == FLAG_BOOL) {
@@ -329,6 +384,10 @@ static int refuse_argument(const struct command *c, const char *argument, struct
                            argument, c->program, argument);
         }
     }
+    if (is_bare(argument, strlen(argument))) {
+        return err_set(e, -EINVAL, "unexpected argument \"%s\"; is --%s meant?", argument,
+                       argument);
+    }
     return err_set(e, -EINVAL, "unexpected argument \"%s\"", argument);
 }
 
@@ -375,7 +434,7 @@ int flags_check_argument(const struct flag *flags, const char *argument, struct 
     size_t len = strcspn(argument + 2, "=");
     const struct flag *f = find_flag(&c, argument + 2, len);
     if (f == NULL) {
-        return err_set(e, -EINVAL, "unknown flag --%.*s", (int)len, argument + 2);
+        return refuse_long(flags, argument + 2, len, e);
     }
     if (argument[2 + len] == '=') {
         char shown[FLAGS_ENV_NAME_SIZE];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,6 +108,7 @@ static const char *const settings[] = {
     "shard",
     "sharding-resources",
     "shards-memory",
+    "shareable-namespaces",
     "shared",
     "shutdown-delay",
     "shutdown-grace",
@@ -117,6 +119,7 @@ static const char *const settings[] = {
     "sidecar-user",
     "state",
     "status-lease",
+    "strict",
     "takeover-margin",
     "timeout",
     "tls-records",
@@ -163,16 +166,16 @@ static bool is_of_service(const char *name, const char *value)
 /* The program's setting that is most like it; "": none is much like it. */
 static void find_meant(const struct command *c, const char *name, char out[FLAGS_ENV_NAME_SIZE])
 {
-    unsigned best = SPELLING_NEAR + 1;
+    char flag[FLAGS_ENV_NAME_SIZE];
+    size_t i = 0;
+    for (const char *p = name + strlen(PREFIX); *p != '\0'; p++) {
+        flag[i++] = *p == '_' ? '-' : (char)tolower((unsigned char)*p);
+    }
+    flag[i] = '\0';
+    const char *meant = flags_meant(c->flags, flag, SPELLING_NEAR);
     out[0] = '\0';
-    for (const struct flag *f = c->flags; f->name != NULL; f++) {
-        char candidate[FLAGS_ENV_NAME_SIZE];
-        flags_env_name(f->name, candidate);
-        unsigned d = spelling_distance(name, candidate);
-        if (d < best) {
-            best = d;
-            memcpy(out, candidate, sizeof candidate);
-        }
+    if (meant != NULL) {
+        flags_env_name(meant, out);
     }
 }
 

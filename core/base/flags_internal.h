@@ -19,6 +19,10 @@ void flags_full_name(const struct command *c, char separator, char out[FLAGS_FUL
 /* What is shown as the default: a constant, or a number written into `number`; NULL: nothing. */
 const char *flags_default(const struct flag *f, const void *flags, char number[FLAGS_NUMBER_SIZE]);
 
+/* The flag that is most like that name, from which at most `near` letters differ
+ * (base/spelling.h); NULL: none is. */
+const char *flags_meant(const struct flag *flags, const char *name, unsigned near);
+
 /* Logs a warning for each variable CMESH_... that is a setting of no program, and that Kubernetes
  * does not set. */
 void flags_warn_of_environment(const struct command *c);

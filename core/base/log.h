@@ -50,6 +50,7 @@ struct log_field log_num(const char *key, int64_t value);
         }                                                                                          \
     } while (0)
 
+#define log_at(level, msg, ...) LOG_AT(level, msg, ##__VA_ARGS__)
 #define log_error(msg, ...) LOG_AT(LOG_ERROR, msg, ##__VA_ARGS__)
 #define log_warn(msg, ...) LOG_AT(LOG_WARN, msg, ##__VA_ARGS__)
 #define log_info(msg, ...) LOG_AT(LOG_INFO, msg, ##__VA_ARGS__)

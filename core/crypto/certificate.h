@@ -69,7 +69,8 @@ bool certificate_is_authority(const struct certificate *c);
 bool certificate_has_name(const struct certificate *c, const char *name);
 /* Whether it may be shown by a server. */
 bool certificate_is_server(const struct certificate *c);
-/* Whether the authority's key made its signature; dates are not looked at. */
+/* Whether the authority's key made its signature and the authority's name constraints permit its
+ * names; dates are not looked at. */
 bool certificate_signed_by(const struct certificate *c, const struct certificate *ca);
 /* Whether `key` (PEM) is its private key. */
 bool certificate_fits(const struct certificate *c, struct slice key);

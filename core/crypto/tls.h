@@ -8,8 +8,8 @@
  *
  * Verification covers the chain, the validity dates, and the name: DNS SANs (with one left-most
  * wildcard label, RFC 6125) or IP SANs; a certificate without SANs names nobody, as in Go. TLS 1.2
- * (RFC 5246), and for clients TLS 1.3 (RFC 8446) where the library has it, with ephemeral keys and
- * authenticated ciphers; no renegotiation.
+ * (RFC 5246), and TLS 1.3 (RFC 8446) where the library has it, with ephemeral keys and
+ * authenticated ciphers; no renegotiation, no early data.
  *
  * Error codes: -EACCES when a certificate was refused, -EINVAL for what the user configured,
  * -ENOMEM, -ENOBUFS, and -EPROTO for the rest.
@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -73,6 +74,10 @@ MUST_CHECK struct tls_config *tls_config_new_server(const struct tls_server_opti
 struct tls_config *tls_config_ref(struct tls_config *c);
 void tls_config_unref(struct tls_config *c);
 
+/* Of the chain that a server showed last: the certificate that ends first, from when until when it
+ * is valid, in seconds since 1970. False: none was verified. */
+bool tls_config_peer_validity(const struct tls_config *c, int64_t *from, int64_t *until);
+
 /* Holds a reference on the config. A client session offers the config's newest resumable session,
  * unless the certificate that was verified for it has expired. NULL with `e` set. */
 MUST_CHECK struct tls_session *tls_session_new(struct tls_config *c, struct err *e);
@@ -86,7 +91,8 @@ enum tls_result {
 };
 
 /* Advances the handshake with ciphertext from *in (advanced over what was consumed; what is
- * unfinished is kept inside) and appends what must be sent to `out`. TLS_OK: established.
+ * unfinished is kept inside) and appends what must be sent to `out`. TLS_OK: established. A client
+ * of TLS 1.3 is so before the server has looked at its certificate: a refusal comes when it reads.
  * Verification failures name the reason: expired and when, unknown authority, wrong name and which
  * names it has. */
 MUST_CHECK enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in,
@@ -114,8 +120,8 @@ const char *tls_session_alpn(const struct tls_session *s);
 bool tls_session_resumed(const struct tls_session *s);
 
 /* Gives the memory of the library's record buffers back to the system, where they hold nothing; it
- * returns when the next records are. Records of our own have none. Costs a system call each way
- * and, later, page faults: meant for sessions that have been quiet for a while. Allowed in any
+ * returns when the next records are. Of records of our own it frees one. Costs a system call each
+ * way and, later, page faults: meant for sessions that have been quiet for a while. Allowed in any
  * state. */
 void tls_session_idle(struct tls_session *s);
 
@@ -124,6 +130,9 @@ void tls_session_idle(struct tls_session *s);
  * cipher. For `main`, before the first config is made; TLS_RECORDS_OWN otherwise. */
 enum tls_records_by { TLS_RECORDS_OWN, TLS_RECORDS_LIBRARY };
 void tls_use_records(enum tls_records_by by);
+
+/* Whether TLS 1.3 is spoken, beside 1.2: the library decides. */
+bool tls_has_13(void);
 
 /* Makes the C library serve blocks of 16 KiB and more from pages of their own, so that the
  * untouched part of a record buffer takes no memory and a freed one goes back to the system, and

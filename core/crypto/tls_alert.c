@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stddef.h>
 
+#include "crypto/tls.h"
+
 static const char *alert_text(int description)
 {
     switch (description) {
@@ -36,11 +38,15 @@ static const char *alert_text(int description)
     case TLS_ALERT_DECRYPT_ERROR:
         return "decrypt error";
     case TLS_ALERT_PROTOCOL_VERSION:
-        return "protocol version not supported (TLS 1.2 was offered)";
+        return tls_has_13() ? "protocol version not supported (TLS 1.2 and 1.3 were offered)"
+                            : "protocol version not supported (TLS 1.2 was offered; TLS 1.3 needs "
+                              "a build on Debian 13, such as the images)";
     case TLS_ALERT_INTERNAL_ERROR:
         return "internal error";
     case TLS_ALERT_UNRECOGNIZED_NAME:
         return "unrecognized server name";
+    case TLS_ALERT_CERTIFICATE_REQUIRED:
+        return "a client certificate is required";
     case TLS_ALERT_NO_APPLICATION_PROTOCOL:
         return "no application protocol in common";
     default:
@@ -54,9 +60,10 @@ void tls_alert_error(struct err *e, bool client, bool shaking, int description)
     const char *peer = client ? "server" : "client";
     if (description == TLS_ALERT_HANDSHAKE_FAILURE && shaking) {
         err_set(e, -EPROTO,
-                "the %s ended TLS with an alert: handshake failure (no cipher or curve in common, "
-                "or it wants a certificate)",
-                peer);
+                "the %s ended TLS with an alert: handshake failure (no cipher, curve or kind of "
+                "certificate in common, or it wants a certificate; an Ed25519 or ML-DSA "
+                "certificate cannot be used here: give the %s one with an ECDSA or RSA key)",
+                peer, peer);
     } else if (text != NULL) {
         err_set(e, -EPROTO, "the %s ended TLS with an alert: %s", peer, text);
     } else {

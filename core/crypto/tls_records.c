@@ -2,9 +2,10 @@
 /*
  * Reading: a record that is whole in the input is opened from there into the caller's memory, and
  * so on while they fit. One that is not whole is gathered (`head`, then `held`), and one that is
- * longer than the caller's memory is opened into `held` and given out in pieces. `held` is freed
- * when neither is left. What ends the session is noted in `end`, and said once all data that came
- * before was given out.
+ * longer than the caller's memory is opened into `held` and given out in pieces. `held` is wiped
+ * when neither is left, and freed when nothing comes (tls_records_idle): a stream that flows would
+ * map and unmap it with each read. What ends the session is noted in `end`, and said once all data
+ * that came before was given out.
  *
  * Ciphers are set up for each call and freed again: that takes 0.2 us, and a session that waits
  * has no more than its keys.
@@ -80,15 +81,20 @@ struct tls_records *tls_records_new(const struct tls_handover *h)
     return r;
 }
 
-static void drop_held(struct tls_records *r)
+static void wipe_held(struct tls_records *r)
 {
     if (r->held_secret) {
         explicit_bzero(r->held, r->held_cap);
+        r->held_secret = false;
     }
+}
+
+static void drop_held(struct tls_records *r)
+{
+    wipe_held(r);
     free(r->held);
     r->held = NULL;
     r->held_cap = 0;
-    r->held_secret = false;
 }
 
 void tls_records_free(struct tls_records *r)
@@ -315,7 +321,7 @@ static void refuse_renegotiation(struct tls_records *r, const uint8_t *content, 
 }
 
 /* RFC 8446 section 4.6.3. What is asked for is answered with the old key. */
-static void take_key_update(struct tls_records *r, uint8_t wish, struct buf *out)
+void tls_records_take_key_update(struct tls_records *r, uint8_t wish, struct buf *out)
 {
     if (wish > KEY_UPDATE_REQUESTED) {
         end_by_fault(r, TLS_ALERT_ILLEGAL_PARAMETER, "a KeyUpdate that cannot be read");
@@ -368,7 +374,7 @@ static void take_messages(struct tls_records *r, const uint8_t *content, size_t 
             end_by_message(r);
         } else if (r->message_have == KEY_UPDATE_SIZE) {
             r->message_have = 0;
-            take_key_update(r, r->message[MESSAGE_HEADER], out);
+            tls_records_take_key_update(r, r->message[MESSAGE_HEADER], out);
         }
     }
 }
@@ -559,6 +565,13 @@ static void give_plain(struct reading *rd)
     r->plain_len -= n;
 }
 
+void tls_records_idle(struct tls_records *r)
+{
+    if (r->have == 0 && r->plain_len == 0) {
+        drop_held(r);
+    }
+}
+
 static enum tls_result say_end(struct tls_records *r, struct buf *out, struct err *e)
 {
     if (r->end.how == NOT_ENDED) {
@@ -596,7 +609,7 @@ enum tls_result tls_records_read(struct tls_records *r, struct slice *in, void *
     }
     aead_free(rd.cipher);
     if (r->have == 0 && r->plain_len == 0) {
-        drop_held(r);
+        wipe_held(r);
     }
     return *got > 0 ? TLS_OK : say_end(r, out, e);
 }

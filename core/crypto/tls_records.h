@@ -60,5 +60,12 @@ MUST_CHECK enum tls_result tls_records_read(struct tls_records *r, struct slice 
 MUST_CHECK int tls_records_write(struct tls_records *r, const void *data, size_t len,
                                  struct buf *out, struct err *e);
 void tls_records_shutdown(struct tls_records *r, struct buf *out);
+/* Frees what only records that come in pieces need, and the next such one gets anew: for sessions
+ * that have been quiet for a while. */
+void tls_records_idle(struct tls_records *r);
+
+/* TLS 1.3: takes a KeyUpdate that somebody else has read, with the `request_update` in it, as if it
+ * had come as a record. To be called before anything is read. */
+void tls_records_take_key_update(struct tls_records *r, uint8_t wish, struct buf *out);
 
 #endif

@@ -17,6 +17,11 @@
  *
  * An HTTP/2 connection on which nothing has come for 30 s, or for 2 s when a request is aborted, is
  * asked with a PING, and given up after 15 s more without an answer. Meanwhile others are used.
+ * Something between client and server may answer PINGs and pass nothing on. So a connection on
+ * which nothing has come for its requests for 75 s or more, or for 2 s when one of them is aborted,
+ * is asked with a request (probe), and given up likewise. One stream of a connection is kept for
+ * that, where the server allows ten or more. Where the request cannot be sent, or is refused, the
+ * connection is judged by a PING alone.
  */
 #ifndef CORE_HTTP_CLIENT_H
 #define CORE_HTTP_CLIENT_H
@@ -41,6 +46,8 @@ struct http_proxy {
     struct net_dial_gate *gate; /* of its own host; NULL: none (net/dial_gate.h) */
 };
 
+struct http_probe;
+
 struct http_client_options {
     const char *host; /* name or IP literal, without brackets; copied */
     unsigned port;
@@ -62,6 +69,18 @@ struct http_client_options {
      * the client. NULL: it may. */
     bool (*may_send)(void *data);
     void *data;
+    /* A connection with HTTP/2 seems to be of no use, though it is open (below): calls
+     * http_probe_send, once, with a request that any server answers at once. NULL: such a
+     * connection is not noticed. */
+    void (*probe)(void *data, struct http_probe *p);
+    void *probe_data;
+    /* The status of each answer, before its request hears of it; `request` is the head that was
+     * given. NULL: nobody is told. */
+    void (*on_status)(void *data, const struct http_head *request, unsigned status);
+    /* No connection could be opened, and why: before the requests that waited for one hear of it.
+     * With NULL: one was opened after that, or an open one answered. May be NULL. */
+    void (*on_reach)(void *data, const struct err *why);
+    void *notice_data; /* of both, which call nothing of the client */
 };
 
 struct http_client_stats {
@@ -70,6 +89,7 @@ struct http_client_stats {
     uint64_t failed;   /* of them not established */
     uint64_t resumed;  /* TLS sessions resumed */
     uint64_t repeated; /* requests sent again on another connection */
+    uint64_t stalled;  /* connections given up that answered PINGs alone */
     unsigned open;     /* connections now, those being dialled included */
     unsigned idle;     /* of them unused */
     unsigned h2;       /* of those that are open: with HTTP/2 */
@@ -94,9 +114,11 @@ void http_client_set_tls(struct http_client *c, struct tls_config *tls,
 
 /* Sends the head (copied). head->headers hold Host and all others but framing and Connection. The
  * returned exchange gets `handlers` and `data` set; on_close follows in any case unless aborted.
- * While http_exchange_blocked, no body may be sent yet. NULL: out of memory or over the size; or
- * -EDQUOT, when a large head finds no room in head->budget; or -HTTP_PARSE_TOO_LARGE, when an
- * HTTP/2 server says that it does not take so large a head (on_close may have that, too). */
+ * While http_exchange_blocked, no body may be sent yet. on_drain follows whenever a connection
+ * takes a request that had to wait for one: also each time it is sent again. NULL: out of memory or
+ * over the size; or -EDQUOT, when a large head finds no room in head->budget; or
+ * -HTTP_PARSE_TOO_LARGE, when an HTTP/2 server says that it does not take so large a head (on_close
+ * may have that, too). */
 MUST_CHECK struct http_exchange *http_client_request(struct http_client *c,
                                                      const struct http_head *head,
                                                      const struct http_exchange_handlers *handlers,
@@ -114,11 +136,17 @@ bool http_client_on_its_way(const struct http_exchange *x);
 MUST_CHECK int http_client_peer_address(const struct http_exchange *x,
                                         struct sockaddr_storage *out);
 
+/* The head, which is copied, goes on the connection that is asked about. Its answer is dropped. */
+void http_probe_send(struct http_probe *p, const struct http_head *head);
+
 const struct http_client_stats *http_client_stats(const struct http_client *c);
 
 /* Why no connection could be opened when one was last tried; NULL when one could be, a request on
  * another one was answered since, or none was tried yet. Valid until the loop runs on. */
 const char *http_client_unreachable(const struct http_client *c);
+/* Whether the connection tried last could not be opened, nor any other with it: on_reach comes, or
+ * has come, unless one of those that are still being tried can be. */
+bool http_client_in_doubt(const struct http_client *c);
 /* For how many ms every attempt to open a connection has failed, whatever is answered on others. 0:
  * the last one succeeded, or none has failed for a while. */
 uint64_t http_client_failing_ms(const struct http_client *c);

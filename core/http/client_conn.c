@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/state_machine.h"
 #include "http/client_h1.h"
 #include "http/client_h2.h"
@@ -12,9 +13,6 @@
 
 /* How often what servers refuse is sent again. */
 enum { RESENT_MAX = 3 };
-
-/* Connections with HTTP/2 whose streams may keep much. */
-enum { WIDE_MAX = 2 };
 
 static const struct state_machine machine = {
     .object = "upstream connection",
@@ -68,6 +66,7 @@ static void forget(struct client_conn *c)
     set_state(c, CLIENT_GONE);
     net_deadline_clear(&c->idle_limit);
     list_remove(&c->link);
+    client_pool_serve(client); /* what waits for the window of others may be dialled for */
     net_task_queue(client->loop, &c->release);
 }
 
@@ -152,7 +151,7 @@ static void become_idle(struct client_conn *c)
     net_deadline_set(c->client->loop, &c->idle_limit, c->client->o.idle_timeout_ms);
 }
 
-static bool has_room(const struct client_conn *c)
+bool client_conn_has_room(const struct client_conn *c)
 {
     return !c->leaving && c->generation == c->client->generation &&
            c->protocol->room(c->session) > 0;
@@ -172,12 +171,12 @@ static void place(struct client_conn *c)
         become_idle(c);
     }
     list_remove(&c->link);
-    if (has_room(c)) {
+    if (client_conn_has_room(c)) {
         list_prepend(&client->ready, &c->link);
-        client_pool_serve(client);
     } else {
         list_append(&client->conns, &c->link);
     }
+    client_pool_serve(client);
 }
 
 int client_conn_carry(struct client_conn *c, struct client_request *r, struct err *e)
@@ -194,7 +193,7 @@ int client_conn_carry(struct client_conn *c, struct client_request *r, struct er
     attach(c, r);
     int rc = start(c, r, e);
     if (rc == 0) {
-        if (!has_room(c)) {
+        if (!client_conn_has_room(c)) {
             move_to(&client->conns, &c->link);
         }
         return 0;
@@ -208,6 +207,72 @@ int client_conn_carry(struct client_conn *c, struct client_request *r, struct er
     detach(r);
     client_conn_retire(c);
     return UV_ENOMEM;
+}
+
+/* ---- whether it is of use ---- */
+
+struct http_probe {
+    struct client_conn *conn;
+    struct client_request *sent;
+};
+
+bool client_conn_can_probe(const struct client_conn *c)
+{
+    return c->client->o.probe != NULL;
+}
+
+struct client_request *client_conn_probe(struct client_conn *c)
+{
+    struct http_probe p = {.conn = c};
+    c->client->o.probe(c->client->o.probe_data, &p);
+    return p.sent;
+}
+
+static void drop_head(struct http_exchange *x, const struct http_head *head)
+{
+    (void)x;
+    (void)head;
+}
+
+static void drop_body(struct http_exchange *x, struct slice data)
+{
+    (void)x;
+    (void)data;
+}
+
+static void drop_event(struct http_exchange *x)
+{
+    (void)x;
+}
+
+/* That anything comes of the answer is noticed where it comes. */
+static const struct http_exchange_handlers probe_handlers = {
+    .on_head = drop_head, .on_body = drop_body, .on_end = drop_event, .on_drain = drop_event};
+
+void http_probe_send(struct http_probe *p, const struct http_head *head)
+{
+    struct client_conn *c = p->conn;
+    struct err e = ERR_INIT;
+    struct client_request *r = client_request_new(c->client, head, &probe_handlers, NULL, &e);
+    if (r == NULL) {
+        return;
+    }
+    r->probe = true;
+    attach(c, r);
+    if (start(c, r, &e) != 0) {
+        c->protocol->leave(c->session, r);
+        detach(r);
+        client_request_free(r);
+        return;
+    }
+    p->sent = r;
+}
+
+void client_conn_note_stalled(struct client_conn *c)
+{
+    c->client->stats.stalled++;
+    log_warn("giving up a connection: the server answers PINGs on it, but no requests",
+             log_str("server", c->client->host), log_num("requests", c->carried));
 }
 
 /* ---- the ends of requests ---- */
@@ -261,7 +326,7 @@ void client_conn_failed(struct client_request *r, const struct err *e, bool refu
     detach(r);
     place(c);
     r->sent = r->sent && !refused;
-    if (refused && !r->taken && r->resent < RESENT_MAX) {
+    if (refused && !r->probe && !r->taken && r->resent < RESENT_MAX) {
         client_pool_send_again(r, newer_than);
     } else {
         client_request_end(r, &copy);
@@ -285,8 +350,8 @@ static void take_lost(struct client_conn *c, bool all, struct list *again, struc
         if (!all && is_answered(c, r)) {
             continue;
         }
-        bool repeat =
-            r->kept && r->repeatable && r->resent == 0 && c->protocol->untouched(c->session, r);
+        bool repeat = r->kept && r->repeatable && !r->probe && r->resent == 0 &&
+                      c->protocol->untouched(c->session, r);
         if (c->session != NULL) {
             c->protocol->leave(c->session, r);
         }
@@ -318,6 +383,9 @@ void client_conn_lost(struct client_conn *c, const struct err *e)
     take_lost(c, c->broken_off, &again, &lost);
     client->stats.failed += unreachable ? 1 : 0;
     retire_lost(c);
+    if (unreachable) {
+        client_pool_unreached(client, &copy);
+    }
     while (!list_empty(&again)) {
         struct client_request *r = LIST_ITEM(again.next, struct client_request, link);
         list_remove(&r->link);
@@ -409,7 +477,6 @@ static void on_open(void *data)
     c->proxied = NULL;
     client->stats.resumed += tls != NULL && tls_session_resumed(tls) ? 1 : 0;
     c->protocol = speaks_h2(c->stream) ? &client_h2 : &client_h1;
-    c->narrow = client->stats.h2 >= WIDE_MAX;
     client->stats.h2 += c->protocol->shared ? 1 : 0;
     set_state(c, CLIENT_BUSY);
     if (!c->protocol->shared) {
@@ -467,6 +534,9 @@ int client_conn_dial(struct client_way *way, struct client_request *r, struct er
     c->way = way;
     c->loop = client->loop;
     c->protocol = &client_h1;
+    c->windows = &client->windows;
+    c->backlog = client->backlog;
+    c->write_timeout_ms = client->o.write_timeout_ms;
     c->number = client->stats.dialled;
     c->opening = true;
     c->generation = client->generation;

@@ -34,6 +34,12 @@ struct client_protocol {
     void *(*open)(struct client_conn *c);
     /* How many more requests it takes now; of a session that is not shared: whether it is free. */
     unsigned (*room)(const void *session);
+    /* Of a shared one: whether the request can be sent as it comes, without waiting for others. */
+    bool (*fits)(void *session, const struct client_request *r);
+    /* Or else, at least, begun at once. */
+    bool (*shares)(void *session, const struct client_request *r);
+    /* Likewise: one with a large body is there. */
+    bool (*has_upload)(const void *session);
     /* Sends the request's head, and its end if it is bodyless. Not 0: it was not sent, for which
      * `e` may have a reason, and a connection that is not shared is of no use any more. */
     int (*carry)(void *session, struct client_request *r, struct err *e);
@@ -72,15 +78,23 @@ struct client_conn {
     struct net_deadline idle_limit;
     struct net_task release; /* frees it when handlers have returned */
     enum client_conn_state state;
-    unsigned generation; /* of the TLS settings */
-    bool opening;        /* counts as being dialled */
-    bool proved;         /* a request on it has been answered */
-    bool leaving;        /* takes no more requests, and ends with the last of them */
-    bool narrow;         /* HTTP/2: not much is to be kept of its streams */
-    bool given_up;       /* a request on it was, which may still be on its way */
-    bool broken_off;     /* nothing more is to be sent on it, nor by the kernel */
+    struct byte_budget *windows; /* HTTP/2: of all connections of the client (h2_session_new) */
+    struct net_backlog *backlog; /* likewise; NULL: none */
+    uint64_t write_timeout_ms; /* the server takes nothing of a request for so long; 0: no limit */
+    unsigned generation;       /* of the TLS settings */
+    bool opening;              /* counts as being dialled */
+    bool proved;               /* a request on it has been answered */
+    bool leaving;              /* takes no more requests, and ends with the last of them */
+    bool given_up;             /* a request on it was, which may still be on its way */
+    bool broken_off;           /* nothing more is to be sent on it, nor by the kernel */
 };
 
+/* Whether the connection can be asked whether it is of use (http_client_options.probe). */
+bool client_conn_can_probe(const struct client_conn *c);
+/* Asks it, with a request among its others. NULL: that could not be asked. */
+struct client_request *client_conn_probe(struct client_conn *c);
+/* That was not answered: it is about to be lost. */
+void client_conn_note_stalled(struct client_conn *c);
 /* Whether what is guarded may be sent at this moment. */
 bool client_conn_may_send(const struct client_conn *c);
 

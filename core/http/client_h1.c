@@ -55,7 +55,7 @@ static void on_head(void *data, const struct http_head *head)
         return;
     }
     s->keep_alive = head->keep_alive;
-    client_request_drop(r);
+    client_request_answered(r, head->status);
     bool agreed = head->status == 101 && r->upgrade;
     if (head->status == 101 && !agreed) {
         break_off(s, -HTTP_PARSE_BAD, "the server switched protocols without being asked to");

@@ -6,8 +6,10 @@
  * drained. So no handler runs inside a call of the user's.
  *
  * OPENING -> OPEN when the server's first bytes come; OPEN -> ASKED (a PING is out, and no requests
- * are taken) -> OPEN when it is silent; CLOSED from any: nothing is told any more but answers that
- * have come whole, and `send` still sends what is left, if the stream is there.
+ * are taken) -> OPEN when it is silent; OPEN -> PROBED (a request of our own is out, likewise) ->
+ * OPEN when it makes no progress, or the request was not taken; CLOSED from any: nothing is told
+ * any more but answers that have come whole, and `send` still sends what is left, if the stream is
+ * there.
  */
 #include "http/client_h2.h"
 
@@ -22,26 +24,44 @@
  * long then, or to begin with. */
 enum { SILENCE_MS = 30 * 1000, DOUBT_MS = 2 * 1000, ANSWER_MS = 15 * 1000 };
 
-enum session_state { SESSION_OPENING, SESSION_OPEN, SESSION_ASKED, SESSION_CLOSED };
+/* Whether anything has come for a request is looked at so often: API servers send a bookmark to a
+ * watch each minute. */
+enum { STALL_MS = 75 * 1000 };
+
+/* Bodies of requests that do not move are looked for so often. */
+enum { LOOK_MS = 2 * 1000 };
+
+/* A server that allows so many streams spares one for the probe. */
+enum { SPARING = 10 };
+
+enum session_state { SESSION_OPENING, SESSION_OPEN, SESSION_ASKED, SESSION_PROBED, SESSION_CLOSED };
 
 struct session {
     struct h2_session *h2;
     struct client_conn *conn; /* outlives the session */
     struct net_loop *loop;
-    struct net_stream *stream;   /* NULL once closed */
-    struct client_request *told; /* the one whose on_end runs; NULL once it is gone */
+    struct net_stream *stream;       /* NULL once closed */
+    struct client_request *told;     /* the one whose on_end runs; NULL once it is gone */
+    struct client_request *question; /* PROBED: what the server is asked */
     struct net_task send;
     struct net_task deliver;
     struct net_deadline silence;
+    struct net_deadline stall;
+    struct net_deadline look;
     uint64_t heard_ms; /* when something came last, by the loop */
+    uint64_t moved_ms; /* likewise, for a request; or the first was sent */
+    bool answers;      /* PROBED: something has come since */
+    bool moves;        /* something has come for a request since it was looked at */
     enum session_state state;
 };
 
 static const struct state_machine machine = {
     .object = "HTTP/2 connection",
     .states = {[SESSION_OPENING] = {"Opening", STATE(SESSION_OPEN) | STATE(SESSION_CLOSED)},
-               [SESSION_OPEN] = {"Open", STATE(SESSION_ASKED) | STATE(SESSION_CLOSED)},
+               [SESSION_OPEN] = {"Open", STATE(SESSION_ASKED) | STATE(SESSION_PROBED) |
+                                             STATE(SESSION_CLOSED)},
                [SESSION_ASKED] = {"Asked", STATE(SESSION_OPEN) | STATE(SESSION_CLOSED)},
+               [SESSION_PROBED] = {"Probed", STATE(SESSION_OPEN) | STATE(SESSION_CLOSED)},
                [SESSION_CLOSED] = {"Closed", 0}},
 };
 
@@ -64,6 +84,8 @@ static void stop(struct session *s)
     }
     net_task_cancel(&s->deliver);
     net_deadline_clear(&s->silence);
+    net_deadline_clear(&s->stall);
+    net_deadline_clear(&s->look);
 }
 
 static void forget_stream(struct session *s)
@@ -199,6 +221,50 @@ static void ask_server(struct session *s)
     await(s, ANSWER_MS);
 }
 
+/* Nothing comes for its requests: one of our own is to show whether any is answered. Where it
+ * cannot be sent, as the server takes no more, only a PING tells. */
+static void probe_server(struct session *s)
+{
+    s->question = client_conn_probe(s->conn);
+    if (s->question == NULL) {
+        ask_server(s);
+        return;
+    }
+    set_state(s, SESSION_PROBED);
+    s->answers = false;
+    h2_session_ping(s->h2);
+    send_soon(s);
+    await(s, ANSWER_MS);
+}
+
+/* The server was not asked, or has answered. */
+static void end_probe(struct session *s)
+{
+    s->question = NULL;
+    if (s->state == SESSION_PROBED) {
+        set_state(s, SESSION_OPEN);
+        await(s, SILENCE_MS);
+    }
+}
+
+/* As far as the kernel, which may have to send it yet. */
+static bool has_asked(const struct session *s)
+{
+    return !h2_stream_unsent(s->question->stream) && net_stream_flushed(s->stream);
+}
+
+static void judge(struct session *s)
+{
+    if (!has_asked(s)) {
+        await(s, ANSWER_MS); /* what cannot be written ends it, if it is for long */
+    } else if (s->answers) {
+        client_conn_note_stalled(s->conn);
+        lose_for(s, UV_ETIMEDOUT, "the server answers PINGs on this connection, but no requests");
+    } else {
+        lose_for(s, UV_ETIMEDOUT, "the server is silent, and does not answer a PING");
+    }
+}
+
 static void on_silence(struct net_deadline *d)
 {
     struct session *s = LIST_ITEM(d, struct session, silence);
@@ -215,6 +281,9 @@ static void on_silence(struct net_deadline *d)
     case SESSION_ASKED:
         lose_for(s, UV_ETIMEDOUT, "the server has been silent for 45 s and does not answer a PING");
         break;
+    case SESSION_PROBED:
+        judge(s);
+        break;
     case SESSION_CLOSED:
         break;
     }
@@ -223,10 +292,64 @@ static void on_silence(struct net_deadline *d)
 static void note_life(struct session *s)
 {
     s->heard_ms = net_loop_now(s->loop);
+    s->answers = true;
     if (s->state == SESSION_ASKED) {
         set_state(s, SESSION_OPEN);
     }
-    await(s, SILENCE_MS);
+    if (s->state != SESSION_PROBED) {
+        await(s, SILENCE_MS);
+    }
+}
+
+/* Something has come for a request. */
+static void note_progress(struct session *s)
+{
+    s->moves = true;
+    s->moved_ms = s->heard_ms;
+    end_probe(s);
+}
+
+static void await_progress(struct session *s)
+{
+    s->moves = false;
+    if (client_conn_can_probe(s->conn)) {
+        net_deadline_set(s->loop, &s->stall, STALL_MS);
+    }
+}
+
+static void on_stall(struct net_deadline *d)
+{
+    struct session *s = LIST_ITEM(d, struct session, stall);
+    if (s->conn->carried == 0) {
+        return; /* its next request sets it */
+    }
+    bool stalls = !s->moves && s->state == SESSION_OPEN;
+    await_progress(s);
+    if (stalls) {
+        probe_server(s);
+        client_conn_changed(s->conn);
+    }
+}
+
+/* ---- bodies that do not move ---- */
+
+static void look_later(struct session *s)
+{
+    net_deadline_set(s->loop, &s->look, LOOK_MS);
+}
+
+/* What waits for TCP is not held up by the server's windows. */
+static void on_look(struct net_deadline *d)
+{
+    struct session *s = LIST_ITEM(d, struct session, look);
+    uint64_t passed_ms = net_stream_blocked(s->stream) ? 0 : LOOK_MS;
+    bool more = h2_session_look(s->h2, passed_ms, s->conn->write_timeout_ms);
+    if (s->state != SESSION_CLOSED) {
+        send_soon(s);
+        if (more) {
+            look_later(s);
+        }
+    }
 }
 
 /* ---- the response ---- */
@@ -240,7 +363,7 @@ static void on_head(void *data, const struct http_head *head)
 {
     struct client_request *r = data;
     client_conn_answered(r->conn);
-    client_request_drop(r);
+    client_request_answered(r, head->status);
     r->x.handlers->on_head(&r->x, head);
 }
 
@@ -257,6 +380,9 @@ static void on_end(void *data, bool whole)
     struct session *s = r->conn->session;
     if (whole) {
         r->stream = NULL;
+    }
+    if (s->question == r) {
+        end_probe(s);
     }
     s->told = r;
     r->x.handlers->on_end(&r->x);
@@ -281,8 +407,13 @@ static void on_drain(void *data)
 static void on_reset(void *data, enum h2_end how, const struct err *e)
 {
     struct client_request *r = data;
+    struct session *s = r->conn->session;
     r->stream = NULL;
-    note_leaving(r->conn->session);
+    note_leaving(s);
+    if (s->question == r) {
+        end_probe(s);
+    }
+    send_soon(s);
     client_conn_failed(r, e, how == H2_END_REFUSED);
 }
 
@@ -321,7 +452,8 @@ static void on_read(void *data, struct slice bytes)
         return; /* it came together with the end */
     }
     bool first = s->state == SESSION_OPENING;
-    bool asked = s->state == SESSION_ASKED;
+    bool was_open = s->state == SESSION_OPEN;
+    uint64_t before = h2_session_progress(s->h2);
     if (first) {
         client_conn_opened(s->conn);
     }
@@ -338,7 +470,10 @@ static void on_read(void *data, struct slice bytes)
     if (first) {
         set_state(s, SESSION_OPEN);
     }
-    if (first || asked) {
+    if (h2_session_progress(s->h2) != before) {
+        note_progress(s);
+    }
+    if (was_open != (s->state == SESSION_OPEN)) {
         on_room(s);
     }
 }
@@ -438,6 +573,7 @@ static void resume_in(struct http_exchange *x)
 
 static void let_go(struct session *s, struct client_request *r)
 {
+    s->question = s->question == r ? NULL : s->question;
     if (r->stream != NULL) {
         h2_stream_abort(r->stream);
         r->stream = NULL;
@@ -448,10 +584,12 @@ static void let_go(struct session *s, struct client_request *r)
     send_soon(s);
 }
 
-/* Nothing has come since it was sent, and not only for a moment. */
+/* Nothing has come since it was sent, for any request if that can be made sure of, and not only for
+ * a moment. */
 static bool is_ignored(const struct session *s, const struct client_request *r)
 {
-    return s->state == SESSION_OPEN && s->heard_ms <= r->carried_ms &&
+    uint64_t since = client_conn_can_probe(s->conn) ? s->moved_ms : s->heard_ms;
+    return s->state == SESSION_OPEN && since <= r->carried_ms &&
            net_loop_now(s->loop) - r->carried_ms >= DOUBT_MS;
 }
 
@@ -462,7 +600,9 @@ static void abort_exchange(struct http_exchange *x)
     bool ignored = is_ignored(s, r);
     let_go(s, r);
     note_leaving(s);
-    if (ignored) {
+    if (ignored && client_conn_can_probe(s->conn)) {
+        probe_server(s);
+    } else if (ignored) {
         ask_server(s);
     }
     client_conn_dropped(r);
@@ -484,7 +624,7 @@ static void *session_open(struct client_conn *c)
 {
     struct session *s = calloc(1, sizeof *s);
     if (s != NULL) {
-        s->h2 = c->narrow ? h2_session_new_narrow(&handlers, s) : h2_session_new(&handlers, s);
+        s->h2 = h2_session_new(&handlers, c->windows, c->backlog, s);
     }
     if (s == NULL || s->h2 == NULL) {
         free(s);
@@ -496,6 +636,8 @@ static void *session_open(struct client_conn *c)
     net_task_init(&s->send, on_send);
     net_task_init(&s->deliver, on_deliver);
     net_deadline_init(&s->silence, on_silence);
+    net_deadline_init(&s->stall, on_stall);
+    net_deadline_init(&s->look, on_look);
     net_stream_set_handlers(s->stream, &stream_handlers, s);
     net_stream_read_start(s->stream);
     send_soon(s);
@@ -509,10 +651,30 @@ static unsigned session_room(const void *session)
     if (s->state == SESSION_OPENING) {
         return s->conn->carried == 0 ? 1 : 0;
     }
-    if (s->state == SESSION_ASKED) {
+    if (s->state == SESSION_ASKED || s->state == SESSION_PROBED) {
         return 0;
     }
-    return h2_session_room(s->h2);
+    unsigned room = h2_session_room(s->h2);
+    bool spared = client_conn_can_probe(s->conn) && room + s->conn->carried >= SPARING;
+    return spared && room > 0 ? room - 1 : room;
+}
+
+static bool session_fits(void *session, const struct client_request *r)
+{
+    struct session *s = session;
+    return h2_session_fits(s->h2, r->head);
+}
+
+static bool session_shares(void *session, const struct client_request *r)
+{
+    struct session *s = session;
+    return h2_session_shares(s->h2, r->head);
+}
+
+static bool session_has_upload(const void *session)
+{
+    const struct session *s = session;
+    return h2_session_has_upload(s->h2);
 }
 
 static int session_carry(void *session, struct client_request *r, struct err *e)
@@ -524,8 +686,17 @@ static int session_carry(void *session, struct client_request *r, struct err *e)
         return err_set(e, why.code, "%s", why.msg);
     }
     r->carried_ms = net_loop_now(s->loop);
-    if (s->conn->carried == 1 && s->state == SESSION_OPEN) {
-        await(s, SILENCE_MS);
+    if (!r->bodyless && !list_linked(&s->look.link)) {
+        look_later(s);
+    }
+    if (s->conn->carried == 1) {
+        s->moved_ms = r->carried_ms;
+        if (!list_linked(&s->stall.link)) {
+            await_progress(s);
+        }
+        if (s->state == SESSION_OPEN) {
+            await(s, SILENCE_MS);
+        }
     }
     send_soon(s);
     return 0;
@@ -586,6 +757,9 @@ const struct client_protocol client_h2 = {
     .operations = &operations,
     .open = session_open,
     .room = session_room,
+    .fits = session_fits,
+    .shares = session_shares,
+    .has_upload = session_has_upload,
     .carry = session_carry,
     .leave = session_leave,
     .untouched = session_untouched,

@@ -2,6 +2,7 @@
 #include "http/client_request.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "http/client_conn.h"
 #include "http/client_internal.h"
@@ -31,8 +32,8 @@ static void note_kind(struct client_request *r, const struct http_head *head)
     r->guarded = head->guarded;
     bool safe = r->is_head || slice_eq(head->method, SLICE("GET")) ||
                 slice_eq(head->method, SLICE("OPTIONS"));
-    r->bodyless = head->framing == HTTP_BODY_NONE ||
-                  (head->framing == HTTP_BODY_LENGTH && head->content_length == 0);
+    r->bodyless = http_head_is_bodyless(head);
+    r->large = !http_head_is_small(head);
     r->repeatable = safe && !head->upgrade && r->bodyless;
 }
 
@@ -61,10 +62,18 @@ struct client_request *client_request_new(struct http_client *client, const stru
     return r;
 }
 
+static void drop_kept(struct client_request *r)
+{
+    free(r->head);
+    r->head = NULL;
+    buf_reset(&r->body);
+    byte_share_give_back(&r->share);
+}
+
 void client_request_free(struct client_request *r)
 {
     r->client->stats.busy--;
-    client_request_drop(r);
+    drop_kept(r);
     free(r);
 }
 
@@ -89,6 +98,15 @@ void client_request_explain(struct err *e, int rc)
     if (e != NULL && e->code == 0) {
         err_set(e, rc, "cannot send the request: %s", err_text(rc));
     }
+}
+
+void client_request_answered(struct client_request *r, unsigned status)
+{
+    const struct http_client_options *o = &r->client->o;
+    if (o->on_status != NULL && r->head != NULL) {
+        o->on_status(o->notice_data, r->head, status);
+    }
+    drop_kept(r);
 }
 
 /* ---- what is kept of it, to be sent again ---- */

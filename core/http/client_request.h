@@ -9,8 +9,6 @@
 #ifndef CORE_HTTP_CLIENT_REQUEST_H
 #define CORE_HTTP_CLIENT_REQUEST_H
 
-#include <stdlib.h>
-
 #include "base/buf.h"
 #include "base/byte_budget.h"
 #include "base/list.h"
@@ -35,11 +33,13 @@ struct client_request {
     unsigned resent;          /* times */
     bool is_head;
     bool bodyless; /* complete with its head; the user's end is a formality */
+    bool large;    /* its body, as far as is known */
     bool repeatable;
     bool upgrade;
     bool background;
     bool guarded;
     bool sent;   /* or begun to be */
+    bool probe;  /* it is about this connection, and sent on no other */
     bool kept;   /* by a connection that had proved good before */
     bool taken;  /* some of its body was taken by a connection, and is not kept */
     bool ended;  /* by its user, behind `body` */
@@ -64,14 +64,8 @@ void client_request_end(struct client_request *r, const struct err *e);
 /* All requests of `from`, none of which has a connection. */
 void client_requests_end(struct list *from, const struct err *e);
 
-/* It will not be sent again. */
-static inline void client_request_drop(struct client_request *r)
-{
-    free(r->head);
-    r->head = NULL;
-    buf_reset(&r->body);
-    byte_share_give_back(&r->share);
-}
+/* The answer begins, with that status: it will not be sent again, and the head goes. */
+void client_request_answered(struct client_request *r, unsigned status);
 
 /* The user sends more of the body, which is kept as long as there is room. Allowed inside a call of
  * the user's. */

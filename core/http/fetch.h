@@ -56,7 +56,7 @@ struct http_fetch;
 typedef void (*http_fetch_cb)(void *data, const struct http_answer *a, const struct err *e);
 
 /* NULL with `e` set, and then no callback. With a kube_client it is for the caller to look at
- * kube_client_ready before, and to call kube_client_rejected when the answer has status 401. */
+ * kube_client_ready before. */
 MUST_CHECK struct http_fetch *http_fetch_start(struct net_loop *l,
                                                const struct http_fetch_options *o, http_fetch_cb cb,
                                                void *data, struct err *e);

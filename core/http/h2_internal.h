@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * h2_internal.h - what the files of h2_session.h share: h2_session.c (the connection), h2_stream.c
- * (bodies and windows) and h2_head.c (header lists). They alone know nghttp2.
+ * (answers and their windows), h2_upload.c (bodies of requests) and h2_head.c (header lists). They
+ * alone know nghttp2.
  */
 #ifndef CORE_HTTP_H2_INTERNAL_H
 #define CORE_HTTP_H2_INTERNAL_H
@@ -16,14 +17,14 @@ enum {
     H2_HEAD_MAX = 64 * 1024,
     H2_HEAD_OUT_MAX = 4 * 1024 * 1024,
     H2_WINDOW_FIRST = 65535, /* RFC 9113 section 6.9.2 */
-    H2_WINDOW_MAX = 4 * 1024 * 1024,
-    H2_WINDOWS_ADDED_MAX = 16 * 1024 * 1024,
+    H2_WINDOW_MAX = 1024 * 1024,
     H2_CONNECTION_WINDOW = 16 * 1024 * 1024,
-    H2_NARROW_WINDOW = 1024 * 1024,
     H2_SEND_MAX = 4 * 1024 * 1024, /* kept of a request's body */
     H2_SEND_BLOCKED = 64 * 1024,   /* above it the sender should stop */
     H2_SEND_DRAINED = 16 * 1024,   /* until no more than this is left */
     H2_EMPTY_FRAMES_MAX = 1000,    /* DATA frames without data, in a row */
+    /* In a head: beyond what one that is much too large has, which fails its request alone. */
+    H2_CONTINUATIONS_MAX = 16 * 1024,
     H2_EARLY_MAX = 64 * 1024,
 };
 
@@ -52,13 +53,19 @@ struct h2_session {
     unsigned count;
     unsigned waiting; /* of them, with a head that was not sent yet */
     unsigned room_told;
-    int32_t window;       /* of the connection; half of it is kept of paused streams without an
-                             effect on others */
-    size_t kept;          /* of all streams */
-    size_t added;         /* to the windows of all streams */
-    int32_t probed;       /* the stream whose speed a PING measures, or 0 */
-    uint32_t probe_bytes; /* of it since then */
+    struct byte_budget *windows; /* what windows of streams are wider by than their first */
+    struct net_backlog *backlog; /* NULL: none */
+    int32_t probed;              /* the stream whose speed a PING measures, or 0 */
+    uint32_t probe_bytes;        /* of it since then */
     unsigned empty_frames;
+    uint64_t progress;   /* frames of streams that have come, and pieces of them */
+    struct list held;    /* large bodies that wait for others to leave them some window */
+    int64_t held_room;   /* how much there was when the last of them was held */
+    int64_t promised[2]; /* of the server's window for the connection, to small and large bodies */
+    int64_t missed[2];   /* the least of it that was needed and not there; INT64_MAX: all was */
+    unsigned bodies;     /* streams with bodies */
+    unsigned uploads;    /* of them with large ones */
+    int32_t widest;      /* that window, at most so far */
     bool leaving;
     bool drained;     /* a stream has an on_drain to come */
     bool broken;      /* our GOAWAY says why */
@@ -81,17 +88,27 @@ struct h2_stream {
     struct list link;
     struct list due;
     struct byte_budget *budget;
-    struct buf kept;    /* of the response */
+    struct byte_share wider; /* of session->windows: by how much the window was widened */
+    struct buf kept;         /* of the response */
+    struct net_backlog_entry unread;
     struct buf unsent;  /* of the request's body */
     uint64_t send_left; /* of the announced length; UINT64_MAX: none was */
+    int64_t promised;   /* of the server's window, and not used yet */
+    int64_t moved;      /* bytes that were sent since it was looked at */
+    uint64_t stuck_ms;  /* so long nothing could be sent, though there is some */
+    struct list held;
     int32_t id;
     uint32_t window;
     uint32_t run; /* bytes since it was paused or its speed measured */
     enum h2_in in;
     enum h2_out out;
     uint8_t interim;
-    bool to_head : 1; /* it answers HEAD */
-    bool touched : 1; /* something of the response has come */
+    bool to_head : 1;   /* it answers HEAD */
+    bool unhurried : 1; /* its reader may stop for good */
+    bool has_body : 1;  /* the request */
+    bool large : 1;     /* the request's body, as far as is known */
+    bool crowded : 1;   /* others keep much that is not read */
+    bool touched : 1;   /* something of the response has come */
     bool head_sent : 1;
     bool paused : 1;
     bool blocked : 1;
@@ -128,11 +145,22 @@ void h2_stream_refuse(struct h2_stream *t);
 void h2_stream_closed(struct h2_stream *t, uint32_t code);
 /* Gives it up with `rst` for the server and a reason for its user. */
 void h2_stream_fail(struct h2_stream *t, uint32_t rst, int code, const char *why);
-ssize_t h2_stream_read(nghttp2_session *ng, int32_t id, uint8_t *to, size_t len, uint32_t *flags,
-                       nghttp2_data_source *source, void *data);
+/* What is kept of it has changed. */
+void h2_stream_count_unread(struct h2_stream *t);
 /* The answer to the PING that h2_stream.c sent has come. */
 void h2_stream_probed(struct h2_session *s);
 void h2_deliver_due(struct h2_session *s);
+
+/* h2_upload.c */
+
+ssize_t h2_stream_read(nghttp2_session *ng, int32_t id, uint8_t *to, size_t len, uint32_t *flags,
+                       nghttp2_data_source *source, void *data);
+void h2_upload_begin(struct h2_stream *t, const struct http_head *head);
+void h2_upload_end(struct h2_stream *t);
+/* There may be more window. */
+void h2_upload_resume_held(struct h2_session *s);
+/* Whether there is room for what did not fit before. */
+bool h2_upload_found_room(struct h2_session *s);
 void h2_tell_drained(struct h2_session *s);
 
 /* h2_head.c */

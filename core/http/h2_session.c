@@ -88,14 +88,20 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     (void)ng;
     (void)flags;
     struct h2_session *s = data;
+    s->progress++;
     h2_stream_receive(s, h2_stream_find(s, id), slice_of((const char *)bytes, len));
     return go_on(s);
 }
 
-/* They cost a server nothing. (The padding's length counts as padding.) */
+/* Empty frames cost a server nothing; one that ends a stream is no flood, as Go's server ends quiet
+ * watches so. (The padding's length counts as padding.) */
 static bool is_flood(struct h2_session *s, const nghttp2_frame *frame)
 {
+    bool last = (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
     bool empty = frame->hd.length == frame->data.padlen;
+    if (empty && last) {
+        return false;
+    }
     s->empty_frames = empty ? s->empty_frames + 1 : 0;
     return s->empty_frames > H2_EMPTY_FRAMES_MAX;
 }
@@ -137,6 +143,7 @@ static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *data)
 {
     (void)ng;
     struct h2_session *s = data;
+    s->progress += frame->hd.stream_id != 0 ? 1 : 0;
     switch (frame->hd.type) {
     case NGHTTP2_DATA:
     case NGHTTP2_HEADERS:
@@ -238,6 +245,10 @@ static nghttp2_option *options_new(void)
     nghttp2_option_set_peer_max_concurrent_streams(o, H2_STREAMS_MAX);
     nghttp2_option_set_max_send_header_block_length(o, H2_HEAD_OUT_MAX + H2_HEAD_MAX);
     nghttp2_option_set_max_deflate_dynamic_table_size(o, 4096);
+#ifdef CMESH_HAVE_MAX_CONTINUATIONS
+    /* Its own bound is 8, and ends the connection. */
+    nghttp2_option_set_max_continuations(o, H2_CONTINUATIONS_MAX);
+#endif
     /* They are taken off instead, as over HTTP/1.1. */
     nghttp2_option_set_no_rfc9113_leading_and_trailing_ws_validation(o, 1);
     return o;
@@ -294,41 +305,35 @@ static int start(struct h2_session *s)
                                      sizeof settings / sizeof settings[0]);
     }
     if (rc == 0) {
-        rc = nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, 0, s->window);
+        rc = nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, 0,
+                                                   H2_CONNECTION_WINDOW);
     }
     return rc;
 }
 
-static struct h2_session *session_new(const struct h2_handlers *handlers, void *data,
-                                      int32_t window)
+struct h2_session *h2_session_new(const struct h2_handlers *handlers, struct byte_budget *windows,
+                                  struct net_backlog *backlog, void *data)
 {
     struct h2_session *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return NULL;
     }
-    s->window = window;
     s->handlers = handlers;
+    s->windows = windows;
+    s->backlog = backlog;
     s->data = data;
     list_init(&s->streams);
     list_init(&s->due);
+    list_init(&s->held);
     buf_init(&s->head.bytes, H2_HEAD_MAX);
     buf_init(&s->early, SIZE_MAX);
     s->room_told = H2_STREAMS_MAX;
+    s->missed[false] = s->missed[true] = INT64_MAX;
     if (start(s) != 0) {
         h2_session_free(s);
         return NULL;
     }
     return s;
-}
-
-struct h2_session *h2_session_new(const struct h2_handlers *handlers, void *data)
-{
-    return session_new(handlers, data, H2_CONNECTION_WINDOW);
-}
-
-struct h2_session *h2_session_new_narrow(const struct h2_handlers *handlers, void *data)
-{
-    return session_new(handlers, data, H2_NARROW_WINDOW);
 }
 
 void h2_session_free(struct h2_session *s)
@@ -358,6 +363,11 @@ static unsigned streams_allowed(const struct h2_session *s)
     uint32_t allowed =
         nghttp2_session_get_remote_settings(s->ng, NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS);
     return allowed < H2_STREAMS_MAX ? allowed : H2_STREAMS_MAX;
+}
+
+uint64_t h2_session_progress(const struct h2_session *s)
+{
+    return s->progress;
 }
 
 unsigned h2_session_room(const struct h2_session *s)
@@ -419,7 +429,7 @@ static int drain(struct h2_session *s, struct buf *out, size_t enough)
 static void tell_room(struct h2_session *s)
 {
     unsigned room = h2_session_room(s);
-    if (room != s->room_told) {
+    if (h2_upload_found_room(s) || room != s->room_told) {
         s->room_told = room;
         s->handlers->on_room(s->data);
     }
@@ -497,6 +507,7 @@ int h2_session_send(struct h2_session *s, struct buf *out)
         return s->error;
     }
     h2_deliver_due(s); /* it may open windows */
+    h2_upload_resume_held(s);
     rc = drain(s, out, enough);
     if (rc == 0) {
         if (out->len < enough) {

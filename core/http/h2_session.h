@@ -8,11 +8,10 @@
  * when one breaks, is not decided here.
  *
  * Flow control. What has been received of a stream that is paused is kept, at most its window: 64
- * KiB in the beginning; a stream of which a quarter of its window or more comes within a round trip
- * (PING), without a pause, gets a larger one, up to 4 MiB, as long as the sum of what was added
- * stays below 16 MiB a connection. The window of the connection is 16 MiB: what paused streams keep
- * up to 8 MiB does not count in it. What they keep above that, 16 MiB at most, does until it is
- * read.
+ * KiB in the beginning. A stream of which a quarter of its window or more comes within a round trip
+ * (PING), without a pause, gets a larger one, up to 1 MiB, out of a budget that sessions share. The
+ * connection's window, 16 MiB, counts only what is on its way: whatever is kept of paused streams,
+ * others go on. How bodies of requests share the server's window is in h2_upload.c.
  *
  * Header fields that carry credentials (Authorization, Cookie, Proxy-Authorization and
  * Impersonate-*) are sent as never indexed (RFC 7541 section 6.2.3). The server may not push.
@@ -29,6 +28,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "http/message.h"
+#include "net/backlog.h"
 
 struct h2_session;
 struct h2_stream;
@@ -67,21 +67,24 @@ struct h2_handlers {
     void (*on_sent)(void *data);
     /* h2_stream_blocked was true, and is no longer. */
     void (*on_drain)(void *data);
-    /* The stream is gone. Codes: -ECONNRESET, or of what is wrong with the response -HTTP_PARSE_*
-     * (http/h1_parser.h). */
+    /* The stream is gone. Codes: -ECONNRESET; of what is wrong with the response -HTTP_PARSE_*
+     * (http/h1_parser.h); -ENOBUFS: its user did not read, and the backlog was full, which is found
+     * outside the functions of this header: h2_session_send is to be called. */
     void (*on_reset)(void *data, enum h2_end how, const struct err *e);
 
-    /* h2_session_room has changed since it was told. `data` is the session's. */
+    /* h2_session_room has changed since it was told, or there is more room for a body that did not
+     * fit. `data` is the session's. */
     void (*on_room)(void *data);
     /* The answer to h2_session_ping. */
     void (*on_pong)(void *data);
 };
 
-/* NULL without memory. */
-MUST_CHECK struct h2_session *h2_session_new(const struct h2_handlers *handlers, void *data);
-/* For a connection beside many others, of which together not much may be kept: with a window of 1
- * MiB in place of 16, and half of it kept without an effect on others. */
-MUST_CHECK struct h2_session *h2_session_new_narrow(const struct h2_handlers *handlers, void *data);
+/* `windows`: bytes by which windows of streams may be larger than 64 KiB; outlives the session.
+ * `backlog`: what is kept of paused streams counts there, and those that have not read for longest
+ * are reset when it is too much; NULL: nowhere. NULL without memory. */
+MUST_CHECK struct h2_session *h2_session_new(const struct h2_handlers *handlers,
+                                             struct byte_budget *windows,
+                                             struct net_backlog *backlog, void *data);
 /* Without telling its streams. Not inside a handler. NULL is ignored. */
 void h2_session_free(struct h2_session *s);
 
@@ -97,6 +100,23 @@ MUST_CHECK int h2_session_send(struct h2_session *s, struct buf *out);
 /* How many more requests the server takes now; 0 after GOAWAY. Before its SETTINGS have come: as if
  * it allowed H2_STREAMS_MAX. */
 unsigned h2_session_room(const struct h2_session *s);
+/* Whether the request's body can be sent without waiting for others: the server's window for the
+ * connection has room for it, or for what the server may leave unread of it, beside what was
+ * promised to those that are there. Large ones (http_head_is_small) leave some to small ones. */
+bool h2_session_fits(struct h2_session *s, const struct http_head *head);
+/* A large one that does not fit has some window all the same. on_room tells when either may have
+ * changed. */
+bool h2_session_shares(struct h2_session *s, const struct http_head *head);
+/* It has a request with a large body, which may not be answered yet. */
+bool h2_session_has_upload(const struct h2_session *s);
+/* To be called every few seconds while bodies of requests are being sent, which is as long as it
+ * returns true; not inside a handler; `passed_ms` after it was called last. What is promised to
+ * those that do not move is free for others. One of which the server has taken nothing for
+ * `limit_ms` fails (-ETIMEDOUT); 0: no limit. h2_session_send is to be called then. */
+bool h2_session_look(struct h2_session *s, uint64_t passed_ms, uint64_t limit_ms);
+/* How many frames have come that concern a stream: a server that answers PINGs alone makes no
+ * progress. */
+uint64_t h2_session_progress(const struct h2_session *s);
 /* GOAWAY has come, was said, or there are no more numbers for streams: those that are open go on,
  * and no others begin. */
 bool h2_session_leaving(const struct h2_session *s);

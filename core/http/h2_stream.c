@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nghttp2 counts what has come; what was consumed it is told here, for each stream when its user
- * has got it, for the connection at once as long as little is kept: of `kept` bytes those above
- * half of the connection's window are owed to it.
+ * nghttp2 counts what has come, and is told here what was consumed: for the connection at once,
+ * whatever becomes of it; for a stream when its user has got it. So a stream that is not read holds
+ * back itself alone, and what is kept of it is bounded by its own window.
  *
  * A stream may be freed inside each handler (h2_stream_abort). After a call of one it is touched
  * only if session->current still names it.
@@ -45,12 +45,6 @@ void h2_stream_set_out(struct h2_stream *t, enum h2_out next)
 
 /* ---- windows ---- */
 
-static size_t owed(const struct h2_session *s, size_t kept)
-{
-    size_t unnoticed = (size_t)s->window / 2;
-    return kept > unnoticed ? kept - unnoticed : 0;
-}
-
 static void consume(struct h2_session *s, size_t len)
 {
     if (len > 0) {
@@ -65,37 +59,31 @@ static void consume_stream(struct h2_stream *t, size_t len)
     }
 }
 
-/* So many bytes are kept from now on. */
-static void count_kept(struct h2_session *s, size_t len)
+/* How much more of the budget for windows the stream may take: of what others leave it may have a
+ * quarter, so that there is some for whoever comes next. One that may be left unread for good
+ * counts with the first quarter of the budget alone. */
+static size_t spare_of(const struct h2_stream *t)
 {
-    size_t more = owed(s, s->kept + len) - owed(s, s->kept);
-    s->kept += len;
-    consume(s, len - more);
-}
-
-/* So many are kept no longer. */
-static void count_released(struct h2_session *s, size_t len)
-{
-    size_t less = owed(s, s->kept) - owed(s, s->kept - len);
-    s->kept -= len;
-    consume(s, less);
+    const struct byte_budget *b = t->session->windows;
+    size_t all = t->unhurried ? b->max / 4 : b->max;
+    size_t others = b->used - t->wider.size;
+    size_t most = others < all ? (all - others) / 4 : 0;
+    return most > t->wider.size ? most - t->wider.size : 0;
 }
 
 /* Much of a window comes within a round trip: it may be what the server waits for. */
 static void grow(struct h2_stream *t)
 {
     struct h2_session *s = t->session;
-    uint32_t wider = t->window > H2_WINDOW_MAX / 4 ? H2_WINDOW_MAX : t->window * 4;
-    uint32_t more = wider - t->window;
-    if (more == 0 || s->added + more > H2_WINDOWS_ADDED_MAX) {
+    size_t spare = spare_of(t);
+    uint32_t more = t->window > H2_WINDOW_MAX / 8 ? H2_WINDOW_MAX - t->window : t->window * 3;
+    more = more < spare ? more : (uint32_t)spare;
+    if (more < H2_WINDOW_FIRST || !byte_share_set(&t->wider, t->wider.size + more)) {
         return;
     }
-    int rc = nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, t->id, (int32_t)wider);
-    h2_note(s, rc);
-    if (rc == 0) {
-        t->window = wider;
-        s->added += more;
-    }
+    t->window += more;
+    h2_note(s, nghttp2_session_set_local_window_size(s->ng, NGHTTP2_FLAG_NONE, t->id,
+                                                     (int32_t)t->window));
 }
 
 /* After each half of a window that came without a pause a PING asks how much comes within a round
@@ -123,7 +111,34 @@ void h2_stream_probed(struct h2_session *s)
     }
 }
 
+/* ---- what is kept of both bodies ---- */
+
+void h2_stream_count_unread(struct h2_stream *t)
+{
+    if (t->kept.len == 0 && t->unsent.len == 0) {
+        t->crowded = false;
+        net_backlog_leave(&t->unread);
+        return;
+    }
+    if (!list_linked(&t->unread.link)) {
+        net_backlog_note_progress(&t->unread);
+    }
+    t->crowded = net_backlog_count(&t->unread, t->kept.cap + t->unsent.cap);
+}
+
 /* ---- life ---- */
+
+/* Its user has not read for long, or the server has not, while others read. */
+static void give_up_unread(struct net_backlog_entry *e)
+{
+    struct h2_stream *t = LIST_ITEM(e, struct h2_stream, unread);
+    const char *why = t->kept.len > 0
+                          ? "nobody reads the answer, and too much is waiting for such readers"
+                          : "the server does not read the request, and too much waits for it";
+    h2_stream_fail(t, NGHTTP2_CANCEL, -ENOBUFS, why);
+}
+
+static const struct net_backlog_ops unread_ops = {.give_up = give_up_unread};
 
 struct h2_stream *h2_stream_new(struct h2_session *s, const struct http_head *head, bool ended,
                                 void *data)
@@ -135,17 +150,22 @@ struct h2_stream *h2_stream_new(struct h2_session *s, const struct http_head *he
     t->session = s;
     t->data = data;
     t->budget = head->budget;
+    byte_share_init(&t->wider, s->windows);
     t->window = H2_WINDOW_FIRST;
     t->to_head = slice_eq(head->method, SLICE("HEAD"));
+    t->unhurried = head->unhurried;
     t->out = ended ? H2_OUT_ENDED : H2_OUT_OPEN;
     t->send_left = head->framing == HTTP_BODY_CHUNKED  ? UINT64_MAX
                    : head->framing == HTTP_BODY_LENGTH ? head->content_length
                                                        : 0;
+    net_backlog_entry_init(&t->unread, s->backlog, &unread_ops);
     buf_init(&t->kept, H2_WINDOW_MAX);
     buf_init(&t->unsent, H2_SEND_MAX);
     list_init(&t->due);
+    list_init(&t->held);
     list_append(&s->streams, &t->link);
     s->count++;
+    h2_upload_begin(t, head);
     return t;
 }
 
@@ -156,8 +176,9 @@ void h2_stream_free(struct h2_stream *t)
         (void)nghttp2_session_set_stream_user_data(s->ng, t->id, NULL);
     }
     h2_head_forget(s, t);
-    count_released(s, t->kept.len);
-    s->added -= t->window - H2_WINDOW_FIRST;
+    byte_share_give_back(&t->wider);
+    net_backlog_entry_deinit(&t->unread);
+    h2_upload_end(t);
     s->waiting -= t->id != 0 && !t->head_sent ? 1 : 0;
     s->count--;
     s->current = s->current == t ? NULL : s->current;
@@ -286,7 +307,6 @@ void h2_stream_closed(struct h2_stream *t, uint32_t code)
 static void keep(struct h2_stream *t, struct slice bytes)
 {
     if (t->kept.len + bytes.len > t->window) {
-        consume(t->session, bytes.len);
         h2_stream_fail(t, NGHTTP2_FLOW_CONTROL_ERROR, -HTTP_PARSE_BAD,
                        "the server sent more than the window allows");
         return;
@@ -295,7 +315,7 @@ static void keep(struct h2_stream *t, struct slice bytes)
         h2_note(t->session, NGHTTP2_ERR_NOMEM);
         return;
     }
-    count_kept(t->session, bytes.len);
+    h2_stream_count_unread(t);
 }
 
 /* False: the stream is gone. */
@@ -313,15 +333,14 @@ static bool hand_over(struct h2_stream *t, struct slice bytes)
 
 void h2_stream_receive(struct h2_session *s, struct h2_stream *t, struct slice bytes)
 {
+    consume(s, bytes.len);
     if (t == NULL) {
-        consume(s, bytes.len);
         return;
     }
     if (t->paused || t->kept.len > 0) {
         keep(t, bytes);
         return;
     }
-    consume(s, bytes.len);
     if (hand_over(t, bytes) && !t->paused) {
         measure(t, bytes.len);
     }
@@ -346,7 +365,6 @@ void h2_stream_resume(struct h2_stream *t)
 /* Hands over what is kept, until its user pauses again. False: the stream is gone. */
 static bool deliver_kept(struct h2_stream *t)
 {
-    struct h2_session *s = t->session;
     struct buf kept = t->kept; /* the stream may be freed while its user reads */
     bool there = true;
     buf_init(&t->kept, kept.max);
@@ -355,13 +373,15 @@ static bool deliver_kept(struct h2_stream *t)
         struct slice piece = slice_of((const char *)buf_data(&kept), len);
         buf_consume(&kept, len);
         there = hand_over(t, piece);
-        count_released(s, len);
     }
     if (there && kept.len > 0) {
         t->kept = kept;
+        net_backlog_note_progress(&t->unread);
         return true;
     }
-    count_released(s, kept.len);
+    if (there) {
+        h2_stream_count_unread(t);
+    }
     buf_reset(&kept);
     return there;
 }
@@ -374,99 +394,6 @@ void h2_deliver_due(struct h2_session *s)
         if (deliver_kept(t) && !t->paused && t->in == H2_IN_ENDED) {
             list_remove(&t->due);
             tell_end(t);
-        }
-    }
-}
-
-/* ---- the body of the request ---- */
-
-static int resume_sending(struct h2_stream *t)
-{
-    if (!t->deferred || t->closed) {
-        return 0;
-    }
-    t->deferred = false;
-    return nghttp2_session_resume_data(t->session->ng, t->id) == NGHTTP2_ERR_NOMEM ? -ENOMEM : 0;
-}
-
-int h2_stream_send_body(struct h2_stream *t, struct slice bytes)
-{
-    if (t->out != H2_OUT_OPEN || bytes.len > t->send_left) {
-        return -EPROTO;
-    }
-    int rc = buf_append(&t->unsent, bytes.ptr, bytes.len);
-    if (rc != 0) {
-        return rc;
-    }
-    t->send_left -= t->send_left != UINT64_MAX ? bytes.len : 0;
-    t->blocked = t->blocked || t->unsent.len > H2_SEND_BLOCKED;
-    return bytes.len > 0 ? resume_sending(t) : 0;
-}
-
-int h2_stream_send_end(struct h2_stream *t)
-{
-    if (t->out != H2_OUT_OPEN) {
-        return 0;
-    }
-    if (t->send_left != 0 && t->send_left != UINT64_MAX) {
-        return -EPROTO;
-    }
-    h2_stream_set_out(t, H2_OUT_ENDED);
-    return resume_sending(t);
-}
-
-bool h2_stream_blocked(const struct h2_stream *t)
-{
-    return t->blocked;
-}
-
-ssize_t h2_stream_read(nghttp2_session *ng, int32_t id, uint8_t *to, size_t len, uint32_t *flags,
-                       nghttp2_data_source *source, void *data)
-{
-    (void)source;
-    (void)ng;
-    struct h2_stream *t = h2_stream_find(data, id);
-    if (t == NULL) {
-        return NGHTTP2_ERR_DEFERRED; /* its RST_STREAM is on the way */
-    }
-    size_t n = t->unsent.len < len ? t->unsent.len : len;
-    if (n == 0 && t->out == H2_OUT_OPEN) {
-        t->deferred = true;
-        return NGHTTP2_ERR_DEFERRED;
-    }
-    if (n > 0) {
-        memcpy(to, buf_data(&t->unsent), n);
-        buf_consume(&t->unsent, n);
-    }
-    if (t->unsent.len == 0) {
-        buf_reset(&t->unsent);
-        *flags |= t->out != H2_OUT_OPEN ? NGHTTP2_DATA_FLAG_EOF : 0U;
-    }
-    t->session->drained = t->session->drained || (t->blocked && t->unsent.len <= H2_SEND_DRAINED);
-    return (ssize_t)n;
-}
-
-static struct h2_stream *first_drained(const struct h2_session *s)
-{
-    LIST_FOR_EACH(node, &s->streams)
-    {
-        struct h2_stream *t = LIST_ITEM(node, struct h2_stream, link);
-        if (t->blocked && t->unsent.len <= H2_SEND_DRAINED) {
-            return t;
-        }
-    }
-    return NULL;
-}
-
-void h2_tell_drained(struct h2_session *s)
-{
-    while (s->drained) {
-        struct h2_stream *t = first_drained(s);
-        if (t == NULL) {
-            s->drained = false;
-        } else {
-            t->blocked = false;
-            s->handlers->on_drain(t->data);
         }
     }
 }

@@ -48,10 +48,28 @@ struct http_head {
     bool background;      /* request: others may be sent before it (http/client.h) */
     bool guarded;         /* request: whether it may be sent is asked again right before it is
                              (http_client_options.may_send) */
-    bool unhurried;       /* response: its reader may take its time, without write timeout */
+    bool borrowed;  /* request: in somebody else's name, whose need it is (kube/client/client.h) */
+    bool unhurried; /* its reader may stop for as long as it likes. Response: there is no write
+                       timeout; request: not much is kept of the answer (HTTP/2) */
     struct byte_budget *budget; /* request to be sent: what is kept of it, and what has come of the
                                    answer's head, counts there; outlives it; NULL: nowhere */
 };
+
+/* Bodies up to this length go ahead of others (HTTP/2): Leases, Events and most objects: bytes. */
+#define HTTP_SMALL_BODY ((uint64_t)32 * 1024)
+
+static inline bool http_head_is_bodyless(const struct http_head *h)
+{
+    return h->framing == HTTP_BODY_NONE ||
+           (h->framing == HTTP_BODY_LENGTH && h->content_length == 0);
+}
+
+/* Of a request: its body is known to be small, or it has none. */
+static inline bool http_head_is_small(const struct http_head *h)
+{
+    return h->framing == HTTP_BODY_NONE ||
+           (h->framing == HTTP_BODY_LENGTH && h->content_length <= HTTP_SMALL_BODY);
+}
 
 /* The first header of that name (case ignored), or NULL. */
 const struct http_header *http_head_find(const struct http_head *h, struct slice name);

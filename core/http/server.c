@@ -19,6 +19,9 @@ enum { HEAD_OUT_MAX = 256 * 1024, HEADERS_EXTRA = 8 };
  * another's. */
 enum { BODY_GRACE_MS = 2000, SILENCE_MS = 1000 };
 
+/* How often it is looked whether who has half-closed is still there. */
+enum { HALF_CLOSED_LOOK_MS = 250 };
+
 /* How long requests that were sent ahead may take in a turn of the loop, which others wait for. */
 enum { TURN_MS = 5 };
 
@@ -62,6 +65,7 @@ struct conn {
     struct net_peer *peer; /* NULL: without shares */
     uint64_t since;        /* it is accepted, waits for a request, or is asked: net_loop_now() */
     bool asked;            /* a head came once */
+    bool half_closed;      /* nothing more comes of the client */
     bool overdue;          /* with shares: its idle time was over at the last look */
     struct net_task turn;  /* what may not happen inside a call of the user's */
     enum conn_state state;
@@ -179,9 +183,30 @@ static void wait_for_request(struct conn *c, uint64_t idle_ms)
     net_deadline_set(s->loop, &c->head_limit, s->o.head_timeout_ms);
 }
 
+static void client_left(struct conn *c)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, UV_EOF, "the client closed the connection");
+    break_off(c, &e);
+}
+
+/* It will send no more. */
+static void look_at_half_closed(struct conn *c)
+{
+    if (net_stream_is_half_closed(c->h1.stream)) {
+        net_deadline_set(c->server->loop, &c->idle_limit, HALF_CLOSED_LOOK_MS);
+    } else {
+        client_left(c);
+    }
+}
+
 static void on_idle_limit(struct net_deadline *d)
 {
     struct conn *c = LIST_ITEM(d, struct conn, idle_limit);
+    if (c->half_closed) {
+        look_at_half_closed(c);
+        return;
+    }
     if (!h1_conn_is_idle(&c->h1)) {
         return; /* on_head_limit sees to it */
     }
@@ -271,7 +296,8 @@ static void on_step(struct net_task *t)
 static void complete(struct conn *c)
 {
     struct http_server *s = c->server;
-    bool again = c->keep_alive && !s->draining && c->h1.in == H1_IN_DONE;
+    bool more = !c->half_closed || h1_conn_is_ahead(&c->h1);
+    bool again = c->keep_alive && !s->draining && c->h1.in == H1_IN_DONE && more;
     if (again) {
         h1_conn_forget_head(&c->h1);
         set_state(c, CONN_IDLE);
@@ -342,6 +368,9 @@ static void on_head(void *data, const struct http_head *head)
     if (expect_continue && c->state == CONN_BUSY && c->h1.out == H1_OUT_IDLE) {
         ask_for_body(c);
     }
+    if (c->half_closed && c->state == CONN_BUSY) {
+        look_at_half_closed(c);
+    }
 }
 
 static void on_body(void *data, struct slice bytes)
@@ -381,9 +410,14 @@ static void on_drain(void *data)
 static void on_eof(void *data)
 {
     struct conn *c = data;
-    struct err e = ERR_INIT;
-    err_set(&e, UV_EOF, "the client closed the connection");
-    break_off(c, &e);
+    c->half_closed = true;
+    if (c->state == CONN_BUSY) {
+        look_at_half_closed(c);
+    } else if (net_stream_flushed(c->h1.stream)) {
+        client_left(c);
+    } else {
+        close_gently(c); /* it still reads its answer */
+    }
 }
 
 /* Answers what could not be parsed, unless an answer has begun. */
@@ -754,12 +788,13 @@ static void on_drained(struct net_task *t)
 }
 
 static int listen_at(struct http_server *s, const char *address, const char *path,
-                     struct tls_config *tls, struct err *e)
+                     struct tls_config *tls, bool plain_too, struct err *e)
 {
     const struct net_listener_options o = {
         .address = address,
         .path = path,
         .tls = tls,
+        .plain_too = plain_too,
         .write_timeout_ms = s->o.write_timeout_ms,
         .backlog = s->o.backlog,
         .kernel_bytes = s->o.kernel_bytes,
@@ -806,7 +841,8 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
     net_peers_init(&s->peers);
     net_task_init(&s->drained, on_drained);
     s->turn = net_timer_new(l, on_next_turn, s);
-    int rc = s->turn == NULL ? err_memory(e) : listen_at(s, o->address, o->path, o->tls, e);
+    int rc = s->turn == NULL ? err_memory(e)
+                             : listen_at(s, o->address, o->path, o->tls, o->plain_too, e);
     if (rc != 0) {
         net_timer_free(s->turn);
         free(s);
@@ -818,7 +854,7 @@ struct http_server *http_server_new(struct net_loop *l, const struct http_server
 int http_server_listen(struct http_server *s, const char *address, struct tls_config *tls,
                        struct err *e)
 {
-    return listen_at(s, address, NULL, tls, e);
+    return listen_at(s, address, NULL, tls, false, e);
 }
 
 const char *http_server_address(const struct http_server *s)

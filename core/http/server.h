@@ -18,6 +18,10 @@
  * Of requests that a client sends ahead one is taken in a turn of the loop, of all clients so many
  * as take some milliseconds, and none of who does not read the answers before.
  *
+ * A client that says it will send no more (half-closes: FIN, or close_notify of TLS) still gets
+ * what it has asked for, as long as it has its socket. Others have left, and so have all of whom
+ * that is not known (net_stream_is_half_closed).
+ *
  * Of a proxy, what a client sends behind a CONNECT waits, as requests do that are sent ahead, until
  * that is answered: with 200 to 299 it goes into the tunnel, else the connection ends and nobody
  * reads it. Tunnels have no write timeout.
@@ -62,6 +66,7 @@ struct http_server_options {
     const char *address;       /* ADDR:PORT */
     const char *path;          /* of a Unix socket, in place of an address: see net/listener.h */
     struct tls_config *tls;    /* NULL: plain; referenced */
+    bool plain_too;            /* the address takes both: a client's first byte tells */
     struct h1_limits limits;   /* all 0: h1_limits_default */
     uint64_t head_timeout_ms;  /* from a request's first byte to the end of its head */
     uint64_t first_timeout_ms; /* from the connection to its first byte; 0: idle_timeout_ms */

@@ -2,8 +2,11 @@
 #include "kube/quantity.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,5 +63,33 @@ int quantity_parse(const char *text, double *value, struct err *e)
     memcpy(digits, number, len);
     digits[len] = '\0';
     *value = strtod(digits, NULL) * factor;
+    return 0;
+}
+
+/* A sum of decimal fractions is a little too large at times: less than a billionth is not counted.
+ */
+static uint64_t thousandths_of(double value)
+{
+    return (uint64_t)ceil(value * 1000 - 1e-6);
+}
+
+int quantity_print(double value, char out[QUANTITY_SIZE])
+{
+    static const char *const suffixes[] = {"", "Ki", "Mi", "Gi", "Ti", "Pi"};
+    const double exact = 9007199254740992.0; /* 2^53: integers up to it are in a double */
+    if (!(value >= 0 && value <= exact)) {
+        return -ERANGE;
+    }
+    bool large = value * 1000 > exact;
+    uint64_t whole = large ? (uint64_t)ceil(value) : thousandths_of(value) / 1000;
+    if (!large && thousandths_of(value) % 1000 != 0) {
+        (void)snprintf(out, QUANTITY_SIZE, "%" PRIu64 "m", thousandths_of(value));
+        return 0;
+    }
+    size_t i = 0;
+    for (; whole != 0 && whole % 1024 == 0 && i + 1 < ARRAY_LEN(suffixes); i++) {
+        whole /= 1024;
+    }
+    (void)snprintf(out, QUANTITY_SIZE, "%" PRIu64 "%s", whole, suffixes[i]);
     return 0;
 }

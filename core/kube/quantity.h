@@ -13,4 +13,9 @@
  * server would refuse as the amount of a resource, negative ones included. */
 MUST_CHECK int quantity_parse(const char *text, double *value, struct err *e);
 
+/* Writes it as an integer, 420Mi if that is as much, or in thousandths, rounded up. 0, or -ERANGE:
+ * it is negative or so large that it may not be exact. */
+#define QUANTITY_SIZE 32
+MUST_CHECK int quantity_print(double value, char out[QUANTITY_SIZE]);
+
 #endif

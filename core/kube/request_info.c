@@ -532,3 +532,11 @@ void request_info_deinit(struct request_info *ri)
     free(ri->name_mem);
     *ri = (struct request_info){.is_resource = false};
 }
+
+bool request_info_opens_session(const struct request_info *ri)
+{
+    return ri->is_resource && (ri->verb == VERB_GET || ri->verb == VERB_CREATE) &&
+           (slice_eq(ri->subresource, SLICE("exec")) ||
+            slice_eq(ri->subresource, SLICE("attach")) ||
+            slice_eq(ri->subresource, SLICE("portforward")));
+}

@@ -76,6 +76,11 @@ MUST_CHECK int request_info_parse_behind(struct request_info *ri,
                                          struct slice target, struct err *e);
 void request_info_deinit(struct request_info *ri);
 
+/* Whether it opens a session in a pod: exec, attach or portforward. Clients ask for it by POST
+ * (SPDY) or GET (WebSocket, kubectl since 1.31), and mean the same. Of `proxy` the method says what
+ * is meant, for what it carries is HTTP. */
+bool request_info_opens_session(const struct request_info *ri);
+
 /* The part of the path, without a slash in front, that seems to be a gateway which no prefix
  * matched: up to a `proxy` subresource, but for those of pods, services and nodes, or up to where
  * in the path of no resource that of one begins. Empty: there is none. */

@@ -10,6 +10,8 @@
 
 #include <uv.h>
 
+#include "base/array.h"
+
 int net_address_literal(const char *host, unsigned port, struct sockaddr_storage *out)
 {
     memset(out, 0, sizeof *out);
@@ -64,6 +66,47 @@ int net_address_check(const char *text, struct err *e)
 {
     struct sockaddr_storage ignored;
     return net_address_parse(text, &ignored, e);
+}
+
+/* IPv6 addresses that carry an IPv4 one: by which bits in front, and where. */
+static const struct carrier {
+    uint8_t prefix[12];
+    unsigned bytes;
+    unsigned at;
+} carriers[] = {
+    {{[10] = 0xff, [11] = 0xff}, 12, 12}, /* mapped */
+    {{[8] = 0xff, [9] = 0xff}, 12, 12},   /* translated */
+    {{0}, 12, 12},                        /* compatible */
+    {{0x00, 0x64, 0xff, 0x9b}, 12, 12},   /* NAT64 */
+    {{0x20, 0x02}, 2, 2},                 /* 6to4 */
+};
+
+const uint8_t *net_address_carried(const uint8_t ipv6[16])
+{
+    static const uint8_t zeros[15];
+    if (memcmp(ipv6, zeros, sizeof zeros) == 0 && ipv6[15] <= 1) {
+        return NULL;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(carriers); i++) {
+        if (memcmp(ipv6, carriers[i].prefix, carriers[i].bytes) == 0) {
+            return ipv6 + carriers[i].at;
+        }
+    }
+    return NULL;
+}
+
+struct slice net_address_plain_host(struct slice host, char room[INET_ADDRSTRLEN])
+{
+    char text[INET6_ADDRSTRLEN];
+    uint8_t ipv6[16];
+    if (host.len >= sizeof text || host.len == 0 || memchr(host.ptr, ':', host.len) == NULL) {
+        return host;
+    }
+    memcpy(text, host.ptr, host.len);
+    text[host.len] = '\0';
+    const uint8_t *ipv4 = inet_pton(AF_INET6, text, ipv6) == 1 ? net_address_carried(ipv6) : NULL;
+    return ipv4 != NULL && inet_ntop(AF_INET, ipv4, room, INET_ADDRSTRLEN) != NULL ? slice_str(room)
+                                                                                   : host;
 }
 
 void net_address_format(const struct sockaddr *addr, char out[NET_ADDRESS_MAX])

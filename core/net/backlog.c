@@ -4,47 +4,33 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "net/stream_internal.h"
 
 struct net_backlog {
     struct net_loop *loop;
     struct byte_budget budget;
-    struct list stalled; /* streams with something unsent; without progress for longest in front */
+    struct list stalled; /* entries; without progress for longest in front */
     struct net_task relieve;
     uint64_t given_up;
     unsigned refs;
 };
 
-static struct net_stream *stream_of(struct list *link)
-{
-    return LIST_ITEM(link, struct net_stream, stalled);
-}
-
-static void give_up(struct net_backlog *b, struct net_stream *s)
-{
-    struct err e = ERR_INIT;
-    err_set(&e, UV_ENOBUFS, "the peer does not read, and too much is waiting for such peers");
-    log_info(s->dialled ? "closing a connection: the server does not read, and too much is waiting"
-                        : "closing a connection: its client does not read, and too much is waiting",
-             log_num("bytes", (int64_t)s->unread.size));
-    b->given_up++;
-    stream_leave_backlog(s);
-    stream_fail(s, &e);
-}
-
-/* Each stream is looked at once before one is given up that has moved. */
+/* Each entry is looked at once before one is given up that has moved. */
 static void on_relieve(struct net_task *t)
 {
     struct net_backlog *b = LIST_ITEM(t, struct net_backlog, relieve);
     struct list *last = b->stalled.prev;
     bool all_seen = false;
     while (byte_budget_overdrawn(&b->budget) && !list_empty(&b->stalled)) {
-        struct net_stream *s = stream_of(b->stalled.next);
-        bool is_last = &s->stalled == last;
-        if (!all_seen && stream_has_moved(s)) {
-            stream_note_progress(s);
+        struct net_backlog_entry *e = LIST_ITEM(b->stalled.next, struct net_backlog_entry, link);
+        bool is_last = &e->link == last;
+        if (!all_seen && e->ops->moved != NULL && e->ops->moved(e)) {
+            net_backlog_note_progress(e);
         } else {
-            give_up(b, s);
+            b->given_up++;
+            log_info("ending what nobody reads: too much is waiting for such readers",
+                     log_num("bytes", (int64_t)e->unread.size));
+            net_backlog_leave(e);
+            e->ops->give_up(e);
         }
         all_seen = all_seen || is_last;
     }
@@ -77,39 +63,47 @@ struct net_backlog_stats net_backlog_stats(const struct net_backlog *b)
     return (struct net_backlog_stats){.bytes = b->budget.used, .given_up = b->given_up};
 }
 
-void net_stream_set_backlog(struct net_stream *s, struct net_backlog *b)
+void net_backlog_entry_init(struct net_backlog_entry *e, struct net_backlog *b,
+                            const struct net_backlog_ops *ops)
 {
-    if (b == NULL) {
-        return;
+    *e = (struct net_backlog_entry){.backlog = b, .ops = ops};
+    list_init(&e->link);
+    if (b != NULL) {
+        b->refs++;
+        byte_share_init(&e->unread, &b->budget);
     }
-    b->refs++;
-    s->backlog = b;
-    list_init(&s->stalled);
-    byte_share_init(&s->unread, &b->budget);
 }
 
-void stream_note_progress(struct net_stream *s)
+void net_backlog_entry_deinit(struct net_backlog_entry *e)
 {
-    list_remove(&s->stalled);
-    list_append(&s->backlog->stalled, &s->stalled);
+    net_backlog_leave(e);
+    net_backlog_unref(e->backlog);
+    e->backlog = NULL;
 }
 
-void stream_note_unread(struct net_stream *s)
+void net_backlog_note_progress(struct net_backlog_entry *e)
 {
-    struct net_backlog *b = s->backlog;
-    /* Whoever writes to it holds back as much as was read for it: of a client that is counted where
-     * it is held. */
-    size_t held_back = s->dialled ? 0 : NET_READ_SIZE;
-    size_t flight = s->flight != NULL ? s->flight->bytes.cap : 0;
-    byte_share_force(&s->unread, flight + s->wire.cap + s->plain.cap + held_back);
-    s->was_blocked = s->was_blocked || s->dialled || b->budget.used > b->budget.max / 2;
+    if (e->backlog != NULL) {
+        list_remove(&e->link);
+        list_append(&e->backlog->stalled, &e->link);
+    }
+}
+
+bool net_backlog_count(struct net_backlog_entry *e, size_t bytes)
+{
+    struct net_backlog *b = e->backlog;
+    if (b == NULL) {
+        return false;
+    }
+    byte_share_force(&e->unread, bytes);
     if (byte_budget_overdrawn(&b->budget)) {
         net_task_queue(b->loop, &b->relieve);
     }
+    return b->budget.used > b->budget.max / 2;
 }
 
-void stream_leave_backlog(struct net_stream *s)
+void net_backlog_leave(struct net_backlog_entry *e)
 {
-    list_remove(&s->stalled);
-    byte_share_give_back(&s->unread);
+    list_remove(&e->link);
+    byte_share_give_back(&e->unread);
 }

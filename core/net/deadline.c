@@ -45,7 +45,12 @@ static void on_tick(uv_timer_t *timer)
     while (!list_empty(&due)) {
         struct net_deadline *d = LIST_ITEM(due.next, struct net_deadline, link);
         list_remove(&d->link);
-        d->cb(d);
+        if (d->at <= net_loop_now(l)) {
+            d->cb(d);
+        } else { /* moved by one of the others */
+            list_append(&l->deadlines, &d->link);
+            look_at(l, d->at);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ struct net_listener {
     union net_socket socket;
     struct net_loop *loop;
     struct tls_config *tls;
+    bool plain_too;
     uint64_t write_timeout_ms;
     struct net_backlog *backlog;
     int kernel_bytes;
@@ -110,8 +111,9 @@ static void take_connection(struct net_listener *n, int status)
 {
     uv_stream_t *server = &n->socket.stream;
     struct net_stream *s = NULL;
-    int rc =
-        status != 0 ? status : net_stream_accept(n->loop, server, n->tls, n->write_timeout_ms, &s);
+    int rc = status != 0 ? status
+                         : net_stream_accept(n->loop, server, n->tls, n->plain_too,
+                                             n->write_timeout_ms, &s);
     if (rc != 0) {
         log_warn("cannot accept a connection", log_str("address", net_listener_address(n)),
                  log_str("error", err_text(rc)));
@@ -247,6 +249,7 @@ static struct net_listener *listener_new(struct net_loop *l, const struct net_li
     }
     n->loop = l;
     n->local = o->path != NULL;
+    n->plain_too = o->plain_too;
     n->write_timeout_ms = o->write_timeout_ms;
     n->backlog = o->backlog;
     n->kernel_bytes = o->kernel_bytes;

@@ -19,6 +19,7 @@ struct net_listener_options {
                                IPv4 too: these alone where the kernel has no IPv6 */
     const char *path;       /* of a Unix socket, in place of an address; copied */
     struct tls_config *tls; /* NULL: plain; referenced */
+    bool plain_too;         /* with TLS: who does not begin it is served without */
     uint64_t write_timeout_ms;   /* of accepted streams, see net_dial_options */
     struct net_backlog *backlog; /* of accepted streams; NULL: none; must outlive this */
     int kernel_bytes; /* that the kernel may keep of an accepted stream each way, which count into a
@@ -33,6 +34,7 @@ MUST_CHECK struct net_listener *net_listener_new(struct net_loop *l,
                                                  net_listener_cb cb, void *data, struct err *e);
 /* Where it listens: the address with the port that was picked, or the path. */
 const char *net_listener_address(const struct net_listener *n);
+/* Also one that takes plain streams too. */
 bool net_listener_is_tls(const struct net_listener *n);
 /* For connections that are accepted from now on; referenced. Of a listener with TLS. */
 void net_listener_set_tls(struct net_listener *n, struct tls_config *tls);

@@ -49,7 +49,7 @@ void stream_free(struct net_stream *s)
     net_loop_take_back(s->loop, &s->plain);
     net_loop_take_back(s->loop, &s->wire);
     dial_free(s);
-    net_backlog_unref(s->backlog);
+    net_backlog_entry_deinit(&s->backlog);
     free(s);
 }
 
@@ -76,9 +76,7 @@ void stream_begin_close(struct net_stream *s)
     net_task_cancel(&s->flush);
     list_remove(&s->turn);
     list_remove(&s->finishing);
-    if (s->backlog != NULL) {
-        stream_leave_backlog(s);
-    }
+    net_backlog_leave(&s->backlog);
     if (was == STATE_NO_SOCKET || was == STATE_WAITING) {
         stream_free(s);
     } else if (was == STATE_RESOLVING) {
@@ -159,9 +157,7 @@ static void on_stall(struct net_deadline *d)
         return;
     }
     if (stream_has_moved(s)) {
-        if (s->backlog != NULL) {
-            stream_note_progress(s);
-        }
+        net_backlog_note_progress(&s->backlog);
         net_deadline_set(s->loop, &s->stall, s->write_timeout_ms);
         return;
     }
@@ -194,6 +190,7 @@ struct net_stream *stream_new(struct net_loop *l, uint64_t write_timeout_ms)
     buf_init(&s->kept, NET_READ_SIZE);
     list_init(&s->turn);
     list_init(&s->finishing);
+    net_stream_set_backlog(s, NULL);
     net_task_init(&s->flush, stream_on_flush);
     net_deadline_init(&s->limit, on_limit);
     net_deadline_init(&s->stall, on_stall);
@@ -325,6 +322,27 @@ void stream_on_handshake_bytes(struct net_stream *s, struct slice in)
     }
 }
 
+/* The peer's first byte, or its end, says that it does not speak TLS. */
+static void go_plain(struct net_stream *s)
+{
+    s->plain_too = false;
+    tls_config_unref(s->offered);
+    s->offered = NULL;
+    net_peer_unref(s->peer);
+    s->peer = NULL;
+    stream_opened(s);
+}
+
+static void decide_tls(struct net_stream *s, uint8_t first)
+{
+    if (first != TLS_HANDSHAKE_RECORD) {
+        go_plain(s);
+        return;
+    }
+    s->plain_too = false;
+    net_deadline_set(s->loop, &s->limit, ACCEPT_HANDSHAKE_MS);
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *b)
 {
     (void)suggested;
@@ -345,6 +363,9 @@ static void on_read_end(struct net_stream *s, int code)
         return;
     }
     struct err e = ERR_INIT;
+    if (s->plain_too) {
+        go_plain(s);
+    }
     if (code != UV_EOF) {
         fail_code(s, code, "cannot read");
     } else if (s->state == STATE_HANDSHAKING) {
@@ -371,6 +392,9 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *b)
         on_read_end(s, (int)n);
     } else if (s->state != STATE_FINISHING) {
         struct slice in = slice_of(b->base, (size_t)n);
+        if (s->plain_too) {
+            decide_tls(s, (uint8_t)in.ptr[0]);
+        }
         if (s->tls != NULL) {
             net_deadline_set(l, &s->quiet, TLS_IDLE_MS);
         }
@@ -460,7 +484,7 @@ void stream_set_options(struct net_stream *s, unsigned user_timeout_ms)
 }
 
 int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config *tls,
-                      uint64_t write_timeout_ms, struct net_stream **out)
+                      bool plain_too, uint64_t write_timeout_ms, struct net_stream **out)
 {
     struct net_stream *s = stream_new(l, write_timeout_ms);
     if (s == NULL) {
@@ -474,6 +498,7 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     if (rc == 0 && tls != NULL) {
         stream_set_state(s, STATE_HANDSHAKING);
         s->offered = tls_config_ref(tls);
+        s->plain_too = plain_too;
     }
     if (rc != 0) {
         stream_begin_close(s);
@@ -481,7 +506,9 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
     }
     stream_set_options(s, 0);
     if (tls != NULL) {
-        net_deadline_set(l, &s->limit, ACCEPT_HANDSHAKE_MS);
+        if (!plain_too) {
+            net_deadline_set(l, &s->limit, ACCEPT_HANDSHAKE_MS);
+        }
         stream_update_reading(s);
     } else {
         stream_opened(s);

@@ -71,14 +71,16 @@ MUST_CHECK int net_dial(struct net_loop *l, const struct net_dial_options *o,
                         struct net_stream **out, struct err *e);
 
 /* Takes the connection that waits on `server`. A TLS handshake (10 s) comes before the first
- * on_read. The handlers must be set before returning to the loop. */
+ * on_read; with `plain_too` only if the peer's first byte begins one, else the stream is plain. The
+ * handlers must be set before returning to the loop. */
 MUST_CHECK int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config *tls,
-                                 uint64_t write_timeout_ms, struct net_stream **out);
+                                 bool plain_too, uint64_t write_timeout_ms,
+                                 struct net_stream **out);
 
 /* Where an accepted stream comes from, or an open dialled one leads to. 0, or a code; a Unix socket
  * has AF_UNIX alone. */
 MUST_CHECK int net_stream_peer_address(const struct net_stream *s, struct sockaddr_storage *out);
-/* Whether an accepted stream is one with TLS, from its beginning on. */
+/* Whether an accepted stream is one with TLS, or may become one: from its beginning on. */
 bool net_stream_has_tls(const struct net_stream *s);
 /* Of a stream that was accepted just now: the steps of its TLS handshake wait until the loop has
  * looked at what else there is, and for those of other peers; see handshakes.c. Referenced. */
@@ -92,8 +94,8 @@ MUST_CHECK int net_stream_start_tls(struct net_stream *s, struct tls_config *tls
 void net_stream_set_handlers(struct net_stream *s, const struct net_stream_handlers *handlers,
                              void *data);
 
-/* What its peer does not read counts there (net/backlog.h); referenced. For a stream that has none,
- * and that nothing was written to. NULL is ignored. */
+/* What its peer does not read counts there (net/backlog.h); referenced; NULL: nowhere. For a stream
+ * that has none, and that nothing was written to. */
 void net_stream_set_backlog(struct net_stream *s, struct net_backlog *b);
 
 /* Streams begin stopped. Starting and stopping is cheap and may be repeated. */
@@ -142,6 +144,10 @@ bool net_stream_quiet(const struct net_stream *s);
 /* Asks the kernel whether the peer has said "no more" or broke off, also behind bytes that are not
  * read yet, and while reading is stopped. */
 bool net_stream_peer_left(const struct net_stream *s);
+/* Whether the peer, which sends no more, still has its socket, and so can read: asked of the
+ * kernel, which knows it of Unix sockets and of TCP between two sockets of this machine's network.
+ * False where it does not know. */
+bool net_stream_is_half_closed(const struct net_stream *s);
 /* Whose process connected, or listened, at the other end of a Unix socket: 0, -EOPNOTSUPP for TCP,
  * or what the system says. */
 MUST_CHECK int net_stream_peer_uid(const struct net_stream *s, uid_t *uid);

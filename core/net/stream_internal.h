@@ -52,6 +52,9 @@ enum output {
     OUTPUT_FAILED, /* the peer takes no more: it is dropped */
 };
 
+/* Of a TLS record that holds a handshake, RFC 8446 section 5.1. No request of HTTP begins so. */
+enum { TLS_HANDSHAKE_RECORD = 0x16 };
+
 enum {
     FINISH_TIMEOUT_MS = 1000,
     FINISH_STALL_MS = 300000, /* where there was no write timeout */
@@ -73,6 +76,7 @@ struct net_stream {
     struct net_loop *loop;
     struct tls_session *tls;    /* NULL: plain, or none yet */
     struct tls_config *offered; /* for the session that begins with the first bytes; else NULL */
+    bool plain_too;             /* which may also say that there is none */
     const struct net_stream_handlers *handlers;
     void *data;
     enum state state;
@@ -92,13 +96,11 @@ struct net_stream {
     struct net_deadline stall; /* of writing, or until what was written ahead goes */
     struct net_deadline quiet; /* TLS: when it passes, memory is given back */
     uint64_t write_timeout_ms;
-    struct net_backlog *backlog; /* NULL: none */
-    struct list stalled;         /* in it while bytes are on their way */
-    struct byte_share unread;
-    struct dial *dial;     /* NULL once open */
-    struct net_peer *peer; /* not NULL: handshakes take turns */
-    struct list turn;      /* linked: `kept` waits for it, and nothing is read */
-    struct buf kept;       /* bytes of the handshake */
+    struct net_backlog_entry backlog; /* while bytes are on their way */
+    struct dial *dial;                /* NULL once open */
+    struct net_peer *peer;            /* not NULL: handshakes take turns */
+    struct list turn;                 /* linked: `kept` waits for it, and nothing is read */
+    struct buf kept;                  /* bytes of the handshake */
 };
 
 /* Whether it is TLS, or will be. */
@@ -161,13 +163,6 @@ bool stream_has_moved(struct net_stream *s);
 /* At the end of the loop's turn. */
 void stream_flush_later(struct net_stream *s);
 void stream_on_flush(struct net_task *t);
-
-/* backlog.c */
-/* A stream of a backlog has bytes on their way that have just begun to go, or moved. */
-void stream_note_progress(struct net_stream *s);
-/* It has written more, or less is on its way. */
-void stream_note_unread(struct net_stream *s);
-void stream_leave_backlog(struct net_stream *s);
 
 /* dial.c */
 /* Tries the next address, with a new socket. */

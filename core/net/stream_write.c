@@ -90,9 +90,7 @@ static void on_written(uv_write_t *req, int status)
     struct net_stream *s = LIST_ITEM(req, struct flight, req)->stream;
     net_deadline_clear(&s->stall);
     end_flight(s);
-    if (s->backlog != NULL) {
-        stream_leave_backlog(s);
-    }
+    net_backlog_leave(&s->backlog);
     if (s->state == STATE_CLOSING || s->state == STATE_REOPENING) {
         return;
     }
@@ -149,6 +147,20 @@ void net_stream_set_write_timeout(struct net_stream *s, uint64_t ms)
     }
 }
 
+/* It has written more, or less is on its way. */
+static void note_unread(struct net_stream *s)
+{
+    if (s->backlog.backlog == NULL) {
+        return;
+    }
+    /* Whoever writes to it holds back as much as was read for it: of a client that is counted where
+     * it is held. */
+    size_t held_back = s->dialled ? 0 : NET_READ_SIZE;
+    bool strained = net_backlog_count(&s->backlog, s->flight->bytes.cap + s->wire.cap +
+                                                       s->plain.cap + held_back);
+    s->was_blocked = s->was_blocked || s->dialled || strained;
+}
+
 /* What the kernel did not take at once goes on the way with uv_write; `wire` is free again. */
 static void start_flight(struct net_stream *s)
 {
@@ -168,10 +180,8 @@ static void start_flight(struct net_stream *s)
         return;
     }
     watch_flight(s);
-    if (s->backlog != NULL) {
-        stream_note_progress(s);
-        stream_note_unread(s);
-    }
+    net_backlog_note_progress(&s->backlog);
+    note_unread(s);
 }
 
 void stream_flush(struct net_stream *s)
@@ -271,8 +281,8 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
     if (queued(s) > NET_WRITE_HIGH) {
         s->was_blocked = true;
     }
-    if (s->flight != NULL && s->backlog != NULL) {
-        stream_note_unread(s);
+    if (s->flight != NULL) {
+        note_unread(s);
     }
     return 0;
 }
@@ -287,6 +297,25 @@ int net_stream_write_ahead(struct net_stream *s, struct slice bytes)
         net_deadline_set(s->loop, &s->stall, NET_TICK_MS);
     }
     return rc;
+}
+
+static bool has_moved(struct net_backlog_entry *e)
+{
+    return stream_has_moved(LIST_ITEM(e, struct net_stream, backlog));
+}
+
+static void give_up(struct net_backlog_entry *e)
+{
+    struct net_stream *s = LIST_ITEM(e, struct net_stream, backlog);
+    struct err why = ERR_INIT;
+    err_set(&why, UV_ENOBUFS, "the peer does not read, and too much is waiting for such peers");
+    stream_fail(s, &why);
+}
+
+void net_stream_set_backlog(struct net_stream *s, struct net_backlog *b)
+{
+    static const struct net_backlog_ops ops = {.moved = has_moved, .give_up = give_up};
+    net_backlog_entry_init(&s->backlog, b, &ops);
 }
 
 bool net_stream_flushed(const struct net_stream *s)

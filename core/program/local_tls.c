@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "base/file.h"
 #include "base/secret.h"
 #include "program/local_folder.h"
+
+#define COMMON_NAME "cmesh-local-ca"
 
 enum { PEM_MAX = 16 * 1024, BACKDATE_S = 24 * 60 * 60 };
 
@@ -90,34 +93,63 @@ static bool is_good(const struct certificate_pair *p, int64_t now)
     return good;
 }
 
+/* A folder with a token may have the authority of a cluster, as that of a service account has: what
+ * somebody else made is not replaced. */
+static int refuse_foreign(const struct store *s, const struct certificate_pair *p, struct err *e)
+{
+    struct err ignored = ERR_INIT;
+    struct certificate *c =
+        p->cert == NULL ? NULL : certificate_read(slice_str(p->cert), NULL, &ignored);
+    bool foreign = c != NULL ? strcmp(certificate_common_name(c), COMMON_NAME) != 0
+                             : p->cert == NULL && p->key != NULL;
+    certificate_free(c);
+    if (!foreign) {
+        return 0;
+    }
+    return err_set(e, -EEXIST, "%s: cmesh did not make this file and does not replace it",
+                   p->cert != NULL ? s->cert_path : s->key_path);
+}
+
+/* The certificate first: a key without one is taken for somebody else's. */
 static int make(const struct store *s, int64_t now, struct certificate_pair *out, struct err *e)
 {
     const struct certificate_spec spec = {
-        .common_name = "cmesh-local-ca",
+        .common_name = COMMON_NAME,
         .not_before = now - BACKDATE_S,
         .not_after = now + LOCAL_TLS_AUTHORITY_S,
     };
     certificate_pair_deinit(out);
     int rc = certificate_make_authority(&spec, out, e);
     if (rc == 0) {
-        rc = file_write_atomic(s->key_path, out->key, strlen(out->key), 0600, e);
+        rc = file_write_atomic(s->cert_path, out->cert, strlen(out->cert), 0600, e);
     }
     if (rc == 0) {
-        rc = file_write_atomic(s->cert_path, out->cert, strlen(out->cert), 0600, e);
+        rc = file_write_atomic(s->key_path, out->key, strlen(out->key), 0600, e);
     }
     return rc;
 }
 
-bool local_tls_is_on(const char *flag)
+bool local_tls_is_asked(const char *flag)
 {
     return flag != NULL && strcmp(flag, "off") != 0;
 }
 
-int local_tls_folder(const char *flag, char **folder, struct err *e)
+static int folder_of(const char *path, char **folder, struct err *e)
+{
+    char *copy = strdup(path);
+    *folder = copy == NULL ? NULL : strdup(dirname(copy));
+    free(copy);
+    return *folder == NULL ? err_memory(e) : 0;
+}
+
+int local_tls_folder(const char *flag, const char *token_path, char **folder, struct err *e)
 {
     struct stat st;
     *folder = NULL;
-    if (!local_tls_is_on(flag)) {
+    if (flag == NULL && token_path != NULL) {
+        return folder_of(token_path, folder, e);
+    }
+    if (!local_tls_is_asked(flag)) {
         return 0;
     }
     if (strcmp(flag, "auto") != 0) {
@@ -149,7 +181,8 @@ int local_tls_authority(const char *folder, int64_t now, struct certificate_pair
         rc = read_pem(s.key_path, &out->key, e);
     }
     if (rc == 0 && !is_good(out, now)) {
-        rc = make(&s, now, out, e);
+        rc = refuse_foreign(&s, out, e);
+        rc = rc == 0 ? make(&s, now, out, e) : rc;
         *made = rc == 0;
     }
     store_close(&s);

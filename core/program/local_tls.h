@@ -25,15 +25,21 @@
 #define LOCAL_TLS_CERT "ca.crt"
 #define LOCAL_TLS_KEY "ca.key"
 
-/* Whether --local-tls says anything but "off". */
-bool local_tls_is_on(const char *flag);
+/* As --help shows it. */
+#define LOCAL_TLS_DEFAULT "the folder of the token"
 
-/* What --local-tls says: nothing (NULL) or "off" (then *folder is NULL), "auto" for the user's own
- * folder (local_folder.h), or a folder, which must be there. The caller frees. */
-MUST_CHECK int local_tls_folder(const char *flag, char **folder, struct err *e);
+/* Whether --local-tls was given, and says anything but "off". */
+bool local_tls_is_asked(const char *flag);
+
+/* What --local-tls says: "off" (then *folder is NULL), "auto" for the user's own folder
+ * (local_folder.h), a folder, which must be there, or nothing (NULL): the folder in which the token
+ * is; none (NULL) without a token. The caller frees. */
+MUST_CHECK int local_tls_folder(const char *flag, const char *token_path, char **folder,
+                                struct err *e);
 
 /* The authority, at `now` (seconds since 1970); one that is missing, broken or near its end is
- * replaced: kubeconfigs are to be written anew then. *made tells. The caller deinits `out`. */
+ * replaced: kubeconfigs are to be written anew then. *made tells. -EEXIST: the one there is not
+ * usable, and was made by somebody else. The caller deinits `out`. */
 MUST_CHECK int local_tls_authority(const char *folder, int64_t now, struct certificate_pair *out,
                                    bool *made, struct err *e);
 

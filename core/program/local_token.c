@@ -193,3 +193,11 @@ void local_token_scope(const struct url *server, char out[LOCAL_TOKEN_SCOPE_LEN 
     sha256_hex(text, (size_t)n, hash);
     (void)snprintf(out, LOCAL_TOKEN_SCOPE_LEN + 1, ".%.8s", hash);
 }
+
+bool local_token_matches(struct slice given, struct slice token)
+{
+    if (given.len == token.len + LOCAL_TOKEN_SCOPE_LEN && given.ptr[token.len] == '.') {
+        given.len = token.len;
+    }
+    return token.len > 0 && secret_equal(given, token);
+}

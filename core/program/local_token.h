@@ -9,13 +9,15 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "base/slice.h"
 #include "base/url.h"
+#include "kube/access/access.h"
 
 /* As --help shows it. */
 #define LOCAL_TOKEN_DEFAULT "a file of the user's own"
 
 /* The user name that stands beside it in Basic credentials. */
-#define LOCAL_TOKEN_USER "cmesh"
+#define LOCAL_TOKEN_USER KUBE_LOCALPROXY_USER
 
 #define LOCAL_TOKEN_LEN_MIN 16
 #define LOCAL_TOKEN_LEN_MAX 4096
@@ -35,6 +37,9 @@ MUST_CHECK int local_token_path(const char *flag, char **path, bool *made, struc
  * localproxy talks to that one. */
 #define LOCAL_TOKEN_SCOPE_LEN 9
 void local_token_scope(const struct url *server, char out[LOCAL_TOKEN_SCOPE_LEN + 1]);
+
+/* Whether `given` is the token, with a scope or without. */
+bool local_token_matches(struct slice given, struct slice token);
 
 /* Whether the flag turns it off. */
 bool local_token_is_off(const char *flag);

@@ -40,6 +40,7 @@ struct rules {
     const char *shard_namespace;
     const char *shard_name;
     const char *leader_election;
+    const char *leader_election_namespace;
     struct rules_labels labels;
     size_t limit_count;
     size_t pair_count; /* that the limits name, each as often as it is named */
@@ -84,13 +85,17 @@ static void read_generations(const struct document_reader *s, struct rules *r)
 static void read_leader_election(const struct document_reader *s, const cJSON *spec,
                                  struct rules *r)
 {
-    static const char *const known[] = {"name", NULL};
+    static const char *const known[] = {"name", "namespace", NULL};
     const char *path = "spec.leaderElection.name";
     const cJSON *item = document_object(s, spec, "leaderElection", "spec.leaderElection", known);
     if (item == NULL) {
         return;
     }
     r->leader_election = document_name(s, item, "name", path, name_check_subdomain);
+    if (document_member(item, "namespace") != NULL) {
+        r->leader_election_namespace =
+            document_name(s, item, "namespace", "spec.leaderElection.namespace", name_check_label);
+    }
     /* The shard's own lock is called <name>---<shard>. */
     size_t len = strlen(r->leader_election) + 3 + strlen(r->shard_name);
     if (len > NAME_SUBDOMAIN_MAX) {
@@ -149,7 +154,9 @@ static const char *check_resource(struct slice resource)
         return "must be a resource without \"/\": subresources cannot be listed or watched, and "
                "follow from their resource";
     }
-    return name_check_subdomain(resource);
+    return name_check_subdomain(resource) == NULL
+               ? NULL
+               : "must be a plural name in lower case, as \"pods\", or \"*\"";
 }
 
 /* The place that the limit names; 0 with an error. */
@@ -417,6 +424,26 @@ static void read_document(const struct document_reader *s, struct rules *r)
     }
 }
 
+/* Whether somebody took what rules are made of for rules; in YAML or JSON. */
+static bool is_sharding_config(struct slice text)
+{
+    static const char key[] = "kind";
+    static const char kind[] = "ShardingConfig";
+    if (text.len == 0) {
+        return false; /* there may be no pointer */
+    }
+    const char *end = text.ptr + text.len;
+    const char *at = text.ptr;
+    while (at < end && (at = memmem(at, (size_t)(end - at), key, sizeof key - 1)) != NULL) {
+        for (at += sizeof key - 1; at < end && memchr("\"': \t", *at, 5) != NULL; at++) {
+        }
+        if ((size_t)(end - at) >= sizeof kind - 1 && memcmp(at, kind, sizeof kind - 1) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static struct rules *parse(const char *text, size_t len, bool plain, struct err *e)
 {
     static const struct document_bounds bounds = {
@@ -439,6 +466,10 @@ static struct rules *parse(const char *text, size_t len, bool plain, struct err 
     if (why.code != 0) {
         rules_unref(r);
         r = NULL;
+        if (why.code != -ENOMEM && is_sharding_config(document)) {
+            (void)err_set(&why, -EINVAL,
+                          "is a ShardingConfig: `manager compile -f` makes rules of it");
+        }
         err_set(e, why.code, "%s", why.msg);
     }
     return r;
@@ -572,6 +603,11 @@ const char *rules_shard_name(const struct rules *r)
 const char *rules_leader_election(const struct rules *r)
 {
     return r->leader_election;
+}
+
+const char *rules_leader_election_namespace(const struct rules *r)
+{
+    return r->leader_election_namespace;
 }
 
 const struct rules_labels *rules_labels(const struct rules *r)

@@ -123,6 +123,8 @@ const char *rules_shard_namespace(const struct rules *r);
 const char *rules_shard_name(const struct rules *r);
 /* The name of the lock object that is made the shard's own; NULL: none. */
 const char *rules_leader_election(const struct rules *r);
+/* The namespace of that lock; NULL: the pod's own. */
+const char *rules_leader_election_namespace(const struct rules *r);
 const struct rules_labels *rules_labels(const struct rules *r);
 size_t rules_limit_count(const struct rules *r);
 

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/ensure.h"
+#include "net/address.h"
 #include "traffic/traffic_internal.h"
 
 #define HTTP_PORT 80
@@ -34,30 +35,45 @@ static void set_bit(uint64_t *set, size_t i)
 
 /* ---- hosts ---- */
 
-/* What rules compare with their hosts. */
-struct asked_host {
-    struct slice host;
-    unsigned port;
-    bool own;          /* it is the scheme's own */
+/* As expressions see it. */
+struct host_text {
     struct slice full; /* "host:port", in `text` */
     struct slice bare; /* "host" */
     char text[TRAFFIC_HOST_MAX + 1];
 };
 
-static bool read_host(struct asked_host *h, struct slice host, unsigned port, bool own)
+/* What rules compare with their hosts. */
+struct asked_host {
+    struct slice host; /* an IPv4 address that was written in IPv6 as such, in `plain` */
+    unsigned port;
+    bool own;              /* it is the scheme's own */
+    struct host_text text; /* of `host` */
+    struct host_text written;
+    bool rewritten; /* they differ */
+    char plain[INET_ADDRSTRLEN];
+};
+
+static bool write_host(struct host_text *t, struct slice host, unsigned port)
 {
     bool brackets = host.len > 0 && memchr(host.ptr, ':', host.len) != NULL;
-    int n = snprintf(h->text, sizeof h->text, brackets ? "[%.*s]:%u" : "%.*s:%u", (int)host.len,
+    int n = snprintf(t->text, sizeof t->text, brackets ? "[%.*s]:%u" : "%.*s:%u", (int)host.len,
                      host.ptr, port);
-    if (host.len == 0 || odd(n < 0 || (size_t)n >= sizeof h->text)) {
+    if (host.len == 0 || odd(n < 0 || (size_t)n >= sizeof t->text)) {
         return false;
     }
-    h->host = host;
+    t->full = slice_of(t->text, (size_t)n);
+    t->bare = slice_of(t->text, host.len + (brackets ? 2 : 0));
+    return true;
+}
+
+static bool read_host(struct asked_host *h, struct slice host, unsigned port, bool own)
+{
+    h->host = net_address_plain_host(host, h->plain);
     h->port = port;
     h->own = own;
-    h->full = slice_of(h->text, (size_t)n);
-    h->bare = slice_of(h->text, host.len + (brackets ? 2 : 0));
-    return true;
+    h->rewritten = h->host.ptr != host.ptr;
+    return write_host(&h->text, h->host, port) &&
+           (!h->rewritten || write_host(&h->written, host, port));
 }
 
 static bool read_request_host(struct asked_host *h, const struct traffic_external *r)
@@ -99,11 +115,18 @@ static enum pattern_result search_text(struct search *s, const struct pattern *p
     return r;
 }
 
+static enum pattern_result search_host_text(struct search *s, const struct pattern *p,
+                                            const struct host_text *t, bool own)
+{
+    enum pattern_result r = search_text(s, p, t->full);
+    return r == PATTERN_DIFFERS && own ? search_text(s, p, t->bare) : r;
+}
+
 static enum pattern_result search_host(struct search *s, const struct pattern *p,
                                        const struct asked_host *h)
 {
-    enum pattern_result r = search_text(s, p, h->full);
-    return r == PATTERN_DIFFERS && h->own ? search_text(s, p, h->bare) : r;
+    enum pattern_result r = search_host_text(s, p, &h->text, h->own);
+    return r == PATTERN_DIFFERS && h->rewritten ? search_host_text(s, p, &h->written, h->own) : r;
 }
 
 /* ---- what is allowed ---- */
@@ -394,13 +417,15 @@ void traffic_find_url_limitings(const struct traffic *t, const struct traffic_ac
 {
     struct plain_path path;
     struct best best = {.rank = 0};
+    char plain[INET_ADDRSTRLEN];
+    struct slice asked = net_address_plain_host(r->host, plain);
     out->count = 0;
     if (t->external.url_count == 0 || !a->any_external) {
         return;
     }
     plain_path_read(&path, r->path);
-    find_best(&t->external, a, r, &path, r->host, false, &best);
-    for (struct slice host = parent_of(r->host); host.len > 0 && best.rank == 0;
+    find_best(&t->external, a, r, &path, asked, false, &best);
+    for (struct slice host = parent_of(asked); host.len > 0 && best.rank == 0;
          host = parent_of(host)) {
         find_best(&t->external, a, r, &path, host, true, &best);
     }

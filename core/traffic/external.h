@@ -70,9 +70,10 @@ struct traffic_judgement {
  *
  * A rule names it by the host as written, "host" where the port is the scheme's own and "host:port"
  * always (IPv6 in brackets): Normal contents are equal to one of these without regard to case,
- * Regexp contents match somewhere in one of them. And by the method, where `*` is any. The port of
- * a tunnel is a scheme's own if it is 80 or 443. Of a tunnel a Blacklist rule is met whatever its
- * methods are, and a Whitelist rule only with `*` or `CONNECT`. */
+ * Regexp contents match somewhere in one of them. An IPv4 address that is written in IPv6 is named
+ * as the former (net_address_carried), and matches as either. And by the method, where `*` is any.
+ * The port of a tunnel is a scheme's own if it is 80 or 443. Of a tunnel a Blacklist rule is met
+ * whatever its methods are, and a Whitelist rule only with `*` or `CONNECT`. */
 struct traffic_judgement traffic_judge(const struct traffic *t, const struct traffic_active *a,
                                        const struct traffic_external *r);
 

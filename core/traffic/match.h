@@ -27,6 +27,7 @@ struct traffic_request {
     struct slice resource;
     struct slice subresource; /* "": none */
     struct slice verb;
+    struct slice or_verb; /* what it is as well; "": nothing */
     /* Only rules that name the resource are for it, none with `*`: leases, the operator's lock,
      * and what asks who somebody is. */
     bool named_only;

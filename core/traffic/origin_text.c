@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ascii.h"
+#include "net/address.h"
 
 #define NAME_MAX_LEN 253 /* RFC 1035 section 2.3.4, as text */
 #define PORT_MAX 65535
@@ -78,7 +79,7 @@ static const char *read_name(struct slice text, struct origin_host *out)
     return NULL;
 }
 
-/* An IPv4 address that is mapped into IPv6 is the former, as it is in requests. */
+/* One that carries an IPv4 address is that, as it is in requests. */
 static const char *read_ipv6(struct slice text, struct origin_host *out)
 {
     char copy[INET6_ADDRSTRLEN];
@@ -91,9 +92,9 @@ static const char *read_ipv6(struct slice text, struct origin_host *out)
     if (inet_pton(AF_INET6, copy, &address) != 1) {
         return bad_host;
     }
-    bool mapped = IN6_IS_ADDR_V4MAPPED(&address);
-    (void)inet_ntop(mapped ? AF_INET : AF_INET6, &address.s6_addr[mapped ? 12 : 0], out->host,
-                    sizeof out->host);
+    const uint8_t *ipv4 = net_address_carried(address.s6_addr);
+    (void)inet_ntop(ipv4 != NULL ? AF_INET : AF_INET6, ipv4 != NULL ? ipv4 : address.s6_addr,
+                    out->host, sizeof out->host);
     return NULL;
 }
 

@@ -18,8 +18,8 @@
 
 struct origin_host {
     char host[URL_HOST_MAX + 1]; /* in lower case, without a dot at the end; IPv6 as inet_ntop(3)
-                                    writes it, without brackets, and what is mapped into it as the
-                                    IPv4 address that it is */
+                                    writes it, without brackets, and what carries an IPv4 address
+                                    as that (net_address_carried) */
     unsigned port;               /* 0: none is named */
 };
 

@@ -142,7 +142,23 @@ static const uint64_t *find_subresource(const struct row_table *t, struct slice 
 struct candidates {
     const uint64_t *named[ROW_DIMENSIONS]; /* but for the resource: */
     const uint64_t *resource[3];           /* "pods/eviction", "x/eviction" with x any, "pods" */
+    uint64_t verbs[TRAFFIC_SET_WORDS];     /* those of two verbs together */
 };
+
+/* Those that name the one verb or the other. */
+static const uint64_t *find_verbs(const struct row_table *t, const struct traffic_request *r,
+                                  uint64_t both[TRAFFIC_SET_WORDS])
+{
+    const uint64_t *one = find(t, ROW_VERB, r->verb);
+    const uint64_t *other = r->or_verb.len == 0 ? NULL : find(t, ROW_VERB, r->or_verb);
+    if (one == NULL || other == NULL) {
+        return one != NULL ? one : other;
+    }
+    for (size_t w = 0; w < t->words; w++) {
+        both[w] = one[w] | other[w];
+    }
+    return both;
+}
 
 static void find_candidates(const struct row_table *t, const struct traffic_request *r,
                             struct candidates *out)
@@ -150,7 +166,7 @@ static void find_candidates(const struct row_table *t, const struct traffic_requ
     out->named[ROW_NAMESPACE] = find(t, ROW_NAMESPACE, r->namespace);
     out->named[ROW_GROUP] = find(t, ROW_GROUP, r->group);
     out->named[ROW_RESOURCE] = NULL;
-    out->named[ROW_VERB] = find(t, ROW_VERB, r->verb);
+    out->named[ROW_VERB] = find_verbs(t, r, out->verbs);
     out->resource[0] = find_subresource(t, r->resource, r->subresource);
     out->resource[1] = r->named_only ? NULL : find_subresource(t, SLICE("*"), r->subresource);
     out->resource[2] = find(t, ROW_RESOURCE, r->resource);

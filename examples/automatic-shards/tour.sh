@@ -64,14 +64,14 @@ start_pod() {
 		--from-configmap="$operator/cmesh-rules-$shard" --to="$pod/rules.json" \
 		--control="$pod.sock" --admin="$address:5442" --ready-file="$pod.rulesync.ready"
 	XDG_STATE_HOME=$work run "$pod.localproxy.log" "$bin/localproxy/localproxy" \
-		--rules="$pod/rules.json" --control="$pod.sock" --listen=127.0.0.1:0 \
+		--rules="$pod/rules.json" --control="$pod.sock" --state="$pod/state" --listen=127.0.0.1:0 \
 		--admin="$address:5441" --ready-file="$pod.ready"
 	programs[$pod]=${processes[*]:first}
 	await test -f "$pod.ready" -a -f "$pod.rulesync.ready" ||
 		die "$pod does not start: $(tail -n 3 "$pod".*.log)"
 	await set_ready "$pod" "$address" || die "$(cat await.log)"
 	XDG_STATE_HOME=$work "$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
-		--proxy="http://$(value "$pod.ready" listen)" -o "$pod.kubeconfig"
+		--proxy="https://$(value "$pod.ready" listen)" -o "$pod.kubeconfig"
 }
 
 # stop_pod NUMBER

@@ -327,7 +327,7 @@ start_shard() {
 		--ready-file="$shard.rulesync.ready"
 	XDG_STATE_HOME=$work run "$shard.localproxy.log" "$bin/localproxy/localproxy" \
 		--rules="$shard/rules.json" --control="$shard.sock" \
-		--pod-labels="$shard/labels" --breaker-state="$shard/breakers.json" \
+		--pod-labels="$shard/labels" --breaker-state="$shard/breakers.json" --state="$shard/state" \
 		--listen=127.0.0.1:0 --admin=127.0.0.1:0 --ready-file="$shard.ready"
 	await test -f "$shard.ready" -a -f "$shard.rulesync.ready" ||
 		die "$shard does not start: $(tail -n 3 "$shard".*.log)"
@@ -335,8 +335,8 @@ start_shard() {
 	apply "$shard.pod.yaml"
 	await set_ready "operator-$shard-0" || die "$(cat await.log)"
 	XDG_STATE_HOME=$work "$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
-		--proxy="http://$(value "$shard.ready" listen)" -o "$shard.kubeconfig"
-	printf '  %-7s ConfigMap cmesh-rules-%s -> rulesync -> localproxy at http://%s\n' "$shard" \
+		--proxy="https://$(value "$shard.ready" listen)" -o "$shard.kubeconfig"
+	printf '  %-7s ConfigMap cmesh-rules-%s -> rulesync -> localproxy at https://%s\n' "$shard" \
 		"$shard" "$(value "$shard.ready" listen)"
 }
 

@@ -99,14 +99,20 @@ def authorities():
 ZONES = "/usr/share/zoneinfo/"
 
 
+def zone_packages():
+    """Those that time zones come with. Debian 13 has older names of them in a package of its own."""
+    if not os.path.lexists(ZONES + "UTC"):
+        raise ValueError("no time zones: apt-get install tzdata")
+    if not os.path.lexists(ZONES + "US/Eastern"):
+        raise ValueError("no older names of time zones: apt-get install tzdata-legacy")
+    return sorted({owner(ZONES + "UTC"), owner(ZONES + "US/Eastern")})
+
+
 def add_zones(tree):
-    """Adds the time zones of the package tzdata, each once and with the names that lead to it: without
-    leap seconds, which nobody counts, and without this machine's own."""
-    try:
-        listed = output("dpkg-query", "-L", "tzdata").splitlines()
-    except subprocess.CalledProcessError:
-        raise ValueError("no time zones: apt-get install tzdata") from None
-    for path in sorted(listed):
+    """Adds the time zones of the distribution, each once and with the names that lead to it: without
+    leap seconds, which nobody counts, and without this machine's own. Returns the packages' names."""
+    packages = zone_packages()
+    for path in sorted(output("dpkg-query", "-L", *packages).splitlines()):
         name = path.removeprefix(ZONES)
         if name == path or name.startswith(("posix/", "right/")) or name == "localtime":
             continue
@@ -117,6 +123,7 @@ def add_zones(tree):
                 content = f.read()
             if content.startswith(b"TZif"):
                 tree.file(path, content)
+    return packages
 
 
 def common_licences(texts):

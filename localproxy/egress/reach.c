@@ -67,17 +67,6 @@ static const struct range protected_v6[] = {
     {{0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, 48},                /* NAT64 by a prefix of one's own */
 };
 
-/* IPv6 addresses that carry an IPv4 one, and where. */
-static const struct {
-    struct range range;
-    unsigned at;
-} carriers[] = {
-    {{{[10] = 0xff, [11] = 0xff}, 96}, 12}, /* mapped */
-    {{{0}, 96}, 12},                        /* compatible */
-    {{{0x00, 0x64, 0xff, 0x9b}, 96}, 12},   /* NAT64 */
-    {{{0x20, 0x02}, 16}, 2},                /* 6to4 */
-};
-
 static bool in_range(const unsigned char *bytes, const struct range *r)
 {
     unsigned whole = r->bits / 8;
@@ -98,18 +87,6 @@ static bool in_any(const unsigned char *bytes, const struct range *ranges, size_
     return false;
 }
 
-/* :: and ::1 look as if they carried 0.0.0.0 and 0.0.0.1, and are protected as what they are. */
-static void unwrap(struct ip *ip)
-{
-    for (size_t i = 0; i < ARRAY_LEN(carriers); i++) {
-        if (in_range(ip->bytes, &carriers[i].range)) {
-            memmove(ip->bytes, ip->bytes + carriers[i].at, 4);
-            ip->len = 4;
-            return;
-        }
-    }
-}
-
 /* Neither IPv4 nor IPv6: `len` is 0. */
 static struct ip ip_of(const struct sockaddr *address)
 {
@@ -126,8 +103,10 @@ static struct ip ip_of(const struct sockaddr *address)
         memcpy(ip.bytes, &in6.sin6_addr, 16);
         ip.len = 16;
         ip.port = ntohs(in6.sin6_port);
-        if (!in_any(ip.bytes, protected_v6, ARRAY_LEN(protected_v6))) {
-            unwrap(&ip);
+        const uint8_t *carried = net_address_carried(ip.bytes);
+        if (carried != NULL) {
+            memmove(ip.bytes, carried, 4);
+            ip.len = 4;
         }
     }
     return ip;

@@ -48,7 +48,7 @@ MUST_CHECK int reach_check(const struct reach *r, const struct target *t,
                            const struct traffic_external *q, struct err *e);
 
 /* Whether that address is one that is only reached by name of a rule. Addresses of IPv4 in IPv6
- * (mapped, compatible, NAT64, 6to4) count as what they carry, and so the rule names that; Teredo
+ * count as what they carry (net_address_carried), for rules too; Teredo
  * and NAT64 by a prefix of one's own can carry any, and are protected. */
 bool reach_is_protected(const struct sockaddr *address);
 

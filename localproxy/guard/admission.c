@@ -43,11 +43,12 @@ static bool admit_without_token(const struct http_head *head, bool is_tls,
             "the name in Host is neither localhost nor an IP address: a web page may have sent "
             "this request; --accept-host=NAME takes the name, a token (--token-file) any");
     }
-    if (origin_is_untyped(head, &flags->accept_origins)) {
+    if (origin_is_untold_page(head, &flags->accept_origins)) {
         return refuse(
             out, 415,
-            "the request has a body and no Content-Type: a web page may have sent it; say "
-            "\"Content-Type: application/json\", or what it is");
+            "the request has a body and no Content-Type, and comes from a browser or does not say "
+            "from what: a web page may have sent it; say \"Content-Type: application/json\", or "
+            "what it is");
     }
     return true;
 }

@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "guard/delivered_verdict.h"
 #include "guard/delivered_versions_internal.h"
 
 /* Before the first refusal of those that listed in vain; then twice as long, up to the second. */
@@ -44,6 +45,7 @@ struct delivered_versions *delivered_new(uint64_t doubt_ms)
     struct delivered_versions *r = calloc(1, sizeof *r);
     if (r != NULL) {
         delivered_init(r, doubt_ms);
+        r->writes = PENDING_UNKNOWN;
     }
     return r;
 }
@@ -55,6 +57,11 @@ void delivered_free(struct delivered_versions *r)
     } else {
         free(r);
     }
+}
+
+struct pending_record *delivered_writes(struct delivered_versions *r)
+{
+    return &r->writes;
 }
 
 /* Fibonacci hashing. */
@@ -95,34 +102,6 @@ static struct resource *find_resource(struct delivered_versions *r, uint64_t id)
     return x;
 }
 
-static struct resource *forget_resource(struct delivered_versions *r)
-{
-    r->all_known = false;
-    struct resource *x = LIST_ITEM(r->resources.prev, struct resource, node);
-    struct resource **at = resource_bucket(r, x->id);
-    while (*at != x) {
-        at = &(*at)->next;
-    }
-    *at = x->next;
-    list_remove(&x->node);
-    return x;
-}
-
-static struct resource *ensure_resource(struct delivered_versions *r, uint64_t id)
-{
-    struct resource *x = find_resource(r, id);
-    if (x != NULL) {
-        return x;
-    }
-    x = r->resource_count < DELIVERED_RESOURCES_MAX ? &r->resource_pool[r->resource_count++]
-                                                    : forget_resource(r);
-    struct resource **bucket = resource_bucket(r, id);
-    *x = (struct resource){.id = id, .next = *bucket};
-    *bucket = x;
-    list_prepend(&r->resources, &x->node);
-    return x;
-}
-
 static void raise_to(uint64_t *highest, uint64_t version)
 {
     if (version > *highest) {
@@ -153,6 +132,72 @@ static void note_unread(struct resource *x, uint64_t selector)
     x->has_unread = true;
 }
 
+/* Of those that were seen, whatever could not be read. */
+static uint64_t highest_seen(const struct resource *x)
+{
+    uint64_t highest = 0;
+    for (size_t i = 0; i < DELIVERED_SELECTORS_MAX; i++) {
+        raise_to(&highest, x->seen[i].highest);
+    }
+    return highest;
+}
+
+/* No version above it was given out. `x` NULL: nothing is remembered of the resource. */
+static uint64_t bound(const struct delivered_versions *r, const struct resource *x)
+{
+    if (x == NULL) {
+        return r->lost_unread ? UINT64_MAX : r->lost_highest;
+    }
+    return x->has_unread ? UINT64_MAX : highest_seen(x);
+}
+
+/* What was given out of it was so under whatever selector. */
+static struct resource *forget_resource(struct delivered_versions *r)
+{
+    struct resource *x = LIST_ITEM(r->resources.prev, struct resource, node);
+    raise_to(&r->lost_highest, highest_seen(x));
+    raise_to(&r->lost_forgotten, x->forgotten);
+    r->lost_unread = r->lost_unread || x->has_unread;
+    struct resource **at = resource_bucket(r, x->id);
+    while (*at != x) {
+        at = &(*at)->next;
+    }
+    *at = x->next;
+    list_remove(&x->node);
+    return x;
+}
+
+/* Of a resource that nothing is remembered of. */
+static uint64_t unknown_floor(const struct delivered_versions *r)
+{
+    return r->all_known ? 0 : UINT64_MAX;
+}
+
+static uint64_t floor_of(const struct delivered_versions *r, const struct resource *x)
+{
+    return x != NULL ? x->floor : unknown_floor(r);
+}
+
+static struct resource *ensure_resource(struct delivered_versions *r, uint64_t id)
+{
+    struct resource *x = find_resource(r, id);
+    if (x != NULL) {
+        return x;
+    }
+    x = r->resource_count < DELIVERED_RESOURCES_MAX ? &r->resource_pool[r->resource_count++]
+                                                    : forget_resource(r);
+    struct resource **bucket = resource_bucket(r, id);
+    *x = (struct resource){
+        .id = id, .next = *bucket, .floor = unknown_floor(r), .forgotten = r->lost_forgotten};
+    raise_highest(x, DELIVERED_MIXED, r->lost_highest);
+    if (r->lost_unread) {
+        note_unread(x, DELIVERED_MIXED);
+    }
+    *bucket = x;
+    list_prepend(&r->resources, &x->node);
+    return x;
+}
+
 /* `version` is the newest that there was, under `selector`: what came under others is not above it.
  * Whether `selector` is among several is not known. */
 static void bound_unread(struct resource *x, uint64_t selector, uint64_t version)
@@ -161,32 +206,17 @@ static void bound_unread(struct resource *x, uint64_t selector, uint64_t version
         return;
     }
     raise_highest(x, x->unread, version);
-    x->forgotten = x->forgotten == UINT64_MAX ? version : x->forgotten;
     x->has_unread = x->unread == DELIVERED_MIXED;
     x->unread = selector;
-}
-
-static uint64_t highest_of_all(const struct resource *x)
-{
-    uint64_t highest = x->has_unread ? UINT64_MAX : 0;
-    for (size_t i = 0; i < DELIVERED_SELECTORS_MAX; i++) {
-        raise_to(&highest, x->seen[i].highest);
-    }
-    return highest;
 }
 
 static uint64_t ceiling(const struct delivered_versions *r, const struct resource *x,
                         uint64_t selector)
 {
-    if (x == NULL || x->floor == 0) {
-        if (!r->all_known) {
-            return UINT64_MAX;
-        }
-        if (x == NULL) {
-            return 0;
-        }
+    if (x == NULL) {
+        return bound(r, x);
     }
-    uint64_t highest = x->has_unread && x->unread != selector ? UINT64_MAX : x->floor;
+    uint64_t highest = x->has_unread && x->unread != selector ? UINT64_MAX : 0;
     for (size_t i = 0; i < DELIVERED_SELECTORS_MAX; i++) {
         if (x->seen[i].selector != selector) {
             raise_to(&highest, x->seen[i].highest);
@@ -230,6 +260,12 @@ static void unlink_point(struct delivered_versions *r, struct point *p)
     list_remove(&p->node);
 }
 
+/* As long as it is doubted that a client has read a 410. */
+static bool is_recent(const struct delivered_versions *r, const struct point *cut)
+{
+    return r->now_ms - cut->since_ms < r->doubt_ms;
+}
+
 static void drop_point(struct delivered_versions *r, struct point *p)
 {
     unlink_point(r, p);
@@ -238,13 +274,15 @@ static void drop_point(struct delivered_versions *r, struct point *p)
     r->spare = p;
 }
 
-/* Whoever has it may still come: so all of the resource up to it is as good as stale. */
+/* Whoever has it may still come: so all of the resource up to it is as good as stale. If the
+ * resource was forgotten before, it may be any that is not remembered. */
 static void forget_point(struct delivered_versions *r, struct point *p)
 {
     struct resource *x = find_resource(r, p->key.resource);
     unlink_point(r, p);
-    if (p->kind == POINT_VERSION && x != NULL) {
-        raise_to(&x->forgotten, is_any(p->range) ? highest_of_all(x) : p->range.to);
+    if (p->kind == POINT_VERSION || (p->kind == POINT_CUT && is_recent(r, p))) {
+        raise_to(x != NULL ? &x->forgotten : &r->lost_forgotten,
+                 is_any(p->range) ? bound(r, x) : p->range.to);
     }
 }
 
@@ -290,12 +328,16 @@ static void add_point(struct delivered_versions *r, const struct delivered_key *
     list_prepend(&r->points, &p->node);
 }
 
-/* A watch goes on from it, which has an account. NULL is fine. */
-static void take_point(struct delivered_versions *r, struct point *p)
+static void add_point_now(struct delivered_versions *r, const struct delivered_key *key,
+                          enum point_kind kind, struct delivered_range range)
 {
-    if (p != NULL && --p->count == 0) {
-        drop_point(r, p);
-    }
+    add_point(r, key, kind, range);
+    find_point(r, key, kind, range)->since_ms = r->now_ms;
+}
+
+static bool holds(const struct point *p, uint64_t number)
+{
+    return p->range.from <= number && number <= p->range.to;
 }
 
 /* The narrowest points that hold a number; NULL: none. */
@@ -309,12 +351,28 @@ static struct match match_points(struct delivered_versions *r, const struct deli
 {
     struct match m = {.fresh = NULL};
     for (struct point *p = *point_bucket(r, key); p != NULL; p = p->next) {
-        if (same_view(p, key, kind) && p->range.from <= number && number <= p->range.to) {
+        bool over = kind == POINT_CUT && !is_recent(r, p);
+        if (same_view(p, key, kind) && holds(p, number) && !over) {
             struct point **best = p->key.selector == key->selector ? &m.fresh : &m.stale;
             *best = *best == NULL || range_width(p) < range_width(*best) ? p : *best;
         }
     }
     return m;
+}
+
+/* A watch goes on from `version`, which has an account: one of the points that hold it was its
+ * client's. Which one is not known, so what the others are about may be what this one was. */
+static void take_point(struct delivered_versions *r, struct point *taken, uint64_t version)
+{
+    for (struct point *p = *point_bucket(r, &taken->key); p != NULL; p = p->next) {
+        if (same_view(p, &taken->key, POINT_VERSION) && p->key.selector == taken->key.selector &&
+            holds(p, version)) {
+            p->range = delivered_join(p->range, taken->range);
+        }
+    }
+    if (--taken->count == 0) {
+        drop_point(r, taken);
+    }
 }
 
 /* Whether it was refused already, long enough ago. */
@@ -324,8 +382,7 @@ static bool refused_before(struct delivered_versions *r, const struct delivered_
     struct delivered_range range = {.from = number, .to = number};
     struct point *mark = find_point(r, key, kind, range);
     if (mark == NULL) {
-        add_point(r, key, kind, range);
-        find_point(r, key, kind, range)->since_ms = r->now_ms;
+        add_point_now(r, key, kind, range);
         return false;
     }
     return r->now_ms - mark->since_ms >= r->doubt_ms;
@@ -346,6 +403,9 @@ static void drop_doubts(struct delivered_versions *r, const struct delivered_key
 void delivered_clock(struct delivered_versions *r, uint64_t now_ms)
 {
     r->now_ms = now_ms;
+    if (r->began_ms == 0) {
+        r->began_ms = now_ms;
+    }
 }
 
 /* Versions that could not be read have no end, until delivered_newest. Those that are no numbers
@@ -370,10 +430,24 @@ void delivered_give(struct delivered_versions *r, const struct delivered_key *ke
     end_change(r);
 }
 
-static void note_start(struct resource *x, uint64_t version)
+/* One that may have been in the API server's memory before this process is good for its client as
+ * one version of many is: others may have that very one, however much has changed since. */
+void delivered_give_list(struct delivered_versions *r, const struct delivered_key *key,
+                         uint64_t version, bool newest)
 {
-    if (x->floor == 0) {
-        x->floor = version;
+    struct delivered_range range = {.from = version, .to = version};
+    begin_change(r);
+    if (!newest && version <= ensure_resource(r, key->resource)->floor) {
+        range.from--;
+    }
+    give_versions(r, key, range);
+    end_change(r);
+}
+
+static void lower_to(uint64_t *bound, uint64_t version)
+{
+    if (version != 0 && version < *bound) {
+        *bound = version;
     }
 }
 
@@ -382,7 +456,8 @@ void delivered_newest(struct delivered_versions *r, const struct delivered_key *
 {
     begin_change(r);
     struct resource *x = ensure_resource(r, key->resource);
-    note_start(x, version);
+    lower_to(&x->floor, version);
+    lower_to(&x->forgotten, version);
     bound_unread(x, key->selector, version);
     end_change(r);
 }
@@ -390,7 +465,7 @@ void delivered_newest(struct delivered_versions *r, const struct delivered_key *
 void delivered_started(struct delivered_versions *r, uint64_t resource, uint64_t version)
 {
     begin_change(r);
-    note_start(ensure_resource(r, resource), version);
+    lower_to(&ensure_resource(r, resource)->floor, version);
     end_change(r);
 }
 
@@ -405,38 +480,56 @@ static void tell_to_list(struct delivered_versions *r, const struct delivered_ke
                          uint64_t version)
 {
     struct delivered_range range = {.from = version, .to = version};
-    add_point(r, key, POINT_TOLD_TO_LIST, range);
-    find_point(r, key, POINT_TOLD_TO_LIST, range)->since_ms = r->now_ms;
+    add_point_now(r, key, POINT_TOLD_TO_LIST, range);
 }
 
-/* Whoever got a version of the range under another selector would have a stale point, if it was
- * shown by this process, or by one before it whose file was restored. If neither is certain, only
- * one who has listed at just this version is believed. */
-static bool is_good(const struct delivered_versions *r, const struct resource *x,
-                    const struct point *fresh, uint64_t version)
+static enum delivered_fresh freshness(const struct point *fresh)
 {
-    bool known = r->all_known || r->restored || (x != NULL && x->floor != 0 && version > x->floor);
-    return fresh != NULL && (known || range_width(fresh) == 0 || is_any(fresh->range));
+    if (fresh == NULL) {
+        return DELIVERED_NOT_FRESH;
+    }
+    return range_width(fresh) == 0 ? DELIVERED_LISTED : DELIVERED_WITHIN;
+}
+
+static struct delivered_facts facts_of(struct delivered_versions *r,
+                                       const struct delivered_key *key, const struct match *m,
+                                       const struct match *cut)
+{
+    const struct resource *x = find_resource(r, key->resource);
+    return (struct delivered_facts){
+        .others = ceiling(r, x, key->selector),
+        .floor = floor_of(r, x),
+        .forgotten = x != NULL ? x->forgotten : r->lost_forgotten,
+        .stale = m->stale != NULL,
+        .cut = cut->stale != NULL,
+        .fresh = freshness(m->fresh),
+    };
 }
 
 static bool may_watch(struct delivered_versions *r, const struct delivered_key *key,
                       uint64_t version)
 {
-    const struct resource *x = find_resource(r, key->resource);
     struct match m = match_points(r, key, POINT_VERSION, version);
-    if (version > ceiling(r, x, key->selector)) {
-        /* What is not known need not be this client's. */
-        take_point(r, m.fresh != NULL && is_any(m.fresh->range) ? NULL : m.fresh);
+    struct match cut = match_points(r, key, POINT_CUT, version);
+    struct delivered_facts facts = facts_of(r, key, &m, &cut);
+    switch (delivered_judge(&facts, version)) {
+    case DELIVERED_SERVE:
+        /* What could not be read need not be this client's, if others could come as well; nor need
+         * any, if this one may not have read that the rules have changed, and have changed back. */
+        if (m.fresh != NULL && cut.fresh == NULL &&
+            !(version > facts.others && is_any(m.fresh->range))) {
+            take_point(r, m.fresh, version);
+        }
         return true;
-    }
-    if (m.stale != NULL || (x != NULL && version <= x->forgotten)) {
+    case DELIVERED_STALE:
         tell_to_list(r, key, version);
         return version == DELIVERED_OPAQUE &&
                refused_before(r, key, POINT_VERSION_REFUSED, version);
+    case DELIVERED_DOUBT:
+        break;
     }
-    if (is_good(r, x, m.fresh, version)) {
-        take_point(r, m.fresh);
-        return true;
+    if (m.fresh != NULL) {
+        tell_to_list(r, key, version); /* it did so in vain */
     }
     return refused_before(r, key, POINT_VERSION_REFUSED, version);
 }
@@ -444,15 +537,19 @@ static bool may_watch(struct delivered_versions *r, const struct delivered_key *
 bool delivered_is_doubted(struct delivered_versions *r, const struct delivered_key *key,
                           uint64_t version)
 {
-    const struct resource *x = find_resource(r, key->resource);
     struct match m = match_points(r, key, POINT_VERSION, version);
-    return !r->all_known && (x == NULL || (x->floor == 0 && version > x->forgotten)) &&
-           m.stale == NULL && !is_good(r, x, m.fresh, version);
+    struct match cut = match_points(r, key, POINT_CUT, version);
+    struct delivered_facts facts = facts_of(r, key, &m, &cut);
+    if (delivered_judge(&facts, version) == DELIVERED_SERVE) {
+        return false;
+    }
+    facts.floor = 0;
+    return delivered_judge(&facts, version) == DELIVERED_SERVE;
 }
 
 bool delivered_past_is_known(const struct delivered_versions *r)
 {
-    return r->all_known || r->restored;
+    return r->all_known;
 }
 
 bool delivered_watch(struct delivered_versions *r, const struct delivered_key *key,
@@ -475,7 +572,33 @@ uint64_t delivered_pause(struct delivered_versions *r, const struct delivered_ke
     return told->count > 4 ? PAUSE_MAX_MS : PAUSE_MS << (told->count - 1);
 }
 
-bool delivered_list_newest(struct delivered_versions *r, const struct delivered_key *key)
+/* Whoever comes back after a start has done so. */
+static bool is_settled(const struct delivered_versions *r)
+{
+    uint64_t within_ms = r->doubt_ms < LISTS_WITHIN_MS ? r->doubt_ms : LISTS_WITHIN_MS;
+    return r->now_ms - r->began_ms >= within_ms;
+}
+
+/* Of one from the API server's memory somebody may have had the version before this process. */
+static bool proves_nothing(const struct delivered_versions *r, const struct resource *x)
+{
+    uint64_t floor = floor_of(r, x);
+    return floor == UINT64_MAX || (floor > 0 && !is_settled(r));
+}
+
+/* What the API server has in memory mostly is the last that was seen of a resource. */
+static bool would_be_refused(struct delivered_versions *r, const struct delivered_key *key,
+                             uint64_t version)
+{
+    struct match m = match_points(r, key, POINT_VERSION, version);
+    struct match cut = match_points(r, key, POINT_CUT, version);
+    struct delivered_facts facts = facts_of(r, key, &m, &cut);
+    facts.floor = 0; /* that is proves_nothing */
+    facts.fresh = DELIVERED_LISTED;
+    return delivered_judge(&facts, version) != DELIVERED_SERVE;
+}
+
+static bool was_told_to_list(struct delivered_versions *r, const struct delivered_key *key)
 {
     for (const struct point *p = *point_bucket(r, key); p != NULL; p = p->next) {
         if (same_view(p, key, POINT_TOLD_TO_LIST) && p->key.selector == key->selector &&
@@ -484,6 +607,14 @@ bool delivered_list_newest(struct delivered_versions *r, const struct delivered_
         }
     }
     return false;
+}
+
+bool delivered_list_newest(struct delivered_versions *r, const struct delivered_key *key)
+{
+    const struct resource *x = find_resource(r, key->resource);
+    uint64_t highest = x != NULL ? highest_seen(x) : 0;
+    return (r->doubt_ms > 0 && proves_nothing(r, x)) || was_told_to_list(r, key) ||
+           (highest != 0 && would_be_refused(r, key, highest));
 }
 
 /* Tokens that could not be learnt are 0. */
@@ -573,6 +704,20 @@ struct delivered_account *delivered_account_open(struct delivered_versions *r,
     return a;
 }
 
+/* What could not be read, or cannot be compared, is left out: all clients of the view would list
+ * again and again for as long as it is recent. */
+static void give_cut(struct delivered_versions *r, const struct delivered_account *a)
+{
+    struct delivered_key mixed = a->key;
+    mixed.selector = DELIVERED_MIXED;
+    if (a->synced && !is_nothing(a->delivered) && a->delivered.to != DELIVERED_OPAQUE) {
+        add_point_now(r, &a->key, POINT_CUT, a->delivered);
+    }
+    if (a->synced && !is_nothing(a->mixed)) {
+        add_point_now(r, &mixed, POINT_CUT, a->mixed);
+    }
+}
+
 /* What the client of a watch that has ended may go on from. */
 static void give_account(struct delivered_versions *r, const struct delivered_account *a)
 {
@@ -594,7 +739,9 @@ static void give_account(struct delivered_versions *r, const struct delivered_ac
 void delivered_account_close(struct delivered_versions *r, struct delivered_account *a, bool told)
 {
     begin_change(r);
-    if (!told) {
+    if (told) {
+        give_cut(r, a);
+    } else {
         give_account(r, a);
     }
     a->open = 0;
@@ -619,27 +766,31 @@ static void take_points(struct delivered_versions *r, const struct delivered_ver
         if (p->count > 0 && p->kind < POINT_KINDS) {
             add_point(r, &p->key, (enum point_kind)p->kind, p->range);
             struct point *mine = find_point(r, &p->key, (enum point_kind)p->kind, p->range);
-            mine->count = p->count;
+            mine->count += p->count - 1; /* there may be several of that range */
             mine->since_ms = p->since_ms;
         }
     }
 }
 
-/* A list may have been passed on whose version was not noted any more: so the floor is not known
- * again, and what is not remembered is doubted. */
 static void take_resources(struct delivered_versions *r, const struct delivered_versions *old)
 {
+    r->all_known = old->all_known != 0;
+    r->began_ms = old->began_ms;
     for (size_t i = 0; i < old->resource_count; i++) {
         const struct resource *was = &old->resource_pool[i];
         struct resource *x = ensure_resource(r, was->id);
         for (size_t k = 0; k < DELIVERED_SELECTORS_MAX; k++) {
             raise_highest(x, was->seen[k].selector, was->seen[k].highest);
         }
+        x->floor = was->floor;
         raise_to(&x->forgotten, was->forgotten);
         if (was->has_unread) {
             note_unread(x, was->unread);
         }
     }
+    r->lost_highest = old->lost_highest;
+    r->lost_forgotten = old->lost_forgotten;
+    r->lost_unread = old->lost_unread != 0;
 }
 
 static void take_accounts(struct delivered_versions *r, const struct delivered_versions *old)
@@ -660,6 +811,7 @@ bool delivered_take_over(struct delivered_versions *r, const struct delivered_ve
         old->account_count > DELIVERED_ACCOUNTS_MAX) {
         return false;
     }
+    r->writes = old->writes;
     take_points(r, old);
     take_resources(r, old);
     take_accounts(r, old);

@@ -33,7 +33,11 @@ static const size_t layout[] = {
     sizeof(struct delivered_versions),
     FIELD(delivered_versions, busy),
     FIELD(delivered_versions, all_known),
-    FIELD(delivered_versions, restored),
+    FIELD(delivered_versions, lost_unread),
+    FIELD(delivered_versions, lost_highest),
+    FIELD(delivered_versions, lost_forgotten),
+    FIELD(delivered_versions, writes),
+    FIELD(delivered_versions, began_ms),
     FIELD(delivered_versions, accounts_elsewhere),
     FIELD(delivered_versions, point_count),
     FIELD(delivered_versions, point_pool),
@@ -50,6 +54,7 @@ static const size_t layout[] = {
     POINT_KINDS,
     sizeof(struct resource),
     FIELD(resource, id),
+    FIELD(resource, floor),
     FIELD(resource, forgotten),
     FIELD(resource, seen),
     FIELD(resource, has_unread),
@@ -67,6 +72,10 @@ static const size_t layout[] = {
     FIELD(delivered_key, resource),
     FIELD(delivered_key, view),
     FIELD(delivered_key, selector),
+    FIELD(pending_record, under_way),
+    FIELD(pending_record, until_ms),
+    FIELD(pending_record, lost),
+    FIELD(pending_record, rules),
     FIELD(delivered_range, from),
     FIELD(delivered_range, to),
 };
@@ -127,6 +136,9 @@ static struct delivered_versions *read_old(const char *path, int fd, struct err 
     }
     ssize_t n = pread(fd, old, sizeof *old, 0);
     if (n > 0) {
+        if ((size_t)n < sizeof *old) {
+            atomic_store(&old->busy, 1); /* it is not whole */
+        }
         return old;
     }
     if (n < 0) {
@@ -169,8 +181,10 @@ static void take_old(struct delivered_versions *r, const char *path,
                      const struct delivered_versions *old)
 {
     stamp_init(&r->stamp);
+    r->writes = PENDING_UNKNOWN;
     if (old == NULL) {
         r->all_known = true;
+        r->writes = (struct pending_record){.under_way = 0};
     } else if (memcmp(&old->stamp, &r->stamp, sizeof r->stamp) != 0) {
         log_warn("starting without the saved client state: another version wrote it, or it is from "
                  "before the last boot",
@@ -179,7 +193,6 @@ static void take_old(struct delivered_versions *r, const char *path,
         log_warn("starting without the saved client state: the file is incomplete",
                  log_str("state", path));
     } else {
-        r->restored = old->all_known != 0 || old->restored != 0; /* else it doubted, too */
         log_info("restored the saved client state", log_str("state", path));
     }
     atomic_store(&r->busy, 0);

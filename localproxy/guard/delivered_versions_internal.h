@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "guard/delivered_versions.h"
+#include "guard/pending_writes.h"
 
 /* Selectors that are told apart for a resource. Whatever was pushed out, two that remain were seen
  * as far, and one of them at least counts for the ceiling: three make it exact. */
@@ -27,6 +28,7 @@ enum point_kind {
     POINT_PAGE,
     POINT_PAGE_REFUSED,
     POINT_TOLD_TO_LIST, /* a watch was refused, since a version is or may be stale */
+    POINT_CUT,          /* what a watch gave that ended with a 410, which may not have been read */
     POINT_KINDS
 };
 
@@ -36,7 +38,7 @@ struct point {
     struct delivered_key key;
     uint64_t kind;     /* enum point_kind */
     uint64_t count;    /* 0: spare */
-    uint64_t since_ms; /* POINT_*_REFUSED: when it was refused first; TOLD_TO_LIST: last */
+    uint64_t since_ms; /* POINT_*_REFUSED: when it was refused first; TOLD_TO_LIST, CUT: last */
     struct delivered_range range; /* of a page: the hash of its token, twice, or DELIVERED_ANY */
 };
 
@@ -50,7 +52,8 @@ struct resource {
     struct list node;      /* in delivered_versions.resources */
     struct resource *next; /* in its bucket */
     uint64_t id;
-    uint64_t floor;     /* clients may have any version up to it from before; 0: not known yet */
+    uint64_t floor; /* clients may have any version up to it that is not remembered here; 0: they
+                        have none, UINT64_MAX: that is not known yet */
     uint64_t forgotten; /* points up to it were pushed out: whoever has one is not known any more */
     struct seen seen[DELIVERED_SELECTORS_MAX];
     uint64_t
@@ -72,10 +75,14 @@ struct delivered_versions {
     atomic_uint busy;             /* something is being changed */
     struct delivered_file *file;  /* NULL: ordinary memory */
     /* Plain integers, for they may come from a file. */
-    uint8_t all_known; /* nobody has seen anything that is not remembered here */
-    uint8_t restored;  /* what was shown by all processes before is remembered here */
+    uint8_t all_known;       /* nobody has seen anything that is not remembered here */
+    uint8_t lost_unread;     /* of a resource that was forgotten something could not be read */
+    uint64_t lost_highest;   /* of the versions of all resources that were forgotten */
+    uint64_t lost_forgotten; /* of their points that were pushed out */
+    struct pending_record writes;
     uint64_t doubt_ms;
     uint64_t now_ms;
+    uint64_t began_ms;  /* the first request was asked; 0: none */
     struct list points; /* of all kinds; last used first */
     struct point *spare;
     uint64_t point_count;  /* of point_pool that were ever used */

@@ -9,50 +9,28 @@
 #include "kube/name.h"
 #include "rules/sharding.h"
 
-/* What a request's namespace says about the labels of the objects in it. */
-struct known {
-    const struct rules_labels *keys;
-    struct slice namespace;
-    struct slice hash; /* empty: not known */
-    char hash_text[4];
-};
-
-static void learn_namespace(struct known *k, const struct rules *r, struct slice namespace)
-{
-    k->keys = rules_labels(r);
-    k->namespace = namespace;
-    k->hash = slice_of(k->hash_text, 0);
-    char ns[NAME_LABEL_MAX + 1];
-    if (namespace.len < sizeof ns) {
-        memcpy(ns, namespace.ptr, namespace.len);
-        ns[namespace.len] = '\0';
-        int n = snprintf(k->hash_text, sizeof k->hash_text, "%u", sharding_hash(ns));
-        k->hash.len = (size_t)n;
-    }
-}
-
-/* NULL: the namespace says nothing about this label. */
-static const struct slice *known_value(const struct known *k, const char *key)
-{
-    if (strcmp(key, k->keys->namespace) == 0) {
-        return &k->namespace;
-    }
-    return k->hash.len > 0 && strcmp(key, k->keys->shard_hash) == 0 ? &k->hash : NULL;
-}
-
 /* Whether an object bears its labels already cannot be told, only what they say. */
 static bool op_decides(enum selector_op op)
 {
     return op != SELECTOR_EXISTS && op != SELECTOR_NOT_EXISTS;
 }
 
-static bool namespace_excluded(const struct known *k, const struct selector_requirement *list,
-                               size_t count)
+/* Whether the label, which the namespace says something about, is not as required. */
+static bool is_excluded(const struct rules_labels *keys, const struct selector_requirement *r,
+                        struct slice namespace)
+{
+    if (strcmp(r->key, keys->namespace) == 0) {
+        return !selector_requirement_matches(r, &namespace);
+    }
+    return strcmp(r->key, keys->shard_hash) == 0 && namespace.len <= NAME_LABEL_MAX &&
+           !sharding_accepts(r, namespace);
+}
+
+static bool namespace_excluded(const struct rules_labels *keys, struct slice namespace,
+                               const struct selector_requirement *list, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct slice *value = known_value(k, list[i].key);
-        if (value != NULL && op_decides(list[i].op) &&
-            !selector_requirement_matches(&list[i], value)) {
+        if (op_decides(list[i].op) && is_excluded(keys, &list[i], namespace)) {
             return true;
         }
     }
@@ -114,16 +92,9 @@ static bool matches_nothing(const struct selector_requirement *list, size_t coun
     return false;
 }
 
-/* What opens a connection into a pod is asked for by GET, too (WebSocket). */
-static bool is_connect(struct slice subresource)
-{
-    return slice_eq(subresource, SLICE("exec")) || slice_eq(subresource, SLICE("attach")) ||
-           slice_eq(subresource, SLICE("portforward"));
-}
-
 static bool is_write(const struct request_info *ri)
 {
-    return request_verb_is_write(ri->verb) || (ri->verb == VERB_GET && is_connect(ri->subresource));
+    return request_verb_is_write(ri->verb) || request_info_opens_session(ri);
 }
 
 /* Of /api/v1/namespaces/x Kubernetes says that it is in namespace x. */
@@ -136,7 +107,7 @@ static bool is_namespaced(const struct request_info *ri)
 /* What has a name: of a collection it would be a list. The old form of proxy is for any method. */
 static bool is_read(const struct request_info *ri)
 {
-    return (ri->verb == VERB_GET && !is_connect(ri->subresource)) || ri->verb == VERB_PROXY;
+    return (ri->verb == VERB_GET && !request_info_opens_session(ri)) || ri->verb == VERB_PROXY;
 }
 
 /* Whether the object is certainly not the shard's. */
@@ -151,9 +122,8 @@ static bool is_outside(const struct rules *r, const struct request_info *ri)
     }
     size_t count;
     const struct selector_requirement *list = selector_requirements(entry->compiled, &count);
-    struct known k;
-    learn_namespace(&k, r, ri->namespace);
-    return namespace_excluded(&k, list, count) || matches_nothing(list, count);
+    return namespace_excluded(rules_labels(r), ri->namespace, list, count) ||
+           matches_nothing(list, count);
 }
 
 bool fence_applies(const struct rules *r, const struct request_info *ri)

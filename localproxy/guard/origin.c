@@ -69,10 +69,23 @@ bool origin_is_origin(const char *text)
     return host != NULL && host != text && host[3] != '\0' && strpbrk(host + 3, "/?#@* ") == NULL;
 }
 
-bool origin_is_untyped(const struct http_head *head, const struct flag_list *accepted)
+/* All browsers have begun with one of these for 25 years. */
+static bool is_program(const struct http_header *agent)
+{
+    struct slice name = agent != NULL ? agent->value : SLICE("");
+    return name.len > 0 && !take_prefix(&name, SLICE("Mozilla/")) &&
+           !take_prefix(&name, SLICE("Opera/"));
+}
+
+bool origin_is_untold_page(const struct http_head *head, const struct flag_list *accepted)
 {
     const struct http_header *type = http_head_find(head, SLICE("Content-Type"));
-    return slice_eq(head->method, SLICE("POST")) && head->framing == HTTP_BODY_LENGTH &&
-           head->content_length > 0 && (type == NULL || type->value.len == 0) &&
-           http_head_find(head, SLICE("Origin")) == NULL && !is_listed(SLICE("*"), accepted);
+    bool untyped = slice_eq(head->method, SLICE("POST")) && head->framing == HTTP_BODY_LENGTH &&
+                   head->content_length > 0 && (type == NULL || type->value.len == 0);
+    if (!untyped || is_listed(SLICE("*"), accepted) ||
+        http_head_find(head, SLICE("Origin")) != NULL) {
+        return false;
+    }
+    return http_head_find(head, SLICE("Accept-Language")) != NULL ||
+           !is_program(http_head_find(head, SLICE("User-Agent")));
 }

@@ -23,10 +23,13 @@ bool origin_is_accepted(const struct http_head *head, const struct flag_list *ac
 /* Whether `accepted` can have it: "*", "null", or SCHEME://HOST[:PORT]; nothing else can match. */
 bool origin_is_origin(const char *text);
 
-/* Whether it is as the script of a page may have it in a browser that sends no Origin: a POST whose
- * body has no type, which the API server takes for JSON, and a length that is known. Pages need
- * permission for other methods with a body, and cannot chunk one; `kubectl create --raw` does,
- * without a type. Where "*" is accepted, never. */
-bool origin_is_untyped(const struct http_head *head, const struct flag_list *accepted);
+/* Whether a page may have sent it although there is neither header: browsers before 2020 (Firefox
+ * 69, Edge 18) send no Origin with a POST of fetch() in the mode no-cors. Of these only a body
+ * without a type can do harm, which the API server takes for JSON; its length is known, as pages
+ * cannot chunk one, and other methods with a body need the server's permission. Programs post such
+ * bodies too (client-go's RESTClient with raw bytes), but name themselves, and not as a browser
+ * does, and send no Accept-Language: scripts can take neither header away. Where "*" is accepted,
+ * never. */
+bool origin_is_untold_page(const struct http_head *head, const struct flag_list *accepted);
 
 #endif

@@ -20,18 +20,11 @@ static bool take_scheme(struct slice *value, struct slice scheme)
 /* A token without a scope is good for every cluster. */
 static enum token_verdict judge(struct slice given, const struct token *token)
 {
-    if (secret_equal(given, token->text)) {
-        return TOKEN_RIGHT;
-    }
-    if (given.len <= LOCAL_TOKEN_SCOPE_LEN) {
+    if (!local_token_matches(given, token->text)) {
         return TOKEN_WRONG;
     }
-    size_t len = given.len - LOCAL_TOKEN_SCOPE_LEN;
-    struct slice scope = slice_of(given.ptr + len, LOCAL_TOKEN_SCOPE_LEN);
-    if (scope.ptr[0] != '.' || !secret_equal(slice_of(given.ptr, len), token->text)) {
-        return TOKEN_WRONG;
-    }
-    return slice_eq(scope, token->scope) ? TOKEN_RIGHT : TOKEN_OF_ANOTHER;
+    struct slice scope = slice_of(given.ptr + token->text.len, given.len - token->text.len);
+    return scope.len == 0 || slice_eq(scope, token->scope) ? TOKEN_RIGHT : TOKEN_OF_ANOTHER;
 }
 
 static enum token_verdict judge_password(struct slice encoded, const struct token *token)

@@ -71,7 +71,9 @@ int lock_rule_init(struct lock_rule *rule, const struct rules *rules, const char
         return 0;
     }
     const char *shard = rules_shard_name(rules);
-    const char *ns = pod_namespace != NULL ? pod_namespace : rules_shard_namespace(rules);
+    const char *ns = rules_leader_election_namespace(rules);
+    ns = ns != NULL ? ns : pod_namespace;
+    ns = ns != NULL ? ns : rules_shard_namespace(rules);
     if (strlen(ns) > NAME_LABEL_MAX ||
         strlen(name) + strlen("---") + strlen(shard) > NAME_SUBDOMAIN_MAX) {
         return err_set(e, -ENAMETOOLONG,
@@ -248,13 +250,22 @@ static void examine_candidate(const struct request_info *ri, struct lock_request
     result->field = LOCK_SPEC_LEASE_NAME;
 }
 
+static bool is_elsewhere(const struct lock_rule *rule, const struct request_info *ri)
+{
+    return ri->namespace.len > 0 && slice_eq(ri->name, slice_str(rule->name)) &&
+           is_lock_resource(ri) && (ri->group.len > 0 || ri->verb == VERB_UPDATE);
+}
+
 int lock_examine(const struct lock_rule *rule, const struct request_info *ri, struct slice target,
                  struct buf *out, struct lock_request *result, struct err *e)
 {
     const struct lock_request nothing = {.found = LOCK_OTHER, .needs_body = false};
     *result = nothing;
-    if (rule->name[0] == '\0' || !ri->is_resource ||
-        !slice_eq(ri->namespace, slice_str(rule->namespace))) {
+    if (rule->name[0] == '\0' || !ri->is_resource) {
+        return 0;
+    }
+    if (!slice_eq(ri->namespace, slice_str(rule->namespace))) {
+        result->elsewhere = is_elsewhere(rule, ri);
         return 0;
     }
     if (is_candidate(ri)) {

@@ -3,11 +3,11 @@
  * lock.h - gives each shard a lock object of its own for leader election.
  *
  * With leader election name L in shard S, the object L among leases (coordination.k8s.io),
- * configmaps and endpoints in the pod's own namespace becomes `L---S`: in paths, in field selectors
- * and in bodies. LeaseCandidates there (coordinated leader election) keep their names, which are
- * the candidates' own, and name `L---S` in `spec.leaseName`. Answers are not changed, so a client
- * that goes on with the name which the server returned is let through as it is. Everything else
- * stays byte for byte.
+ * configmaps and endpoints becomes `L---S`, in the namespace that the rules name or else in the
+ * pod's own: in paths, in field selectors and in bodies. LeaseCandidates there (coordinated leader
+ * election) keep their names, which are the candidates' own, and name `L---S` in `spec.leaseName`.
+ * Answers are not changed, so a client that goes on with the name which the server returned is let
+ * through as it is. Everything else stays byte for byte.
  *
  *     lock_examine      for each resource request; may give another target
  *     lock_rewrite_body once the body is collected, if lock_examine asked for it
@@ -51,6 +51,10 @@ struct lock_request {
      * create) the body decides whether this is the lock: apply the write fence after it. */
     bool needs_body;
     enum lock_field field;
+    /* It asks for a lock of that name in another namespace, and goes on as it is. Leases count by
+     * name; ConfigMaps and Endpoints, which may well be something else, when they are updated as a
+     * holder does. */
+    bool elsewhere;
 };
 
 /* The pod's namespace: `flag` (--pod-namespace), else `env` ($POD_NAMESPACE), else that of the
@@ -60,8 +64,9 @@ struct lock_request {
 MUST_CHECK int lock_pod_namespace(const char *flag, const char *env, const char *dir, char **out,
                                   struct err *e);
 
-/* `pod_namespace` NULL: the shard's namespace. `rules` NULL: no leader election. -ENAMETOOLONG when
- * a name is longer than Kubernetes takes; nothing is the lock then. */
+/* `pod_namespace` NULL: the shard's namespace; the rules may name another one for the lock. `rules`
+ * NULL: no leader election. -ENAMETOOLONG when a name is longer than Kubernetes takes; nothing is
+ * the lock then. */
 MUST_CHECK int lock_rule_init(struct lock_rule *rule, const struct rules *rules,
                               const char *pod_namespace, struct err *e);
 

@@ -157,10 +157,18 @@ static void tell_changed(const struct reload *r)
     }
 }
 
+/* What would be waited for in vain is not. */
+static void answer_if_it_is_time(struct reload *r)
+{
+    if (proxy_settled(r->proxy) || !proxy_may_settle(r->proxy, SETTLE_MS)) {
+        answer_all(r);
+    }
+}
+
 static void on_settled(void *data)
 {
     struct reload *r = data;
-    answer_all(r);
+    answer_if_it_is_time(r);
     tell_changed(r);
 }
 
@@ -197,9 +205,8 @@ static int put_in_force(struct reload *r, struct rules *rules, struct control_ca
         tell_changed(r);
     } else if (call == NULL) {
         log_info("the rules have not changed");
-    } else if (proxy_settled(r->proxy)) {
-        on_settled(r);
     }
+    answer_if_it_is_time(r);
     return 0;
 }
 

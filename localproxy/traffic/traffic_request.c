@@ -14,6 +14,15 @@ static bool asks_who(const struct request_info *ri)
            slice_eq(ri->group, SLICE("authorization.k8s.io"));
 }
 
+/* A session is opened by GET and by POST: a rule for one of both verbs is for either. */
+static struct slice other_verb(const struct request_info *ri)
+{
+    if (!request_info_opens_session(ri)) {
+        return SLICE("");
+    }
+    return ri->verb == VERB_GET ? SLICE("create") : SLICE("get");
+}
+
 void traffic_request_of(const struct request_info *ri, bool is_lock, struct traffic_request *out)
 {
     *out = (struct traffic_request){
@@ -22,6 +31,7 @@ void traffic_request_of(const struct request_info *ri, bool is_lock, struct traf
         .resource = ri->resource,
         .subresource = ri->subresource,
         .verb = ri->verb_name,
+        .or_verb = other_verb(ri),
         .named_only = is_lock || is_lease(ri) || asks_who(ri),
     };
 }

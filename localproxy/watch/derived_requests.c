@@ -155,6 +155,7 @@ struct http_exchange *derived_ask(struct kube_client *upstream, const struct der
         .header_count = ARRAY_LEN(headers),
         .framing = HTTP_BODY_NONE,
         .background = r->background,
+        .borrowed = true, /* with the operator's rights, which may not suffice */
         .budget = r->budget,
     };
     return kube_client_request(upstream, &head, handlers, data, e);

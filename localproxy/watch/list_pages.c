@@ -330,9 +330,6 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
     struct page_entry *n = x->data;
     char why[FAILURE_MAX];
     if (head->status != 200) {
-        if (head->status == 401) {
-            kube_client_rejected(n->pages->upstream);
-        }
         (void)snprintf(why, sizeof why, "the API server answered a list with status %u",
                        head->status);
         repeat_or_fail(n, head, head->status == 410 ? -ESTALE : -EIO, why);

@@ -77,9 +77,6 @@ static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct version_ask *k = x->data;
     k->status = head->status;
-    if (head->status == 401) {
-        kube_client_rejected(k->all->upstream);
-    }
     k->pause_ms = pause_after(k, head);
     if (head->status == 200) {
         k->list = list_meta_new(headers_value(head, SLICE("Content-Type")),

@@ -92,9 +92,6 @@ static void read_event(struct probe *p)
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct probe *p = x->data;
-    if (head->status == 401) {
-        kube_client_rejected(p->version_probe->o.upstream);
-    }
     if (head->status != 200 || headers_encoding(head) != ENCODING_JSON) {
         end_probe(p);
     }

@@ -74,15 +74,6 @@ static void drop_held(struct watch *w)
     byte_share_give_back(&w->held_share);
 }
 
-/* The smallest that holds both. */
-static struct delivered_range join_ranges(struct delivered_range a, struct delivered_range b)
-{
-    return (struct delivered_range){
-        .from = a.from < b.from ? a.from : b.from,
-        .to = a.to > b.to ? a.to : b.to,
-    };
-}
-
 void watch_free(struct watch *w)
 {
     if (w == NULL) {
@@ -138,7 +129,7 @@ static void note_version(struct watch *w, const struct watch_frame *ev)
         }
     }
     a->delivered =
-        join_ranges(a->delivered, (struct delivered_range){.from = version, .to = version});
+        delivered_join(a->delivered, (struct delivered_range){.from = version, .to = version});
 }
 
 static void count_event(const struct watch *w, const struct watch_frame *ev)
@@ -297,8 +288,8 @@ void watch_mix(struct watch *w, uint64_t lowest)
 {
     struct delivered_account *a = w->account;
     uint64_t from = lowest != 0 && lowest < w->version ? lowest : w->version;
-    a->mixed = join_ranges(a->mixed, a->delivered);
-    a->mixed = join_ranges(a->mixed, (struct delivered_range){.from = from, .to = w->version});
+    a->mixed = delivered_join(a->mixed, a->delivered);
+    a->mixed = delivered_join(a->mixed, (struct delivered_range){.from = from, .to = w->version});
     a->delivered = DELIVERED_NOTHING;
 }
 

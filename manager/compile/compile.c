@@ -33,6 +33,7 @@ struct compilation {
     const struct compile_options *options;
     const char *group; /* the config's API group */
     struct labelled_keys keys;
+    struct sharing sharing;
     struct namespace_selectors namespaces;
     struct edit edit;
     cJSON *limits; /* of the rules */
@@ -156,18 +157,30 @@ static int check_user_agent(struct compilation *c, const cJSON *controller)
 
 static int add_leader_election(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
 {
-    static const char *const known[] = {"leaderElectionName", COMPILE_USER_AGENT, NULL};
+    static const char *const known[] = {COMPILE_LOCK_NAME, COMPILE_LOCK_NAMESPACE,
+                                        COMPILE_USER_AGENT, NULL};
     const cJSON *controller = NULL;
     const char *name = "";
+    const char *ns = "";
     if (field_object(spec, "spec", "controller", &controller, c->e) != 0 ||
         field_known(controller, CONTROLLER, known, c->e) != 0 ||
-        field_string(controller, CONTROLLER, known[0], &name, c->e) != 0 ||
+        field_string(controller, CONTROLLER, COMPILE_LOCK_NAME, &name, c->e) != 0 ||
+        field_string(controller, CONTROLLER, COMPILE_LOCK_NAMESPACE, &ns, c->e) != 0 ||
         check_user_agent(c, controller) != 0) {
         return c->e->code;
     }
     /* An empty string is how Go writes a field that is not set. */
-    if (name[0] != '\0') {
-        edit_string(&c->edit, edit_object(&c->edit, rules_spec, "leaderElection"), "name", name);
+    if (name[0] == '\0') {
+        return ns[0] == '\0'
+                   ? 0
+                   : err_set(c->e, -EINVAL,
+                             CONTROLLER "." COMPILE_LOCK_NAME
+                                        ": Required value: " COMPILE_LOCK_NAMESPACE " is set");
+    }
+    cJSON *election = edit_object(&c->edit, rules_spec, "leaderElection");
+    edit_string(&c->edit, election, "name", name);
+    if (ns[0] != '\0') {
+        edit_string(&c->edit, election, "namespace", ns);
     }
     return 0;
 }
@@ -278,12 +291,35 @@ static struct selector *read_own_selector(struct compilation *c, const cJSON *li
         (void)err_set(c->e, -EINVAL, "%s: Required value", path);
         return NULL;
     }
-    struct selector *selector = selector_from_label_selector(item, path, c->e);
+    cJSON *wide = cJSON_Duplicate(item, true);
+    if (wide == NULL || sharing_widen(&c->sharing, wide) != 0) {
+        cJSON_Delete(wide);
+        (void)err_memory(c->e);
+        return NULL;
+    }
+    struct selector *selector = selector_from_label_selector(wide, path, c->e);
+    cJSON_Delete(wide);
     if (selector == NULL || labelled_check(&c->keys, item, path, c->e) != 0) {
         selector_free(selector);
         return NULL;
     }
     return selector;
+}
+
+/* What the namespaceSelector comes to. The caller frees. */
+static struct selector *select_namespaces(struct compilation *c, const cJSON *item,
+                                          const char *path)
+{
+    int number = namespace_selectors_add(&c->namespaces, item, path, c->e);
+    const struct selector *names = NULL;
+    if (number >= 0) {
+        names = namespace_selectors_resolve(&c->namespaces, number, c->options->namespaces,
+                                            c->keys.key[LABELLED_NAMESPACE], path, c->e);
+    }
+    if (names != NULL && c->sharing.own != NULL) {
+        return sharing_widen_names(&c->sharing, names, c->e);
+    }
+    return names == NULL ? NULL : selector_and(&names, 1, c->e);
 }
 
 /* Takes `own`, and returns what is selected by it and by labels of namespaces. */
@@ -296,14 +332,10 @@ static struct selector *and_namespaces(struct compilation *c, const cJSON *limit
         return own;
     }
     (void)snprintf(path, sizeof path, "%s." NAMESPACE_SELECTOR, limit_path);
-    int number = namespace_selectors_add(&c->namespaces, item, path, c->e);
-    const struct selector *names = NULL;
-    if (number >= 0) {
-        names = namespace_selectors_resolve(&c->namespaces, number, c->options->namespaces,
-                                            c->keys.key[LABELLED_NAMESPACE], path, c->e);
-    }
+    struct selector *names = select_namespaces(c, item, path);
     const struct selector *const both[] = {own, names};
     struct selector *made = names == NULL ? NULL : selector_and(both, ARRAY_LEN(both), c->e);
+    selector_free(names);
     selector_free(own);
     return made;
 }
@@ -424,8 +456,8 @@ static int add_limits(struct compilation *c, const cJSON *spec, cJSON *rules_spe
 
 static int add_spec(struct compilation *c, const cJSON *config, cJSON *document)
 {
-    static const char *const known[] = {"selector", "controller", "webhook",
-                                        "limits",   "root",       NULL};
+    static const char *const known[] = {"selector", "controller",  "webhook", "limits",
+                                        "root",     SHARING_FIELD, NULL};
     const cJSON *spec = NULL;
     if (field_object(config, "", "spec", &spec, c->e) != 0) {
         return c->e->code;
@@ -444,6 +476,12 @@ static int add_spec(struct compilation *c, const cJSON *config, cJSON *document)
     }
     cJSON *rules_spec = edit_object(&c->edit, document, "spec");
     make_keys(c);
+    c->sharing = (struct sharing){.all = c->options->shared,
+                                  .namespace_key = c->keys.key[LABELLED_NAMESPACE],
+                                  .hash_key = c->keys.key[LABELLED_HASH]};
+    if (sharing_read(spec, &c->sharing.own, c->e) != 0) {
+        return c->e->code;
+    }
     add_labels(c, rules_spec);
     bool added = check_pod_selector(c, spec) == 0 && add_webhook(c, spec, rules_spec) == 0 &&
                  add_leader_election(c, spec, rules_spec) == 0 &&
@@ -481,7 +519,8 @@ static size_t translate_field(const char *path, char out[PATH_LEN])
         const char *config;
     } fields[] = {
         {"shard.", "metadata."},
-        {"spec.leaderElection.name", "spec.controller.leaderElectionName"},
+        {"spec.leaderElection.namespace", CONTROLLER "." COMPILE_LOCK_NAMESPACE},
+        {"spec.leaderElection.name", CONTROLLER "." COMPILE_LOCK_NAME},
         {"spec.labels.namespace", "--label-namespace"},
         {"spec.labels.shardHash", "--label-shard-hash"},
         {"spec.labels.control", "--label-control"},

@@ -5,7 +5,8 @@
  * Glossary: a *config* is one ShardingConfig object of the API; its *rules* are what the proxies of
  * the shard enforce (kube/rules.h). A limit is written {relateResources, selector} or, as Kridge
  * wrote it, {objectSelector: {relateResources, selector}}. Beside the selector, or in its place, it
- * may have a namespaceSelector by labels of namespaces, which is compiled to their names.
+ * may have a namespaceSelector by labels of namespaces, which is compiled to their names. What
+ * spec.sharedNamespaces names is let through (compile/sharing.h).
  */
 #ifndef MANAGER_COMPILE_COMPILE_H
 #define MANAGER_COMPILE_COMPILE_H
@@ -17,13 +18,17 @@
 
 #include "base/err.h"
 #include "compile/namespace_set.h"
+#include "compile/sharing.h"
 #include "rules/rules.h"
 
 #define COMPILE_KIND "ShardingConfig"
 #define COMPILE_GROUP "ctrlmesh.kusionstack.io"
 #define COMPILE_API_VERSION COMPILE_GROUP "/v1alpha1" /* of what is followed at an API server */
 
-/* Of spec.controller: what the operator is called at the API server (kube/user_agent.h). */
+/* Of spec.controller: the lock of its leader election, where that is, and what the operator is
+ * called at the API server (kube/user_agent.h). */
+#define COMPILE_LOCK_NAME "leaderElectionName"
+#define COMPILE_LOCK_NAMESPACE "leaderElectionNamespace"
 #define COMPILE_USER_AGENT "userAgentOrPrefix"
 
 /* The control labels: names below `prefix`, or whole keys if they hold a slash. */
@@ -39,6 +44,8 @@ struct compile_options {
     uint64_t generation;
     struct compile_labels labels;
     const struct namespace_set *namespaces; /* NULL: not known */
+    const struct sharing_set *shared;       /* namespaces; NULL: not known */
+    struct flag_list shareable;             /* those that any config may share */
 };
 
 /* Whether the document calls itself a ShardingConfig, of whatever version. */

@@ -214,7 +214,7 @@ static void note_missing(struct run *r, const struct rules *rules)
 {
     char shard[RULES_SET_NAME];
     char msg[RULES_SET_NAME + 64];
-    (void)snprintf(msg, sizeof msg, "note: shard %s is not in the input and not compared",
+    (void)snprintf(msg, sizeof msg, "shard %s is not in the input and not compared",
                    rules_set_name(rules, shard));
     shard_files_note(&r->input, msg);
 }
@@ -232,7 +232,7 @@ static bool wants_policy(void *data, enum traffic_kind kind, const char *name)
     if (traffic_files_has(&c->run->traffic, kind, c->ns, name)) {
         return true;
     }
-    (void)snprintf(msg, sizeof msg, "note: %s %s/%s is not in the input and not compared",
+    (void)snprintf(msg, sizeof msg, "%s %s/%s is not in the input and not compared",
                    policy_kind_name(kind), c->ns, name);
     shard_files_note(&c->run->input, msg);
     return false;
@@ -287,7 +287,7 @@ static int tell_unread(struct run *r, const struct rules_set *before, struct err
     }
     for (size_t i = 0; i < before->unread_count; i++) {
         char msg[ERR_MSG_MAX];
-        (void)snprintf(msg, sizeof msg, "note: the %s of shard %s cannot be read: %s",
+        (void)snprintf(msg, sizeof msg, "the %s of shard %s cannot be read: %s",
                        what_of(&before->unread[i]), before->unread[i].shard, before->unread[i].why);
         shard_files_note(&r->input, msg);
     }
@@ -349,6 +349,9 @@ int compile_command_run(const struct compile_command *command)
     r.traffic = (struct traffic_files)TRAFFIC_FILES_INIT(&r.input);
     int rc = shard_files_read(&r.input, command->files, command->file_count);
     if (traffic_files_read(&r.traffic) != 0) {
+        rc = -1;
+    }
+    if (command->strict && shard_files_be_strict(&r.input) != 0) {
         rc = -1;
     }
     if (rc == 0 && command->diff != NULL) {

@@ -21,6 +21,7 @@ struct compile_command {
     struct shard_namespaces namespaces;
     const char *diff; /* rules to compare with instead of writing any (rules_set_read); or NULL */
     bool children;    /* write the shards of roots as ShardingConfigs instead of rules */
+    bool strict;      /* a warning is an error */
     enum log_format log_format;
     struct compile_options options;
 };

@@ -77,6 +77,7 @@ static const struct flag table[] = {
          "Print the shards of roots as the ShardingConfigs that the manager makes of them, in "
          "place of rules. With a StatefulSet among the files the number of its replicas counts; "
          "with shards that there are, buckets stay where they are as far as they can."},
+    FLAGS_STRICT(struct compile_flags, command.strict),
     {.name = "generation",
      .value = "NUMBER",
      .min = 1,

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/spelling.h"
 #include "compile/compile.h"
 #include "compile/input.h"
 #include "compile/namespace_names.h"
@@ -49,13 +51,36 @@ static void fail_parsing(struct reader *r, const char *msg)
     report_file_error(r, line, msg);
 }
 
+/* The kind that is likely meant by another one; NULL: none. */
+static const char *kind_meant(const char *kind)
+{
+    const char *const known[] = {COMPILE_KIND, policy_kind_name(TRAFFIC_BREAKER),
+                                 policy_kind_name(TRAFFIC_FAULT_INJECTION)};
+    unsigned best = SPELLING_NEAR + 1;
+    const char *meant = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        unsigned distance = spelling_distance(kind, known[i]);
+        if (distance != 0 && distance < best) {
+            best = distance;
+            meant = known[i];
+        }
+    }
+    return meant;
+}
+
 static void skip(struct reader *r, const cJSON *document)
 {
     const char *kind = field_text(document, "kind");
-    char msg[128];
-    (void)snprintf(msg, sizeof msg, "note: skipped: %s%.60s, not a " COMPILE_KIND,
-                   kind[0] == '\0' ? "it has no kind" : "kind ", kind);
-    r->report(r->data, LOG_WARN, r->file->name, yaml_line_of(&r->file->lines, document), msg);
+    const char *meant = kind_meant(kind);
+    enum log_level level = kind[0] == '\0' || meant != NULL ? LOG_WARN : LOG_INFO;
+    char msg[160];
+    if (meant != NULL) {
+        (void)snprintf(msg, sizeof msg, "skipped: kind %.60s: is %s meant?", kind, meant);
+    } else {
+        (void)snprintf(msg, sizeof msg, "skipped: %s%.60s, not a " COMPILE_KIND,
+                       kind[0] == '\0' ? "it has no kind" : "kind ", kind);
+    }
+    r->report(r->data, level, r->file->name, yaml_line_of(&r->file->lines, document), msg);
 }
 
 static int append(struct config_list *list, struct config_entry entry)

@@ -44,12 +44,14 @@ struct config_files {
         .take_policies = false, .files = NULL                                                      \
     }
 
-/* What is to be told of a file: an error (LOG_ERROR) or a note. `line` 0: none. */
+/* What is to be told of a file: an error (LOG_ERROR), a warning (LOG_WARN) or a note (LOG_INFO).
+ * `line` 0: none. */
 typedef void (*config_files_report_cb)(void *data, enum log_level level, const char *file,
                                        unsigned line, const char *msg);
 
 /* Adds what the file holds: YAML or JSON, several documents, lists; "-" is standard input. What is
- * none of these is skipped with a note. `path` is kept. 0, or -1: reported. */
+ * none of these is skipped with a note, or a warning if one of these was likely meant. `path` is
+ * kept. 0, or -1: reported. */
 int config_files_read(struct config_files *c, const char *path, config_files_report_cb report,
                       void *data);
 

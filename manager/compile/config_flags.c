@@ -21,6 +21,10 @@ void config_flags_check(const struct command *c, const char *const *files, size_
     if (wrong != NULL) {
         flags_misuse(c, "--label-prefix: Invalid value: \"%.100s\": %s", prefix, wrong);
     }
+    struct err e = ERR_INIT;
+    if (sharing_check_flag(&o->shareable, &e) != 0) {
+        flags_misuse(c, "%s", e.msg);
+    }
     for (size_t i = 0; i < count; i++) {
         if (is_standard_input(files[i]) && is_standard_input(input)) {
             flags_misuse(c, "--filename and --%s cannot both be standard input", input_flag);

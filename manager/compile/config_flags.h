@@ -21,12 +21,20 @@
         .name = "filename", .letter = 'f', .value = "FILE", FLAG_LIST_AT(owner, files),            \
         .help = "A file with ShardingConfigs, or - for standard input; may be repeated."           \
     }
+/* `at` is a bool. */
+#define FLAGS_STRICT(owner, at)                                                                    \
+    {                                                                                              \
+        .name = "strict", FLAG_BOOL_AT(owner, at),                                                 \
+        .help = "Take a warning for an error. Warnings are of what likely is not as it was "       \
+                "meant; notes, of what was done with the input, are none."                         \
+    }
 #define FLAGS_CONFIG_OPTIONS(owner, options)                                                       \
     {.name = "namespace",                                                                          \
      .letter = 'n',                                                                                \
      .value = "NS",                                                                                \
      FLAG_STRING_AT(owner, options.namespace),                                                     \
      .help = "Namespace of ShardingConfigs that name none."},                                      \
+        FLAGS_SHAREABLE(owner, options.shareable),                                                 \
         FLAGS_LABELS(owner, options.labels, "", "the API group of the ShardingConfig")
 
 #define NAMESPACES_FLAGS_DEFAULTS                                                                  \

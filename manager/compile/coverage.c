@@ -3,12 +3,11 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "compile/labelled.h"
 #include "compile/overlap.h"
-#include "rules/sharding.h"
 
 /* The different limits by control labels of a shard. */
 struct member {
@@ -18,16 +17,10 @@ struct member {
     bool has; /* the namespace that is being looked at */
 };
 
-/* The labels of a namespace's objects. */
-struct values {
-    struct slice namespace;
-    struct slice hash;
-    char text[16];
-};
-
 struct coverage {
     struct coverage_bounds left;
     bool over; /* they were reached */
+    const struct sharing_set *shared;
     size_t count;
     struct {
         const struct rules_entry *a;
@@ -46,51 +39,11 @@ static bool take_steps(struct coverage *c, size_t steps)
 
 /* ---- one limit ---- */
 
-/* What the label is in the namespace; NULL: it is no control label. */
-static const struct slice *value_of(const struct rules *rules, const char *key,
-                                    const struct values *v)
-{
-    static const struct slice yes = {.ptr = "true", .len = 4};
-    const struct rules_labels *labels = rules_labels(rules);
-    return strcmp(key, labels->namespace) == 0    ? &v->namespace
-           : strcmp(key, labels->shard_hash) == 0 ? &v->hash
-           : strcmp(key, labels->control) == 0    ? &yes
-                                                  : NULL;
-}
-
 static size_t count_of(const struct rules_entry *entry)
 {
     size_t count;
     (void)selector_requirements(entry->compiled, &count);
     return count;
-}
-
-/* By the control labels alone. *asks: whether it asks for any. */
-static bool accepts(const struct rules *rules, const struct rules_entry *entry,
-                    const struct values *v, bool *asks)
-{
-    size_t count;
-    const struct selector_requirement *r = selector_requirements(entry->compiled, &count);
-    bool accepted = true;
-    *asks = false;
-    for (size_t i = 0; i < count && accepted; i++) {
-        const struct slice *value = value_of(rules, r[i].key, v);
-        *asks = *asks || value != NULL;
-        accepted = value == NULL || selector_requirement_matches(&r[i], value);
-    }
-    return accepted;
-}
-
-static bool asks_for_labels(const struct rules *rules, const struct rules_entry *entry)
-{
-    static const struct values none;
-    size_t count;
-    const struct selector_requirement *r = selector_requirements(entry->compiled, &count);
-    bool asks = false;
-    for (size_t i = 0; i < count && !asks; i++) {
-        asks = value_of(rules, r[i].key, &none) != NULL;
-    }
-    return asks;
 }
 
 /* ---- one shard ---- */
@@ -133,7 +86,7 @@ static int fill_member(struct member *m, const struct rules *rules)
     }
     for (size_t i = 0; i < patterns; i++) {
         const struct rules_entry *entry = entry_at(rules, i);
-        if (entry != NULL && asks_for_labels(rules, entry)) {
+        if (entry != NULL && labelled_asks(rules, entry)) {
             m->entries[m->count++] = entry;
         }
     }
@@ -141,12 +94,12 @@ static int fill_member(struct member *m, const struct rules *rules)
     return 0;
 }
 
-static bool has(struct coverage *c, const struct member *m, const struct values *v)
+static bool has(struct coverage *c, const struct member *m, struct slice ns)
 {
     bool found = false;
     bool asks = false;
     for (size_t i = 0; i < m->count && !found && take_steps(c, count_of(m->entries[i])); i++) {
-        found = accepts(m->rules, m->entries[i], v, &asks);
+        found = labelled_accepts(m->rules, m->entries[i], ns, &asks);
     }
     return found;
 }
@@ -166,7 +119,7 @@ static bool can_share(struct coverage *c, const struct rules_entry *a, const str
 
 /* Of the resources that `one` limits. */
 static bool share_any(struct coverage *c, const struct member *one, const struct member *other,
-                      const struct values *v)
+                      struct slice ns)
 {
     size_t patterns = rules_pattern_count(one->rules);
     for (size_t i = 0; i < patterns && take_steps(c, 1); i++) {
@@ -178,8 +131,8 @@ static bool share_any(struct coverage *c, const struct member *one, const struct
         const struct rules_entry *a = rules_match(one->rules, group, resource);
         const struct rules_entry *b = rules_match(other->rules, group, resource);
         if (a != NULL && b != NULL && take_steps(c, count_of(a) + count_of(b)) &&
-            accepts(one->rules, a, v, &x) && accepts(other->rules, b, v, &y) && x && y &&
-            can_share(c, a, b)) {
+            labelled_accepts(one->rules, a, ns, &x) && labelled_accepts(other->rules, b, ns, &y) &&
+            x && y && can_share(c, a, b)) {
             return true;
         }
     }
@@ -206,6 +159,11 @@ struct coverage *coverage_new(const struct rules *const *shards, size_t count,
     return c;
 }
 
+void coverage_set_shared(struct coverage *c, const struct sharing_set *shared)
+{
+    c->shared = shared;
+}
+
 bool coverage_by_namespace(const struct coverage *c)
 {
     bool all = c->count > 0;
@@ -215,13 +173,13 @@ bool coverage_by_namespace(const struct coverage *c)
     return all;
 }
 
-static bool find_overlap(struct coverage *c, const struct values *v, size_t *a, size_t *b)
+static bool find_overlap(struct coverage *c, struct slice ns, size_t *a, size_t *b)
 {
     for (*a = 0; *a < c->count; (*a)++) {
         const struct member *one = &c->members[*a];
         for (*b = *a + 1; one->has && *b < c->count && take_steps(c, 1); (*b)++) {
             const struct member *other = &c->members[*b];
-            if (other->has && (share_any(c, one, other, v) || share_any(c, other, one, v))) {
+            if (other->has && (share_any(c, one, other, ns) || share_any(c, other, one, ns))) {
                 return true;
             }
         }
@@ -231,16 +189,13 @@ static bool find_overlap(struct coverage *c, const struct values *v, size_t *a, 
 
 enum coverage_verdict coverage_look(struct coverage *c, const char *ns, size_t *a, size_t *b)
 {
-    struct values v;
+    struct slice name = slice_str(ns);
     size_t number = 0;
-    int len = snprintf(v.text, sizeof v.text, "%u", sharding_hash(ns));
-    v.namespace = slice_str(ns);
-    v.hash = slice_of(v.text, (size_t)len);
     for (size_t i = 0; i < c->count; i++) {
-        c->members[i].has = has(c, &c->members[i], &v);
+        c->members[i].has = has(c, &c->members[i], name);
         number += c->members[i].has;
     }
-    bool overlap = number > 1 && find_overlap(c, &v, a, b);
+    bool overlap = number > 1 && !sharing_set_has(c->shared, ns) && find_overlap(c, name, a, b);
     return c->over       ? COVERAGE_UNKNOWN
            : number == 0 ? COVERAGE_GAP
            : overlap     ? COVERAGE_OVERLAP

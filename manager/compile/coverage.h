@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "compile/sharing.h"
 #include "rules/rules.h"
 
 struct coverage;
@@ -37,6 +38,10 @@ struct coverage_bounds {
  * `bounds` NULL: there are none; copied. NULL without memory. */
 MUST_CHECK struct coverage *coverage_new(const struct rules *const *shards, size_t count,
                                          const struct coverage_bounds *bounds);
+
+/* Namespaces that the shards share on purpose, and which so are covered by several as by one. Must
+ * outlive it. */
+void coverage_set_shared(struct coverage *c, const struct sharing_set *shared);
 
 /* Whether all of them have limits by control labels. If not, namespaces tell nothing. */
 bool coverage_by_namespace(const struct coverage *c);

@@ -15,6 +15,7 @@ enum { COMPLETE, INCOMPLETE, TROUBLE }; /* the exit codes */
 
 struct run {
     const struct coverage_command *command;
+    const struct shard_files *input;
     const struct namespace_names *names;
     const struct rules **sorted; /* the shards, by operator and name */
     size_t count;
@@ -60,12 +61,29 @@ static bool is_left_out(const struct coverage_command *c, const char *ns)
     return !c->namespaces.system && (namespace_is_system(ns) || strcmp(ns, c->namespaces.own) == 0);
 }
 
+/* What at least one of them lists of it. */
+static int find_shared(const struct shard_files *input, const struct rules *const *shards,
+                       size_t count, struct sharing_set *out)
+{
+    const struct sharing_consent consent = {.known = &input->shared};
+    int rc = 0;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc = sharing_set_add(out, shard_files_config(input, shards[i]), &consent);
+    }
+    return rc;
+}
+
 /* One operator, the shards of which are side by side. */
 static int look_at(struct run *r, const struct rules *const *shards, size_t count,
                    struct coverage_report *report)
 {
+    struct sharing_set shared = {.count = 0};
     struct coverage *coverage = coverage_new(shards, count, NULL);
-    int rc = coverage == NULL ? -ENOMEM : coverage_report_begin(report, shards, count);
+    int rc = coverage == NULL ? -ENOMEM : find_shared(r->input, shards, count, &shared);
+    rc = rc != 0 ? rc : coverage_report_begin(report, shards, count);
+    if (rc == 0) {
+        coverage_set_shared(coverage, &shared);
+    }
     bool applies = rc == 0 && coverage_by_namespace(coverage);
     for (size_t i = 0; i < r->names->count && applies && rc == 0; i++) {
         const char *ns = r->names->items[i];
@@ -77,6 +95,7 @@ static int look_at(struct run *r, const struct rules *const *shards, size_t coun
         }
     }
     coverage_free(coverage);
+    sharing_set_deinit(&shared);
     return rc != 0 ? rc : coverage_report_end(report, applies);
 }
 
@@ -122,12 +141,15 @@ static int run_with(struct run *r, const struct rules_set *shards, bool *complet
 int coverage_command_run(const struct coverage_command *command)
 {
     struct shard_files input = SHARD_FILES_INIT(&command->options);
-    struct run r = {.command = command, .names = &input.names};
+    struct run r = {.command = command, .input = &input, .names = &input.names};
     struct err e = ERR_INIT;
     bool complete = false;
     input.log_format = command->log_format;
     input.namespaces = command->namespaces;
     int rc = shard_files_read(&input, command->files, command->file_count);
+    if (command->strict && shard_files_be_strict(&input) != 0) {
+        rc = -1;
+    }
     if (rc == 0) {
         rc = run_with(&r, &input.results, &complete, &e);
         if (rc != 0) {

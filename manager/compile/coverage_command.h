@@ -18,6 +18,7 @@ struct coverage_command {
     size_t file_count;
     struct shard_namespaces namespaces; /* with a path */
     bool json;                          /* the output */
+    bool strict;                        /* a warning is an error */
     enum log_format log_format;
     struct compile_options options;
 };

@@ -51,6 +51,7 @@ static const struct flag table[] = {
      FLAG_CHOICE_AT(struct coverage_flags, output),
      .choices = outputs,
      .help = "For people, or for programs."},
+    FLAGS_STRICT(struct coverage_flags, command.strict),
     FLAGS_CONFIG_OPTIONS(struct coverage_flags, command.options),
     FLAGS_COMMON(struct coverage_flags, common),
     {.name = NULL},

@@ -16,6 +16,13 @@
 
 /* For the table. `labels` is the member of struct compile_labels. The other two: what the prefix is
  * of, and how its default is shown, NULL for itself. */
+/* `at` is a struct flag_list. */
+#define FLAGS_SHAREABLE(owner, at)                                                                 \
+    {                                                                                              \
+        .name = "shareable-namespaces", .value = "NS", FLAG_LIST_AT(owner, at),                    \
+        .help = "A namespace that ShardingConfigs of others may share, too, by their "             \
+                "sharedNamespaces; may be repeated."                                               \
+    }
 #define FLAGS_LABELS(owner, labels, prefix_help, prefix_default)                                   \
     {.name = "label-prefix",                                                                       \
      .value = "PREFIX",                                                                            \

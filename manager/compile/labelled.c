@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rules/sharding.h"
 #include "json/field.h"
 
 static bool is_control_label(const struct labelled_keys *k, const char *key)
@@ -75,35 +76,83 @@ struct selector *labelled_demand(const struct labelled_keys *k, struct selector 
 
 /* ---- rules ---- */
 
-static bool is_label_of(const struct rules_labels *labels, const char *key)
+static bool is_any_label(const struct rules_labels *labels, const char *key)
 {
     return strcmp(key, labels->namespace) == 0 || strcmp(key, labels->shard_hash) == 0 ||
            strcmp(key, labels->control) == 0;
 }
 
-bool labelled_asks(const struct rules *rules, const struct rules_entry *entry)
+static bool is_hash_label(const struct rules_labels *labels, const char *key)
+{
+    return strcmp(key, labels->shard_hash) == 0;
+}
+
+typedef bool (*label_cb)(const struct rules_labels *labels, const char *key);
+
+static bool asks(const struct rules *rules, const struct rules_entry *entry, label_cb cb)
 {
     size_t count;
     const struct selector_requirement *r = selector_requirements(entry->compiled, &count);
     for (size_t i = 0; i < count; i++) {
-        if (is_label_of(rules_labels(rules), r[i].key)) {
+        if (cb(rules_labels(rules), r[i].key)) {
             return true;
         }
     }
     return false;
 }
 
-bool labelled_any_asks(const struct rules *rules)
+static bool any_asks(const struct rules *rules, label_cb cb)
 {
     const struct rules_entry *last = NULL;
-    bool asks = false;
-    for (size_t i = 0; i < rules_pattern_count(rules) && !asks; i++) {
+    bool found = false;
+    for (size_t i = 0; i < rules_pattern_count(rules) && !found; i++) {
         struct slice group;
         struct slice resource;
         rules_pattern(rules, i, &group, &resource);
         const struct rules_entry *entry = rules_match(rules, group, resource);
-        asks = entry != NULL && entry != last && labelled_asks(rules, entry);
+        found = entry != NULL && entry != last && asks(rules, entry, cb);
         last = entry;
     }
-    return asks;
+    return found;
+}
+
+bool labelled_asks(const struct rules *rules, const struct rules_entry *entry)
+{
+    return asks(rules, entry, is_any_label);
+}
+
+/* Whether objects in the namespace have the control label as required. */
+static bool accepts(const struct rules_labels *labels, const struct selector_requirement *r,
+                    struct slice ns)
+{
+    static const struct slice yes = {.ptr = "true", .len = 4};
+    return strcmp(r->key, labels->shard_hash) == 0 ? sharding_accepts(r, ns)
+           : strcmp(r->key, labels->control) == 0  ? selector_requirement_matches(r, &yes)
+                                                   : selector_requirement_matches(r, &ns);
+}
+
+bool labelled_accepts(const struct rules *rules, const struct rules_entry *entry, struct slice ns,
+                      bool *asks)
+{
+    size_t count;
+    const struct rules_labels *labels = rules_labels(rules);
+    const struct selector_requirement *r = selector_requirements(entry->compiled, &count);
+    bool accepted = true;
+    *asks = false;
+    for (size_t i = 0; i < count && accepted; i++) {
+        bool ours = is_any_label(labels, r[i].key);
+        *asks = *asks || ours;
+        accepted = !ours || accepts(labels, &r[i], ns);
+    }
+    return accepted;
+}
+
+bool labelled_any_asks(const struct rules *rules)
+{
+    return any_asks(rules, is_any_label);
+}
+
+bool labelled_asks_hash(const struct rules *rules)
+{
+    return any_asks(rules, is_hash_label);
 }

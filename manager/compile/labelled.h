@@ -19,7 +19,8 @@
 #include "rules/rules.h"
 
 #define LABELLED_KEYS 3      /* control labels, */
-#define LABELLED_NAMESPACE 0 /* of which this one is the name of the object's namespace */
+#define LABELLED_NAMESPACE 0 /* of which this one is the name of the object's namespace, */
+#define LABELLED_HASH 1      /* and this one its hash */
 #define LABELLED_KEY_MAX 512 /* of what may be a key, which is checked with the rules */
 
 struct labelled_keys {
@@ -37,7 +38,12 @@ MUST_CHECK struct selector *labelled_demand(const struct labelled_keys *k, struc
 
 /* Whether what the limits on a resource select is selected by a control label, too. */
 bool labelled_asks(const struct rules *rules, const struct rules_entry *entry);
-/* Whether any limit of the rules asks for one. */
+/* Whether it accepts, by the control labels alone, objects in that namespace. *asks: whether it
+ * asks for any. */
+bool labelled_accepts(const struct rules *rules, const struct rules_entry *entry, struct slice ns,
+                      bool *asks);
+/* Whether any limit of the rules asks for one; for that of the hash. */
 bool labelled_any_asks(const struct rules *rules);
+bool labelled_asks_hash(const struct rules *rules);
 
 #endif

@@ -219,6 +219,47 @@ size_t namespace_set_weight(const struct namespace_set *s)
     return sum;
 }
 
+static int copy_entry(struct namespace_set *to, const struct namespace_entry *e)
+{
+    struct namespace_entry *copy = malloc(entry_size(e));
+    if (copy == NULL) {
+        return -ENOMEM;
+    }
+    memcpy(copy, e, entry_size(e));
+    int rc = table_insert(&to->entries, &copy->node, copy->text);
+    if (rc != 0) {
+        free(copy);
+    }
+    return rc;
+}
+
+struct namespace_set *namespace_set_copy(const struct namespace_set *s)
+{
+    struct namespace_set *copy = calloc(1, sizeof *copy);
+    if (copy == NULL) {
+        return NULL;
+    }
+    copy->own = s->own;
+    copy->system = s->system;
+    copy->names_only = s->names_only;
+    copy->missing = s->missing == NULL ? NULL : "the namespaces are not known yet";
+    for (const struct namespace_entry *e = NULL; (e = namespace_set_next(s, e)) != NULL;) {
+        if (copy_entry(copy, e) != 0) {
+            namespace_set_free(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+void namespace_set_free(struct namespace_set *copy)
+{
+    if (copy != NULL) {
+        namespace_set_deinit(copy);
+        free(copy);
+    }
+}
+
 void namespace_set_deinit(struct namespace_set *s)
 {
     for (struct namespace_entry *e = NULL; (e = namespace_set_next(s, NULL)) != NULL;) {

@@ -76,6 +76,12 @@ size_t namespace_set_select(const struct namespace_set *set, const struct select
 /* Bytes of memory, about. */
 size_t namespace_set_weight(const struct namespace_set *s);
 
+/* As it is now, for another thread, which may not look at one that changes: to be freed by
+ * namespace_set_free. `own` is kept as it is. NULL without memory. */
+MUST_CHECK struct namespace_set *namespace_set_copy(const struct namespace_set *s);
+/* NULL is ignored. */
+void namespace_set_free(struct namespace_set *copy);
+
 void namespace_set_deinit(struct namespace_set *s);
 
 #endif

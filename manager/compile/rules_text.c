@@ -357,7 +357,9 @@ static void add_spec(struct rules_text *t, const cJSON *spec, struct err *e)
 {
     const cJSON *election = field_get(spec, "leaderElection");
     if (election != NULL) {
-        rules_text_line(t, "", "leader election: %s", field_text(election, "name"));
+        const char *ns = field_text(election, "namespace");
+        rules_text_line(t, "", "leader election: %s%s%s", field_text(election, "name"),
+                        ns[0] == '\0' ? "" : " in namespace ", ns);
     }
     add_fields(t, "control labels:", field_get(spec, "labels"));
     add_fields(t, "webhook:", field_get(spec, "webhook"));

@@ -15,34 +15,43 @@
 #define PROGRAM "manager" /* what messages about no file begin with */
 
 /* Prints a message without the control characters that a hostile file may have put into it. */
-static void print_plain(const char *file, unsigned line, const char *msg)
+static void print_plain(enum log_level level, const char *file, unsigned line, const char *msg)
 {
     char place[16] = "";
     if (line != 0) {
         (void)snprintf(place, sizeof place, ":%u", line);
     }
+    const char *what = level == LOG_WARN ? "warning: " : level == LOG_INFO ? "note: " : "";
     char text[ERR_MSG_MAX * 2];
-    (void)snprintf(text, sizeof text, "%s%s: %s", file, place, msg);
+    (void)snprintf(text, sizeof text, "%s%s: %s%s", file, place, what, msg);
     for (char *p = text; *p != '\0'; p++) {
         *p = (unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p;
     }
     fprintf(stderr, "%s\n", text);
 }
 
+/* LOG_ERROR is an error, LOG_WARN a warning, LOG_INFO a note. */
 static void report(void *data, enum log_level level, const char *file, unsigned line,
                    const char *msg)
 {
     struct shard_files *r = data;
     file = file == NULL ? PROGRAM : file;
     r->failed = r->failed || level == LOG_ERROR;
+    r->warned = r->warned || level == LOG_WARN;
     if (!log_enabled(level)) {
         return;
     }
     if (r->log_format == LOG_TEXT) {
-        print_plain(file, line, msg);
+        print_plain(level, file, line, msg);
     } else {
         LOG_AT(level, msg, log_str("file", file), log_num("line", line));
     }
+}
+
+static void report_entry(struct shard_files *r, enum log_level level,
+                         const struct config_entry *entry, const char *msg)
+{
+    report(r, level, config_files_name(entry), config_files_line(entry, msg), msg);
 }
 
 void shard_files_fail(struct shard_files *r, const char *msg)
@@ -57,20 +66,32 @@ void shard_files_fail_entry(struct shard_files *r, const struct config_entry *en
     bool made = entry->source != NULL;
     (void)snprintf(text, sizeof text, "%s%s%.253s%s", msg, made ? " (shard " : "",
                    made ? shards_name(entry->config) : "", made ? ")" : "");
-    report(r, LOG_ERROR, config_files_name(entry), config_files_line(entry, msg), text);
+    report_entry(r, LOG_ERROR, entry, text);
+}
+
+void shard_files_warn_entry(struct shard_files *r, const struct config_entry *entry,
+                            const char *msg)
+{
+    report_entry(r, LOG_WARN, entry, msg);
+}
+
+void shard_files_note(struct shard_files *r, const char *msg)
+{
+    report(r, LOG_INFO, NULL, 0, msg);
 }
 
 void shard_files_note_entry(struct shard_files *r, const struct config_entry *entry,
                             const char *msg)
 {
-    char text[ERR_MSG_MAX + 8];
-    (void)snprintf(text, sizeof text, "note: %s", msg);
-    report(r, LOG_WARN, config_files_name(entry), config_files_line(entry, msg), text);
+    report_entry(r, LOG_INFO, entry, msg);
 }
 
-void shard_files_note(struct shard_files *r, const char *msg)
+int shard_files_be_strict(struct shard_files *r)
 {
-    report(r, LOG_WARN, NULL, 0, msg);
+    if (r->warned && !r->failed) {
+        shard_files_fail(r, "with --strict a warning is an error");
+    }
+    return r->failed ? -1 : 0;
 }
 
 /* ---- compiling ---- */
@@ -91,13 +112,17 @@ bool shard_files_wants(const struct shard_files *r, const struct rules *rules)
            strcmp(slash + 1, rules_shard_name(rules)) == 0;
 }
 
+static const char *namespace_of(const struct shard_files *r, const struct shards_item *item)
+{
+    return item->ns[0] == '\0' ? r->options->namespace : item->ns;
+}
+
 const cJSON *shard_files_config(const struct shard_files *r, const struct rules *rules)
 {
     for (size_t i = 0; i < r->files.configs.count; i++) {
         const struct shards_item *item = &r->items[i];
-        const char *ns = item->ns[0] == '\0' ? r->options->namespace : item->ns;
         if (strcmp(item->name, rules_shard_name(rules)) == 0 &&
-            strcmp(ns, rules_shard_namespace(rules)) == 0) {
+            strcmp(namespace_of(r, item), rules_shard_namespace(rules)) == 0) {
             return item->config;
         }
     }
@@ -114,7 +139,7 @@ static void validate(struct shard_files *r, const struct config_entry *entry)
     struct err e = ERR_INIT;
     int rc = validate_config(entry->config, &r->with, &context, &warnings, &e);
     for (size_t i = 0; i < warnings.count && entry->source == NULL; i++) {
-        shard_files_note_entry(r, entry, warnings.items[i]);
+        shard_files_warn_entry(r, entry, warnings.items[i]);
     }
     if (rc != 0) {
         shard_files_fail_entry(r, entry, e.msg);
@@ -161,6 +186,12 @@ static void compile_all(struct shard_files *r)
     }
     for (size_t i = 0; i < r->files.configs.count; i++) {
         r->items[i] = shards_item_of(r->files.configs.entries[i].config);
+        const struct sharing_consent consent = {.ns = namespace_of(r, &r->items[i]),
+                                                .any = &r->options->shareable};
+        if (sharing_set_add(&r->shared, r->items[i].config, &consent) != 0) {
+            shard_files_fail(r, "out of memory");
+            return;
+        }
     }
     for (size_t i = 0; i < r->files.configs.count; i++) {
         compile_one(r, &r->files.configs.entries[i]);
@@ -224,6 +255,7 @@ static void read_namespaces(struct shard_files *r)
     r->names.set.missing = what_is_missing(r);
     r->with = *r->options;
     r->with.namespaces = &r->names.set;
+    r->with.shared = &r->shared;
 }
 
 /* So that nobody takes a part for the whole. */
@@ -235,8 +267,8 @@ static void note_namespaces(struct shard_files *r)
         bool asks = rc == 0 && asked.count > 0 && r->names.count > 0;
         namespace_selectors_deinit(&asked);
         if (asks) {
-            shard_files_note(r, "note: without --namespaces the Namespaces of the input are taken "
-                                "for all that there are");
+            shard_files_note(r, "without --namespaces the Namespaces of the input are taken for "
+                                "all that there are");
             return;
         }
     }
@@ -259,6 +291,7 @@ int shard_files_read(struct shard_files *r, const char *const *paths, size_t cou
 void shard_files_deinit(struct shard_files *r)
 {
     rules_set_deinit(&r->results);
+    sharing_set_deinit(&r->shared);
     config_files_deinit(&r->files);
     namespace_names_deinit(&r->names);
     cJSON_Delete(r->made);

@@ -35,12 +35,14 @@ struct shard_files {
     struct config_files files;
     struct namespace_names names;
     struct compile_options with; /* options, with these */
+    struct sharing_set shared;   /* by all of them */
     struct shards_item *items;   /* all of them */
     cJSON *made; /* shards of roots (shard_roots.h), which stand among the configs too */
     struct rules_set results;
     size_t skipped; /* configs of other shards */
     bool roots;     /* there is a root, which may have no shards */
-    bool failed;    /* an error was told */
+    bool failed;    /* an error was told, */
+    bool warned;    /* or a warning */
 };
 
 #define SHARD_FILES_INIT(options_)                                                                 \
@@ -59,15 +61,22 @@ bool shard_files_wants(const struct shard_files *r, const struct rules *rules);
 /* What the rules were compiled of. */
 const cJSON *shard_files_config(const struct shard_files *r, const struct rules *rules);
 
-/* Tells of an error, or of less, that is about no file. */
+/* Tells of an error; or of a note, which is what was done with the input. Both are about no file.
+ */
 void shard_files_fail(struct shard_files *r, const char *msg);
 void shard_files_note(struct shard_files *r, const char *msg);
 
-/* The same about a field of what a file holds, whose path the message begins with. */
+/* The same about a field of what a file holds, whose path the message begins with; and a warning,
+ * of what likely is not as it was meant. */
 void shard_files_fail_entry(struct shard_files *r, const struct config_entry *entry,
+                            const char *msg);
+void shard_files_warn_entry(struct shard_files *r, const struct config_entry *entry,
                             const char *msg);
 void shard_files_note_entry(struct shard_files *r, const struct config_entry *entry,
                             const char *msg);
+
+/* Makes an error of warnings, which is told. 0, or -1: there was an error. */
+MUST_CHECK int shard_files_be_strict(struct shard_files *r);
 
 void shard_files_deinit(struct shard_files *r);
 

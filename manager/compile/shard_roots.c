@@ -110,6 +110,11 @@ static void note(const struct expansion *x, const char *msg)
     shard_files_note_entry(x->files, &x->entry, msg);
 }
 
+static void warn(const struct expansion *x, const char *msg)
+{
+    shard_files_warn_entry(x->files, &x->entry, msg);
+}
+
 /* Takes `child`. */
 static int keep(struct shard_files *r, cJSON *child)
 {
@@ -192,14 +197,14 @@ static void note_unknown(const struct expansion *x)
         note(x, msg);
     }
     if (child_needs_namespaces(&x->spec) && x->child.namespaces.names == NULL) {
-        note(x, "spec.root.canary: the namespaces are not known, so the canary has inNamespaces "
+        warn(x, "spec.root.canary: the namespaces are not known, so the canary has inNamespaces "
                 "alone, and what else it would have is in no shard: give --namespaces");
     }
     if (x->replicas >= 0 && (unsigned)x->replicas < x->layout.needed) {
         (void)snprintf(msg, sizeof msg,
                        "spec.root: the shards need %u pods, and StatefulSet %.253s has %d",
                        x->layout.needed, x->spec.target, x->replicas);
-        note(x, msg);
+        warn(x, msg);
     }
 }
 

@@ -15,7 +15,7 @@ static void tell_findings(struct traffic_files *t, const struct config_entry *en
                           const struct policy_findings *f)
 {
     for (size_t i = 0; i < f->warnings.count; i++) {
-        shard_files_note_entry(t->shards, entry, f->warnings.items[i]);
+        shard_files_warn_entry(t->shards, entry, f->warnings.items[i]);
     }
     for (size_t i = 0; i < f->errors.count; i++) {
         shard_files_fail_entry(t->shards, entry, f->errors.items[i]);
@@ -192,7 +192,7 @@ static void tell_unconcerned(struct traffic_files *t)
 {
     for (size_t i = 0; i < t->count && t->shards->shard == NULL; i++) {
         if (!t->items[i].concerned) {
-            shard_files_note_entry(t->shards, t->items[i].entry,
+            shard_files_warn_entry(t->shards, t->items[i].entry,
                                    "spec.selector: no ShardingConfig of the input has a pod that "
                                    "it could select");
         }

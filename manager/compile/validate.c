@@ -9,13 +9,16 @@
 #include "base/array.h"
 #include "base/spelling.h"
 #include "compile/also_served.h"
+#include "compile/long_selectors.h"
 #include "compile/misspelt.h"
 #include "compile/overlap.h"
+#include "compile/sharing_note.h"
 #include "compile/validate_root.h"
 #include "kube/name.h"
 #include "object/json_patch.h"
 #include "object/names.h"
 #include "root/child.h"
+#include "shard/holders.h"
 #include "json/field.h"
 
 enum {
@@ -674,6 +677,22 @@ static bool serves(const void *context, const char *group, const char *resource)
     return is_served(context, group, resource);
 }
 
+static void note_lengths(const struct validation *v)
+{
+    if (afford(v, PAIR_STEPS * (rules_pattern_count(v->rules) + LONG_SELECTORS_STEPS))) {
+        long_selectors_note(v->rules, v->limits_path, v->warnings);
+    }
+}
+
+static void note_shared_namespaces(const struct validation *v)
+{
+    const struct sharing_consent consent = {
+        .ns = v->ns,
+        .any = &v->options->shareable,
+        .known = v->context->shared != NULL ? v->context->shared : v->options->shared};
+    sharing_note(v->rules, v->config, &consent, v->options->namespaces, v->warnings);
+}
+
 static void note_limits(const struct validation *v)
 {
     struct pair_search contradictions = {.cb = is_contradiction};
@@ -681,14 +700,23 @@ static void note_limits(const struct validation *v)
     note_keys(v);
     (void)each_entry(v, v->context->resource_count == 0 ? note_resources : note_served, NULL);
     note_unlabelled(v);
+    note_lengths(v);
+    note_shared_namespaces(v);
     also_served_note(v->rules, v->limits_path, v->context->resource_count == 0 ? NULL : serves,
                      v->context, v->warnings);
 }
 
+/* What it shares on purpose is left out. */
 static void note_neighbours(struct validation *v)
 {
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
+    struct rules *whole = v->rules;
+    struct rules *own = sharing_leave_out(whole, sharing_of(v->config), v->options->shared, NULL);
+    if (own == NULL) {
+        return;
+    }
+    v->rules = own;
     const struct shards_list *list = &v->context->shards;
     for (size_t i = 0; i < list->count && elects && compared < SHARED_MAX; i++) {
         if (is_neighbour(v, &list->items[i])) {
@@ -697,6 +725,8 @@ static void note_neighbours(struct validation *v)
         }
     }
     note_more(v, "spec.limits", v->shared);
+    v->rules = whole;
+    rules_unref(own);
 }
 
 static void note_steps(const struct validation *v)
@@ -765,6 +795,77 @@ static int check_draft(struct validation *v, const struct draft *d)
     return d->pods != NULL ? 0 : err_set(v->e, d->e.code, "%s", d->e.msg);
 }
 
+/* What KusionStack's mesh acts on, and this one does not. */
+static void note_without_effect(const struct validation *v)
+{
+    char prefix[COMPILE_PREFIX_SIZE];
+    char key[COMPILE_PREFIX_SIZE + sizeof "/ignore-validate"];
+    compile_prefix(v->config, &v->options->labels, prefix);
+    (void)snprintf(key, sizeof key, "%s/ignore-validate", prefix);
+    if (cJSON_GetArraySize(field_get(v->spec, "webhook")) > 0) {
+        warnings_add(v->warnings, "spec.webhook: has no effect yet: requests to the operator's own "
+                                  "webhooks go to any pod of its Service, whatever its shard");
+    }
+    if (field_get(field_map(field_get(v->config, "metadata"), "labels"), key) != NULL) {
+        warnings_add(v->warnings,
+                     "metadata.labels[%s]: has no effect: what is wrong with a ShardingConfig is "
+                     "refused with it, too",
+                     key);
+    }
+}
+
+/* What users write on a ShardingConfig. */
+static const char *const config_annotations[] = {HOLDERS_SHARES_WITH, SIDECAR_COUNT_LOAD};
+
+/* Of a name below the prefix. NULL: it is one of these, or like none. */
+static const char *annotation_meant(const char *name)
+{
+    const char *meant = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(config_annotations); i++) {
+        unsigned distance = spelling_distance(name, config_annotations[i]);
+        if (distance == 0) {
+            return NULL;
+        }
+        meant = distance <= SPELLING_NEAR ? config_annotations[i] : meant;
+    }
+    return meant;
+}
+
+/* One that is misspelt, or a label, says nothing to anybody. */
+static void note_annotations(const struct validation *v)
+{
+    char prefix[COMPILE_PREFIX_SIZE];
+    const cJSON *metadata = field_get(v->config, "metadata");
+    const cJSON *item;
+    compile_prefix(v->config, &v->options->labels, prefix);
+    size_t len = strlen(prefix);
+    cJSON_ArrayForEach(item, field_map(metadata, "annotations"))
+    {
+        const char *key = item->string;
+        if (strncmp(key, prefix, len) != 0 || key[len] != '/') {
+            continue;
+        }
+        if (!afford(v, SPELLING_STEPS * ARRAY_LEN(config_annotations))) {
+            return;
+        }
+        const char *meant = annotation_meant(key + len + 1);
+        if (meant != NULL) {
+            warnings_add(v->warnings,
+                         "metadata.annotations[%.100s]: unknown, so it has no effect; is %s/%s "
+                         "meant?",
+                         key, prefix, meant);
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(config_annotations); i++) {
+        char key[COMPILE_PREFIX_SIZE + 32];
+        (void)snprintf(key, sizeof key, "%s/%s", prefix, config_annotations[i]);
+        if (field_get(field_map(metadata, "labels"), key) != NULL) {
+            warnings_add(v->warnings,
+                         "metadata.labels[%s]: has no effect, since it is an annotation", key);
+        }
+    }
+}
+
 static void note_unknown(const struct validation *v)
 {
     warnings_add(v->warnings,
@@ -778,6 +879,8 @@ static int validate_shard(struct validation *v, const struct draft *d)
     if (check_draft(v, d) != 0 || check_pods(v) != 0) {
         return v->e->code;
     }
+    note_without_effect(v);
+    note_annotations(v);
     if (d->unknown) {
         note_unknown(v);
         return 0;
@@ -794,6 +897,8 @@ static int validate_root_config(struct validation *v, const struct draft *d)
     if (check_draft(v, d) != 0 || check_requirements(v, 1) != 0) {
         return v->e->code;
     }
+    note_without_effect(v);
+    note_annotations(v);
     validate_root_note(v->config, v->options, v->ns, &v->context->shards, v->warnings);
     if (d->unknown) {
         note_unknown(v);

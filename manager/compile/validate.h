@@ -42,6 +42,7 @@ struct validate_context {
     size_t resource_count;
     const struct never_labelled *unlabelled; /* those of them that never get control labels */
     size_t unlabelled_count;
+    const struct sharing_set *shared; /* namespaces; NULL: as the options have it */
 };
 
 /* Of the selector of pods, which is compared with those of all other shards, and with all pods. */

@@ -13,9 +13,11 @@
 #include "inject/inject_bounds.h"
 #include "inject/inject_check.h"
 #include "inject/inject_egress.h"
+#include "inject/inject_hints.h"
 #include "inject/inject_nat.h"
 #include "inject/inject_operator.h"
 #include "inject/inject_options.h"
+#include "inject/inject_pod_level.h"
 #include "inject/inject_sidecars.h"
 #include "inject/inject_users.h"
 #include "inject/inject_variables.h"
@@ -119,8 +121,10 @@ static void change_pod(struct edit *ed, const struct inject_plan *plan, const cJ
                        cJSON *copy, cJSON *spec, struct warnings *warnings)
 {
     const struct inject_options *o = plan->options;
+    inject_hints_containers(o, spec, warnings);
     inject_operator_lead(ed, o, &plan->access, spec, warnings);
     inject_sidecars_add(ed, plan, spec);
+    inject_pod_level_raise(ed, field_get(pod, "spec"), spec);
     if (o->by_name) {
         inject_alias_add(ed, plan->settings, spec);
     }

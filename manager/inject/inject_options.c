@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/decimal.h"
 #include "control/status.h"
+#include "inject/inject_hints.h"
 #include "inject/inject_paths.h"
 #include "kube/user_agent.h"
 #include "object/names.h"
@@ -29,9 +30,14 @@ const char *inject_options_key(const char *prefix, const char *name, char out[IN
     return out;
 }
 
+/* NULL: it is not given; nor is one that inject_hints.c would call unknown, so that it cannot be
+ * forgotten there. */
 static const char *get(const struct source *s, const char *name)
 {
     char key[INJECT_KEY_SIZE];
+    if (!inject_hints_knows(name)) {
+        return NULL;
+    }
     (void)inject_options_key(s->prefix, name, key);
     const char *text = cJSON_GetStringValue(field_get(s->annotations, key));
     return text != NULL ? text : cJSON_GetStringValue(field_get(s->labels, key));

@@ -190,20 +190,21 @@ static void add_account(struct edit *ed, const struct inject_plan *plan, cJSON *
     if (!plan->options->keep_account) {
         add_variable(ed, container, "CMESH_SERVICE_ACCOUNT", INJECT_ACCOUNT_DIR);
         add_variable(ed, container, "CMESH_NAMESPACE", plan->ns);
-        add_variable(ed, container, "CMESH_LOCAL_TLS", RUN_DIR);
         inject_sidecars_mount(ed, container, INJECT_ACCOUNT_VOLUME, INJECT_ACCOUNT_DIR, false);
     }
 }
 
+/* Without --proxy, whose default is where localproxy listens: https from the release on that has
+ * both on one port, http before. */
 static cJSON *kubeconfig_container(struct edit *ed, const struct inject_plan *plan)
 {
     cJSON *c = new_container(ed, plan, SIDECAR_KUBECONFIG, "kubeconfig-gen");
     add_access(ed, plan, c);
     cJSON *args = edit_array(ed, c, "args");
-    edit_append_format(ed, args, "--proxy=http://127.0.0.1:%d", SIDECAR_API_PORT);
     edit_append_string(ed, args, "--output=" INJECT_KUBECONFIG);
     edit_append_string(ed, args, "--shared");
     add_account(ed, plan, c);
+    add_variable(ed, c, "CMESH_LOCAL_TLS", RUN_DIR);
     inject_sidecars_mount(ed, c, INJECT_KUBECONFIG_VOLUME, INJECT_KUBECONFIG_DIR, false);
     inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false); /* for the token */
     return c;
@@ -297,8 +298,8 @@ static void add_later_settings(struct edit *ed, const struct inject_plan *plan, 
     if (plan->watch_bypass) {
         add_variable(ed, c, "CMESH_WATCH_BYPASS", "true");
     }
+    add_variable(ed, c, "CMESH_LOCAL_TLS", RUN_DIR);
     if (!plan->options->keep_account) {
-        add_variable(ed, c, "CMESH_LOCAL_TLS", RUN_DIR);
         add_format_variable(ed, c, "CMESH_LISTEN_TLS", "localhost:%d%s", SIDECAR_TLS_PORT,
                             plan->options->by_name ? ",localhost:443" : "");
     }

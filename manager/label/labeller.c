@@ -13,6 +13,7 @@ enum {
     PROGRESS_MS = 5000,
     AGAIN_MS = 2000,
     CHECK_MS = 6 * 3600 * 1000,
+    RECHECK_MS = 30000,
     NAME_LEN = 400
 };
 
@@ -329,6 +330,9 @@ static void on_turn(struct net_task *task)
     }
     tell_stage(l, LABELLER_CHECKING, "all objects have their control labels",
                "all objects have their control labels, except of resources that cannot be watched");
+    if (l->options.keys->shared != NULL && l->options.keys->shared->unknown) {
+        return; /* what is right is not known */
+    }
     if (check_next(l)) {
         forget_refusals(l);
         plan_check(l);
@@ -425,6 +429,20 @@ void labeller_discovered(struct labeller *l)
     labeller_go_on(l);
 }
 
+/* ---- which namespaces are shared ---- */
+
+void labeller_recheck(struct labeller *l)
+{
+    bool shared = l->options.keys->shared->count > 0;
+    for (struct resource *r = first(l); (shared || l->shared) && r != NULL;) {
+        resource_recheck(r);
+        l->check_at = net_clock_now(l->options.clock) + RECHECK_MS;
+        r = next_resource(l, r);
+    }
+    l->shared = shared;
+    labeller_go_on(l);
+}
+
 /* ---- life ---- */
 
 static int make_parts(struct labeller *l, struct err *e)
@@ -460,6 +478,7 @@ struct labeller *labeller_new(struct net_loop *loop, const struct labeller_optio
     l->options.clock = o->clock == NULL ? &net_clock_system : o->clock;
     l->options.qps = o->qps == 0 ? LABELLER_QPS : o->qps;
     l->options.parallel = o->parallel == 0 ? PARALLEL : o->parallel;
+    l->shared = o->keys->shared != NULL && o->keys->shared->count > 0;
     l->notes_hash = HASH_SEED;
     l->began_at = net_clock_now(l->options.clock);
     list_init(&l->resources);

@@ -65,6 +65,11 @@ MUST_CHECK struct labeller *labeller_new(struct net_loop *l, const struct labell
 /* To be called in discovery's on_change: begins with resources that are new, ends others. */
 void labeller_discovered(struct labeller *l);
 
+/* To be called when other namespaces are shared than before, or it is known which are: puts right
+ * what is labelled, at once and once more after a while, since webhooks elsewhere may learn of it
+ * later. */
+void labeller_recheck(struct labeller *l);
+
 /* For a struct labelled_source. `l` NULL: nothing is labelled. */
 enum labelled_knowledge labeller_resources(const struct labeller *l,
                                            const struct discovery_resource **all, size_t *count);

@@ -91,6 +91,7 @@ struct labeller {
     enum labeller_stage stage;
     bool held;           /* no pages are asked for */
     bool out_of_memory;  /* when the discovery was looked into: that is done again */
+    bool shared;         /* some namespace is, as far as labeller_recheck was told */
     uint64_t notes_hash; /* of what was told of the configured resources */
     struct net_task turn;
     struct net_timer *wake;     /* for the next again_at, and check_at */
@@ -117,6 +118,8 @@ void resource_set_check(struct resource *r, enum resource_check check);
 void resource_begin(struct resource *r);
 /* Lists what is labelled, once. */
 void resource_check(struct resource *r);
+/* All that is labelled is to be listed, though it was, or is about to be. */
+void resource_recheck(struct resource *r);
 /* Somebody takes the labels of an object away, again and again. */
 void resource_tell_backoff(struct resource *r, const char *ns, const char *name);
 /* What keeps the listing from going on; NULL: nothing. */

@@ -128,10 +128,11 @@ static void tell_refusal(struct resource *r, const char *ns, const char *name,
     }
     r->told_refusal = true;
     resource_name(r, resource, sizeof resource);
-    log_warn("cannot label an object (further failures of this resource are not logged)",
-             log_str("resource", resource), log_str("namespace", ns), log_str("name", name),
-             log_str("error", error == NULL ? "another webhook removes the labels" : error->msg),
-             log_str("hint", error == NULL ? "" : hint(error)));
+    log_at(error == NULL ? LOG_WARN : error->level,
+           "cannot label an object (further failures of this resource are not logged)",
+           log_str("resource", resource), log_str("namespace", ns), log_str("name", name),
+           log_str("error", error == NULL ? "another webhook removes the labels" : error->msg),
+           log_str("hint", error == NULL ? "" : hint(error)));
 }
 
 void resource_tell_backoff(struct resource *r, const char *ns, const char *name)
@@ -206,14 +207,14 @@ static bool is_about_fields(const char *error)
     return strstr(error, "400 ") != NULL && strstr(error, "field label not supported") != NULL;
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     struct resource *r = data;
     char resource[NAME_MAX_LEN];
     labeller_go_on(r->labeller);
     resource_name(r, resource, sizeof resource);
     if (error == NULL) {
-        log_info("watching the resource again", log_str("resource", resource));
+        log_at(level, "watching the resource again", log_str("resource", resource));
         return;
     }
     if (!r->no_fields && is_about_fields(error)) {
@@ -224,11 +225,11 @@ static void on_state(void *data, const char *error)
     if (strstr(error, ": 404 ") != NULL) {
         discovery_refresh(r->labeller->options.discovery);
     }
-    log_warn("cannot watch a resource: its new objects do not get control labels",
-             log_str("resource", resource), log_str("error", error),
-             log_str("hint", strstr(error, ": 403 ") != NULL
-                                 ? "the manager needs the verbs list, watch and patch on it"
-                                 : ""));
+    log_at(level, "cannot watch a resource: its new objects do not get control labels",
+           log_str("resource", resource), log_str("error", error),
+           log_str("hint", strstr(error, ": 403 ") != NULL
+                               ? "the manager needs the verbs list, watch and patch on it"
+                               : ""));
 }
 
 static const struct reflector_handlers unlabelled_handlers = {
@@ -264,14 +265,14 @@ static void on_all_labelled(void *data)
     labeller_go_on(r->labeller);
 }
 
-static void on_check_state(void *data, const char *error)
+static void on_check_state(void *data, const char *error, enum log_level level)
 {
     struct resource *r = data;
     char resource[NAME_MAX_LEN];
     resource_name(r, resource, sizeof resource);
     if (error != NULL) {
-        log_warn("cannot verify the labels of a resource", log_str("resource", resource),
-                 log_str("error", error));
+        log_at(level, "cannot verify the labels of a resource", log_str("resource", resource),
+               log_str("error", error));
     }
     labeller_go_on(r->labeller);
 }
@@ -359,6 +360,12 @@ void resource_check(struct resource *r)
 {
     r->labelled = follow_resource(r, "=", &labelled_handlers);
     resource_set_check(r, r->labelled == NULL ? CHECK_DUE : CHECK_RUNNING);
+}
+
+void resource_recheck(struct resource *r)
+{
+    drop_reflector(r, &r->labelled);
+    resource_set_check(r, CHECK_DUE);
 }
 
 const char *resource_error(const struct resource *r)

@@ -26,6 +26,7 @@ int labels_keys_init(struct labels_keys *k, const struct compile_labels *names, 
         return err_set(e, -EINVAL, "--label-prefix: Invalid value: \"%.100s\": %s", prefix, wrong);
     }
     k->policy = LABELS_REFUSE;
+    k->shared = NULL;
     (void)snprintf(k->ignore, sizeof k->ignore, "%s/" LABELS_IGNORE, prefix);
     for (size_t i = 0; i < LABELS_COUNT; i++) {
         bool whole = strchr(parts[i].name, '/') != NULL;
@@ -72,7 +73,7 @@ void labels_plan_init(struct labels_plan *p, const struct labels_keys *k, const 
     *p = (struct labels_plan){.hash = ""};
     (void)snprintf(p->hash, sizeof p->hash, "%u", sharding_hash(ns));
     p->value[LABELS_NAMESPACE] = ns;
-    p->value[LABELS_SHARD_HASH] = p->hash;
+    p->value[LABELS_SHARD_HASH] = sharing_set_has(k->shared, ns) ? ns : p->hash;
     p->value[LABELS_CONTROL] = LABELS_CONTROLLED;
     p->state = is_ignored(k, object) ? LABELS_IGNORED : LABELS_RIGHT;
     for (size_t i = 0; i < LABELS_COUNT; i++) {
@@ -264,6 +265,12 @@ int labels_admit(const struct labels_keys *k, const struct admission_request *r,
     if (p.state == LABELS_IGNORED) {
         note_ignored(&p, k, r, warnings);
         return check_ignored(&p, k, r, e);
+    }
+    if (p.set[LABELS_SHARD_HASH] && k->shared != NULL && k->shared->unknown) {
+        return err_set(e, -EAGAIN,
+                       "not ready to decide: it is not known yet whether namespace "
+                       "\"%.63s\" is shared",
+                       ns);
     }
     if (p.state == LABELS_FOREIGN) {
         if (k->policy == LABELS_REFUSE && check_foreign(&p, k, r, e) != 0) {

@@ -2,7 +2,8 @@
 /*
  * labels.h - the control labels of namespaces and of the objects in them.
  *
- * Glossary: the three labels are the namespace's name, the hash of that name (kube/sharding.h), and
+ * Glossary: the three labels are the namespace's name, the hash of that name (rules/sharding.h), or
+ * the name again where the namespace is shared (compile/sharing.h), and
  * the control label, "true", which says that they are ours. What carries one of them with another
  * value and without `control: "true"` was labelled by another *owner*: such values are *foreign*.
  * The policy says what becomes of them. An object that is labelled `ignore-webhook: "true"` below
@@ -40,6 +41,7 @@ struct labels_keys {
     enum labels_policy policy;
     char key[LABELS_COUNT][LABELS_KEY_SIZE];
     char ignore[LABELS_KEY_SIZE];
+    const struct sharing_set *shared; /* namespaces; set by the caller; NULL: none */
 };
 
 enum labels_state {
@@ -60,8 +62,8 @@ struct labels_plan {
 };
 
 /* Makes the keys: names below the prefix (NULL: LABELS_PREFIX), or whole keys if they hold a slash.
- * The policy is LABELS_REFUSE, and may be changed. 0, or -EINVAL with the name of the flag in the
- * message. */
+ * The policy is LABELS_REFUSE, and no namespace is shared, which may be changed. 0, or -EINVAL with
+ * the name of the flag in the message. */
 MUST_CHECK int labels_keys_init(struct labels_keys *k, const struct compile_labels *names,
                                 struct err *e);
 
@@ -83,7 +85,7 @@ MUST_CHECK cJSON *labels_removal_patch(const struct labels_keys *k);
 
 /* The webhook's answer for a namespace or an object in one: 0, and *patch, which the caller frees,
  * or NULL when nothing changes. What is left alone is noted. -EINVAL: refused, with what to do
- * about it in the message; -ENOMEM. */
+ * about it in the message; -EAGAIN: not all is known yet that it takes; -ENOMEM. */
 MUST_CHECK int labels_admit(const struct labels_keys *k, const struct admission_request *r,
                             cJSON **patch, struct warnings *warnings, struct err *e);
 

@@ -231,7 +231,7 @@ static void on_list(void *data)
 }
 
 /* What is not there, or not allowed, is not waited for. */
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     struct run *r = data;
     char resource[NAME_LEN];
@@ -242,7 +242,8 @@ static void on_state(void *data, const char *error)
     bool refused = strstr(error, ": 403 ") != NULL || strstr(error, ": 405 ") != NULL;
     name_current(r, resource);
     if (!gone) {
-        log_warn("cannot list a resource", log_str("resource", resource), log_str("error", error));
+        log_at(level, "cannot list a resource", log_str("resource", resource),
+               log_str("error", error));
     }
     if (gone || refused) {
         r->unlisted += refused ? 1 : 0;
@@ -401,11 +402,11 @@ static void on_discovered(void *data)
     }
 }
 
-static void on_discovery_state(void *data, const char *error)
+static void on_discovery_state(void *data, const char *error, enum log_level level)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("discovery is incomplete", log_str("error", error));
+        log_at(level, "discovery is incomplete", log_str("error", error));
     }
 }
 

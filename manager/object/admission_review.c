@@ -205,11 +205,13 @@ static void add_member(const char *key, struct slice value, struct buf *out)
     }
 }
 
-static int add_metadata(struct slice metadata, struct buf *out, struct err *e)
+static int add_metadata(struct slice metadata, bool annotations, struct buf *out, struct err *e)
 {
-    static const char *const kept[] = {"name", "namespace", "labels", "deletionTimestamp"};
+    static const char *const kept[] = {"name", "namespace", "labels", "deletionTimestamp",
+                                       "annotations"};
+    size_t count = ARRAY_LEN(kept) - (annotations ? 0 : 1);
     buf_append_str(out, "{\"metadata\":{");
-    for (size_t i = 0; i < ARRAY_LEN(kept) && buf_error(out) == 0; i++) {
+    for (size_t i = 0; i < count && buf_error(out) == 0; i++) {
         struct slice value;
         if (find_member(metadata, kept[i], &value, e) != 0) {
             return e->code;
@@ -221,7 +223,7 @@ static int add_metadata(struct slice metadata, struct buf *out, struct err *e)
 }
 
 /* An object without what is not asked for. NULL with the error set. */
-static cJSON *parse_labels(struct slice object, struct err *e)
+static cJSON *parse_labels(struct slice object, bool annotations, struct err *e)
 {
     struct slice metadata;
     struct buf out = BUF_INIT(object.len + 64);
@@ -230,23 +232,26 @@ static cJSON *parse_labels(struct slice object, struct err *e)
     }
     if (metadata.len == 0 || metadata.ptr[0] != '{') {
         buf_append_str(&out, "{}");
-    } else if (add_metadata(metadata, &out, e) != 0) {
+    } else if (add_metadata(metadata, annotations, &out, e) != 0) {
         buf_reset(&out);
         return NULL;
     }
     return parse_bounded(&out, e);
 }
 
-static int parse_object(struct slice text, bool whole, const char *key, cJSON **root,
-                        const cJSON **object, struct err *e)
+/* Of a pod the annotations are read as well: somebody may have taken one for a label. */
+static int parse_object(const struct admission_request *r, struct slice text, bool whole,
+                        const char *key, cJSON **root, const cJSON **object, struct err *e)
 {
+    bool annotations = r->operation == ADMISSION_CREATE && r->resource.group[0] == '\0' &&
+                       strcmp(r->resource.resource, "pods") == 0;
     if (text.len == 0 || text.ptr[0] == 'n') {
         return 0;
     }
     if (text.ptr[0] != '{') {
         return field_wrong_type(e, "request", key, "an object");
     }
-    *root = whole ? parse(text, e) : parse_labels(text, e);
+    *root = whole ? parse(text, e) : parse_labels(text, annotations, e);
     *object = *root;
     return *root == NULL ? e->code : 0;
 }
@@ -257,10 +262,10 @@ static int parse_objects(struct admission_request *r, const struct review_text *
     size_t count = parts == ADMISSION_LABELS ? 0 : json_count_values(t->object);
     size_t both = parts == ADMISSION_LABELS ? 0 : count + json_count_values(t->old_object);
     r->cut = count > ADMISSION_VALUES_MAX;
-    int rc = parse_object(t->object, parts == ADMISSION_OBJECTS && !r->cut, "object",
+    int rc = parse_object(r, t->object, parts == ADMISSION_OBJECTS && !r->cut, "object",
                           &r->objects[0], &r->object, e);
     return rc != 0 ? rc
-                   : parse_object(t->old_object,
+                   : parse_object(r, t->old_object,
                                   parts == ADMISSION_OBJECTS && both <= ADMISSION_VALUES_MAX,
                                   "oldObject", &r->objects[1], &r->old_object, e);
 }

@@ -44,7 +44,8 @@ struct admission_resource {
 /* How much of the objects is read. */
 enum admission_parts {
     ADMISSION_OBJECTS,
-    ADMISSION_LABELS, /* name, namespace, labels and deletionTimestamp of their metadata alone */
+    ADMISSION_LABELS, /* name, namespace, labels and deletionTimestamp of their metadata alone; of a
+                         pod that is created the annotations, too */
 };
 
 /* All strings and objects live as long as the request; strings that are absent are "". */

@@ -43,6 +43,13 @@
 /* "true", of a pod or its ShardingConfig: what is done for each bucket is counted
  * (localproxy/load.h) */
 #define SIDECAR_COUNT_LOAD "count-load"
+/* annotation: the generation of the rules that the pod was told of last */
+#define POD_GENERATION "rules-generation"
+/* annotation: the same of the traffic document; 0: that there is none */
+#define POD_TRAFFIC "traffic-generation"
+/* annotation: "true" on a pod that other shards are not to wait for any more, by somebody who knows
+ * that it works on nothing */
+#define POD_LET_GO "let-go"
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
 #endif

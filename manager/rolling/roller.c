@@ -107,8 +107,8 @@ static void send_request(struct roll *r, const struct object_request_options *q,
     }
     r->request = object_request_start(o->loop, o->options.client, q, cb, r, &e);
     if (r->request == NULL) {
-        log_warn("request to the API server failed", log_str("statefulset", r->key),
-                 log_str("error", e.msg));
+        log_at(kube_client_failure_level(o->options.client, 0), "request to the API server failed",
+               log_str("statefulset", r->key), log_str("error", e.msg));
         done(r, WORK_RETRY, 0);
     }
 }
@@ -132,8 +132,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     }
     forget_base(r);
     if (error->code != 409 && error->code != 404) {
-        log_warn("cannot write how far a roll has come", log_str("statefulset", r->key),
-                 log_str("error", error->msg));
+        log_at(error->level, "cannot write how far a roll has come", log_str("statefulset", r->key),
+               log_str("error", error->msg));
     }
     done(r, WORK_RETRY, error->retry_after);
 }
@@ -422,8 +422,8 @@ static void on_paused(void *data, const cJSON *object, const struct api_error *e
     struct roller *o = r->roller;
     r->request = NULL;
     if (object == NULL && error->code != 404) {
-        log_warn("cannot write that a roll is paused", log_str("statefulset", r->key),
-                 log_str("error", error->msg));
+        log_at(error->level, "cannot write that a roll is paused", log_str("statefulset", r->key),
+               log_str("error", error->msg));
     }
     if (r->gone) {
         work_queue_done(o->queue, r->key, WORK_DONE, 0);
@@ -550,13 +550,14 @@ static void on_synced(void *data)
     }
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("cannot watch StatefulSets: nothing is rolled by shard", log_str("error", error));
+        log_at(level, "cannot watch StatefulSets: nothing is rolled by shard",
+               log_str("error", error));
     } else {
-        log_info("watching StatefulSets again");
+        log_at(level, "watching StatefulSets again");
     }
 }
 

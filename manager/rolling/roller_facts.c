@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "compile/compile.h"
 #include "rolling/roller_internal.h"
 #include "root/child.h"
 #include "json/field.h"
@@ -39,11 +40,11 @@ void roll_forget_locks(struct roll *r)
     }
 }
 
-static struct roll_lock_entry *find_lock(const struct roll *r, const char *name)
+static struct roll_lock_entry *find_lock(const struct roll *r, const char *ns, const char *name)
 {
     for (struct list *n = r->locks.next; n != &r->locks; n = n->next) {
         struct roll_lock_entry *e = LIST_ITEM(n, struct roll_lock_entry, link);
-        if (strcmp(shard_lock_name(e->lock), name) == 0) {
+        if (shard_lock_is(e->lock, ns, name)) {
             return e;
         }
     }
@@ -51,11 +52,11 @@ static struct roll_lock_entry *find_lock(const struct roll *r, const char *name)
 }
 
 /* NULL without memory: then nothing is known of it before the next look. */
-static struct roll_lock_entry *add_lock(struct roll *r, const char *name)
+static struct roll_lock_entry *add_lock(struct roll *r, const char *ns, const char *name)
 {
     struct err e = ERR_INIT;
     const struct shard_lock_options o = {.client = r->roller->options.client,
-                                         .ns = r->set->ns,
+                                         .ns = ns,
                                          .name = name,
                                          .clock = r->roller->clock,
                                          .ops = r->roller->options.ops};
@@ -72,11 +73,13 @@ static struct roll_lock_entry *add_lock(struct roll *r, const char *name)
     return entry;
 }
 
-/* "NAME---SHARD", which is what localproxy makes of NAME; false: the shard has none. */
-static bool lock_name(const struct shard_cache_config *config, char out[NAME_SIZE])
+/* "NAME---SHARD", which is what localproxy makes of NAME; *ns "": beside the pods. False: the shard
+ * has none. */
+static bool lock_name(const struct shard_cache_config *config, char out[NAME_SIZE], const char **ns)
 {
     const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
-    const char *name = field_text(controller, "leaderElectionName");
+    const char *name = field_text(controller, COMPILE_LOCK_NAME);
+    *ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
     int n = snprintf(out, NAME_SIZE, "%s---%s", name, config->name);
     return name[0] != '\0' && n > 0 && n < NAME_SIZE;
 }
@@ -95,12 +98,14 @@ static enum roll_lock look_lock(struct roll *r, const struct shard_cache_config 
                                 const struct shard_lock **lock)
 {
     char name[NAME_SIZE];
+    const char *ns;
     *lock = NULL;
-    if (!lock_name(config, name)) {
+    if (!lock_name(config, name, &ns)) {
         return ROLL_LOCK_NONE;
     }
-    struct roll_lock_entry *e = find_lock(r, name);
-    e = e != NULL ? e : add_lock(r, name);
+    ns = ns[0] == '\0' ? r->set->ns : ns;
+    struct roll_lock_entry *e = find_lock(r, ns, name);
+    e = e != NULL ? e : add_lock(r, ns, name);
     if (e == NULL) {
         return ROLL_LOCK_UNKNOWN;
     }

@@ -19,7 +19,8 @@ struct shard_lock {
     bool renewed;     /* that was seen, ever */
     bool listed;      /* in the list under way */
     bool synced;
-    bool lost; /* there was no memory for it */
+    bool lost;      /* there was no memory for it */
+    const char *ns; /* behind the name */
     char name[];
 };
 
@@ -71,12 +72,12 @@ static void on_synced(void *data)
     s->synced = true;
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     const struct shard_lock *s = data;
     if (error != NULL) {
-        log_warn("cannot watch the Lease of a shard that is rolled", log_str("lease", s->name),
-                 log_str("error", error));
+        log_at(level, "cannot watch the Lease of a shard that is rolled", log_str("lease", s->name),
+               log_str("error", error));
     }
 }
 
@@ -88,12 +89,14 @@ struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_op
 {
     char path[PATH_SIZE];
     size_t size = strlen(o->name) + 1;
-    struct shard_lock *s = calloc(1, sizeof *s + size);
+    size_t ns_size = strlen(o->ns) + 1;
+    struct shard_lock *s = calloc(1, sizeof *s + size + ns_size);
     if (s == NULL) {
         (void)err_memory(e);
         return NULL;
     }
     memcpy(s->name, o->name, size);
+    s->ns = memcpy(s->name + size, o->ns, ns_size);
     s->clock = o->clock;
     (void)snprintf(path, sizeof path, "/apis/coordination.k8s.io/v1/namespaces/%s/leases", o->ns);
     const struct reflector_options ro = {
@@ -106,9 +109,9 @@ struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_op
     return s;
 }
 
-const char *shard_lock_name(const struct shard_lock *s)
+bool shard_lock_is(const struct shard_lock *s, const char *ns, const char *name)
 {
-    return s->name;
+    return strcmp(s->ns, ns) == 0 && strcmp(s->name, name) == 0;
 }
 
 static uint64_t duration_ms(const struct shard_lock *s)

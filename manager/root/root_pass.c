@@ -168,8 +168,8 @@ static void give_up(struct root *t, const char *what, const struct api_error *e)
     bool behind = e->code == 409 || e->code == 404 || e->code == 422;
     count(t, behind ? ROOTS_CONFLICT : ROOTS_FAILED);
     if (!behind) {
-        log_warn("cannot write a child", log_str("root", t->key), log_str("what", what),
-                 log_str("error", e->msg));
+        log_at(e->level, "cannot write a child", log_str("root", t->key), log_str("what", what),
+               log_str("error", e->msg));
     }
     root_done(t, WORK_RETRY, e->retry_after);
 }
@@ -178,8 +178,8 @@ static void note_refusal(struct root *t, const char *what, const struct api_erro
 {
     struct root_pass *p = &t->pass;
     count(t, ROOTS_REFUSED);
-    log_warn("a child was refused", log_str("root", t->key), log_str("child", what),
-             log_str("error", e->msg));
+    log_at(e->level, "a child was refused", log_str("root", t->key), log_str("child", what),
+           log_str("error", e->msg));
     p->refused = true;
     (void)err_set(&p->why, -EACCES, "ShardingConfig %.253s: %s", what, e->msg);
 }

@@ -165,6 +165,7 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
         .refused = p->refused ? p->why.msg : NULL,
         .target_name = p->spec.target,
         .target = p->target,
+        .elastic = p->spec.automatic.there && p->spec.automatic.size == 0,
         .size = p->layout.size,
         .needed = p->layout.needed,
         .shards = r->shards,
@@ -219,8 +220,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     cJSON_Delete(t->status);
     t->status = NULL;
     if (error->code != 409 && error->code != 404) {
-        log_warn("cannot write the status of a root", log_str("root", t->key),
-                 log_str("error", error->msg));
+        log_at(error->level, "cannot write the status of a root", log_str("root", t->key),
+               log_str("error", error->msg));
     }
     root_done(t, WORK_RETRY, error->retry_after);
 }
@@ -292,11 +293,23 @@ static bool is_too_early(struct root *t, const struct shard_cache_config *config
     return due || soon;
 }
 
+/* Whether its spec makes sense or not. */
+static size_t count_children(const struct root *t, const struct shard_cache_config *config)
+{
+    const struct shard_cache *w = t->roots->options.cache;
+    size_t count = 0;
+    for (const struct shard_cache_config *c = NULL;
+         (c = shard_cache_next_config_in(w, config->ns, c)) != NULL;) {
+        count += root_owns(t, c) ? 1 : 0;
+    }
+    return count;
+}
+
 void root_report(struct root *t)
 {
     const struct shard_cache_config *config = root_config(t);
     struct report *r = calloc(1, sizeof *r);
-    bool changed = false;
+    struct root_status_result result = {.changed = false};
     if (r == NULL) {
         root_done(t, WORK_RETRY, 0);
         return;
@@ -308,19 +321,19 @@ void root_report(struct root *t)
     t->status = NULL;
     if (collect(t, config, r) == 0) {
         tell_conflict(t, config, r);
-        t->status = root_status_make(&r->facts, &changed);
+        t->status = root_status_make(&r->facts, &result);
     }
-    t->child_count = 0;
-    for (size_t i = 0; i < r->facts.count; i++) {
-        t->child_count += r->shards[i].exists;
+    if (t->status != NULL) {
+        t->reported = result;
     }
+    t->child_count = count_children(t, config);
     buf_reset(&r->foreign.text);
     buf_reset(&r->earlier.text);
     buf_reset(&r->foreign_pods.text);
     free(r);
     if (t->status == NULL) {
         root_done(t, WORK_RETRY, 0);
-    } else if (!changed || is_too_early(t, config)) {
+    } else if (!result.changed || is_too_early(t, config)) {
         finish(t);
     } else {
         send_status(t, config);

@@ -115,7 +115,9 @@ static const char *judge_size(const struct root_status_facts *f, const char **re
         *reason = "NotFound";
         return "False";
     case TARGET_OVER:
-        buf_printf(out, "StatefulSet %s is not followed: %d are, or %d of this namespace.",
+        buf_printf(out,
+                   "StatefulSet %s is not followed: %d are, or %d of this namespace. Give the "
+                   "root a number as shardingSize, or delete other roots.",
                    f->target_name, TARGETS_MAX, TARGETS_MAX / TARGETS_PART);
         *reason = "TooMany";
         return "Unknown";
@@ -204,6 +206,13 @@ static bool judge_spec(struct view *v)
     } else if (f->refused != NULL) {
         (void)snprintf(v->text, sizeof v->text, "%s", f->refused);
         set_ready(v, false, "Refused");
+    } else if (f->elastic && f->target.state == TARGET_OVER) {
+        (void)snprintf(v->text, sizeof v->text,
+                       "The number of shards does not follow StatefulSet %s: too many others are "
+                       "followed.",
+                       f->target_name);
+        set_ready(v, false, "TooManyStatefulSets");
+        v->stalled = true;
     } else {
         return false;
     }
@@ -245,16 +254,30 @@ static bool judge_progress(struct view *v)
     return resizing;
 }
 
+/* Without the StatefulSet no pod will come. */
+static void set_without_pods(struct view *v, const struct root_status_shard *s)
+{
+    const struct root_status_facts *f = v->f;
+    int n = snprintf(v->text, sizeof v->text, "Shard %s has no ready pod%s.", s->name,
+                     !s->taken_over ? ""
+                     : s->normal    ? "; the others have its buckets"
+                                    : "; the others have its namespaces");
+    set_ready(v, false, "WaitingForPods");
+    if (f->target.state == TARGET_ABSENT) {
+        (void)snprintf(v->text + n, sizeof v->text - (size_t)n,
+                       " There is no StatefulSet %s: create it, or correct "
+                       "spec.root.targetStatefulSet.",
+                       f->target_name);
+        v->reason = "StatefulSetNotFound";
+    }
+}
+
 static bool judge_pods(struct view *v)
 {
     for (size_t i = 0; i < v->f->count; i++) {
         const struct root_status_shard *s = &v->f->shards[i];
         if (!s->leaving && s->ready == 0) {
-            (void)snprintf(v->text, sizeof v->text, "Shard %s has no ready pod%s.", s->name,
-                           !s->taken_over ? ""
-                           : s->normal    ? "; the others have its buckets"
-                                          : "; the others have its namespaces");
-            set_ready(v, false, "WaitingForPods");
+            set_without_pods(v, s);
             return true;
         }
     }
@@ -376,7 +399,7 @@ static void add_root(struct view *v, cJSON *status)
     add_load(v, root);
 }
 
-cJSON *root_status_make(const struct root_status_facts *f, bool *changed)
+cJSON *root_status_make(const struct root_status_facts *f, struct root_status_result *out)
 {
     struct view v = {.f = f};
     char text[64];
@@ -405,6 +428,8 @@ cJSON *root_status_make(const struct root_status_facts *f, bool *changed)
         cJSON_Delete(status);
         return NULL;
     }
-    *changed = !cJSON_Compare(status, field_get(f->root, "status"), true);
+    out->changed = !cJSON_Compare(status, field_get(f->root, "status"), true);
+    out->ready = v.ready;
+    (void)snprintf(out->reason, sizeof out->reason, "%s", v.reason);
     return status;
 }

@@ -10,7 +10,8 @@
  *   Conflict   somebody else's object has the name of a shard
  *   Ready      all shards are as they are to be, and each of them is Ready; its reason:
  *              Enforced, Disabled; Invalid (or another one of Compiled), Conflict, Refused,
- *              Resizing, WaitingForPods, or that of the first shard that is not Ready
+ *              TooManyStatefulSets, Resizing, StatefulSetNotFound, WaitingForPods, or that of
+ *              the first shard that is not Ready
  *   Stalled    only while somebody has to change something before it can be Ready
  *
  * Ready, Stalled and observedGeneration are as kstatus wants them (shard/status.h).
@@ -57,6 +58,7 @@ struct root_status_facts {
     const char *foreign_pods; /* that have the sidecars of another shard than they are of; NULL */
     const char *target_name;  /* the StatefulSet */
     struct target target;
+    bool elastic;    /* it says how many shards there are to be */
     unsigned size;   /* normal shards that are to be */
     unsigned needed; /* pods for them and the canary */
     const struct root_status_shard *shards;
@@ -66,8 +68,16 @@ struct root_status_facts {
     int64_t now_ms;                 /* of the epoch: for conditions that change */
 };
 
-/* The new status. The caller frees. NULL without memory. *changed: it says anything else than the
- * old one. */
-MUST_CHECK cJSON *root_status_make(const struct root_status_facts *f, bool *changed);
+/* What it says, in short. */
+#define ROOT_STATUS_REASON_SIZE 64
+struct root_status_result {
+    bool changed; /* it says anything else than the old one */
+    bool ready;
+    char reason[ROOT_STATUS_REASON_SIZE]; /* of Ready */
+};
+
+/* The new status. The caller frees. NULL without memory. */
+MUST_CHECK cJSON *root_status_make(const struct root_status_facts *f,
+                                   struct root_status_result *out);
 
 #endif

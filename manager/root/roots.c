@@ -203,8 +203,9 @@ bool root_write(struct root *t, const struct object_request_options *q, object_r
     }
     if (t->request == NULL) {
         if (e.code != 0) {
-            log_warn("request to the API server failed", log_str("root", t->key),
-                     log_str("error", e.msg));
+            log_at(kube_client_failure_level(r->options.client, 0),
+                   "request to the API server failed", log_str("root", t->key),
+                   log_str("error", e.msg));
         }
         root_done(t, WORK_RETRY, 0);
     }
@@ -332,20 +333,26 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* The texts stand behind the array. */
 static bool collect_names(struct roots *r)
 {
     size_t count = 0;
+    size_t texts = 1;
     uint64_t digest = 0;
     for (const char *n = NULL; (n = namespaces_next(r->namespaces, n)) != NULL;) {
         count++;
+        texts += strlen(n) + 1;
     }
-    r->names = calloc(count + 1, sizeof *r->names);
+    r->names = malloc(count * sizeof *r->names + texts);
     if (r->names == NULL) {
         return false;
     }
+    char *at = (char *)(r->names + count);
     r->name_count = 0;
     for (const char *n = NULL; (n = namespaces_next(r->namespaces, n)) != NULL;) {
-        r->names[r->name_count++] = n;
+        size_t size = strlen(n) + 1;
+        r->names[r->name_count++] = memcpy(at, n, size);
+        at += size;
     }
     qsort(r->names, r->name_count, sizeof *r->names, compare_names);
     for (size_t i = 0; i < r->name_count; i++) {
@@ -390,6 +397,66 @@ static void write_applies(struct buf *out, const struct roots_counts *n)
     }
 }
 
+/* Bytes that all series of roots may take, and those of one series beside the root's key. */
+enum { SERIES_BYTES_MAX = 256 * 1024, SERIES_BYTES = 128 };
+
+/* How many can be named, in the order of the table. */
+static size_t count_named(const struct roots *r)
+{
+    size_t bytes = 0;
+    size_t count = 0;
+    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
+        bytes += 2 * (strlen(LIST_ITEM(n, struct root, node)->key) + SERIES_BYTES);
+        if (bytes > SERIES_BYTES_MAX) {
+            break;
+        }
+        count++;
+    }
+    return count;
+}
+
+static void write_series(struct buf *out, const char *name, const struct root *t, bool state)
+{
+    const char *slash = strchr(t->key, '/');
+    const char *reason = t->reported.reason;
+    buf_printf(out, "%s{root_namespace=\"%.*s\",root=\"%s\"", name, (int)(slash - t->key), t->key,
+               slash + 1);
+    if (state) {
+        buf_printf(out, ",state=\"%s\"} 1\n", reason[0] == '\0' ? "Pending" : reason);
+    } else {
+        buf_printf(out, "} %d\n", t->reported.ready ? 1 : 0);
+    }
+}
+
+static void write_family(const struct roots *r, struct buf *out, const char *name, const char *help,
+                         bool state)
+{
+    size_t left = count_named(r);
+    prometheus_head(out, name, "gauge", help);
+    for (struct table_node *n = NULL; left > 0 && (n = table_next(&r->all, n)) != NULL; left--) {
+        write_series(out, name, LIST_ITEM(n, struct root, node), state);
+    }
+}
+
+static void write_roots(const struct roots *r, struct buf *out)
+{
+    uint64_t children = 0;
+    for (struct table_node *t = NULL; (t = table_next(&r->all, t)) != NULL;) {
+        children += LIST_ITEM(t, struct root, node)->child_count;
+    }
+    const struct prometheus_metric gauges[] = {
+        {"cmesh_manager_root_roots", "gauge", "ShardingConfigs with root, automatic shards.",
+         r->all.count},
+        {"cmesh_manager_root_children", "gauge", "ShardingConfigs that were made of roots.",
+         children},
+    };
+    prometheus_write(out, gauges, ARRAY_LEN(gauges));
+    write_family(r, out, "cmesh_manager_root_ready",
+                 "1 while the condition Ready of a root is True, 0 otherwise.", false);
+    write_family(r, out, "cmesh_manager_root_state",
+                 "The reason of a root's condition Ready; always 1.", true);
+}
+
 int roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out)
 {
     const struct prometheus_metric counters[] = {
@@ -405,20 +472,10 @@ int roots_metrics(const struct roots *r, const struct roots_counts *n, struct bu
     };
     prometheus_write(out, counters, ARRAY_LEN(counters));
     write_applies(out, n);
-    if (r == NULL) {
-        return buf_error(out);
+    if (r != NULL) {
+        write_roots(r, out);
     }
-    uint64_t children = 0;
-    for (struct table_node *t = NULL; (t = table_next(&r->all, t)) != NULL;) {
-        children += LIST_ITEM(t, struct root, node)->child_count;
-    }
-    const struct prometheus_metric gauges[] = {
-        {"cmesh_manager_root_roots", "gauge", "ShardingConfigs with root, automatic shards.",
-         r->all.count},
-        {"cmesh_manager_root_children", "gauge", "ShardingConfigs that were made of roots.",
-         children},
-    };
-    return prometheus_write(out, gauges, ARRAY_LEN(gauges));
+    return buf_error(out);
 }
 
 const struct work_queue *roots_queue(const struct roots *r)

@@ -126,7 +126,10 @@ struct root {
     cJSON *status;        /* that is being written */
     uint64_t status_base; /* version on which it was written last; 0: none */
     uint64_t status_at;
-    size_t child_count; /* for metrics */
+
+    /* For metrics. */
+    size_t child_count;
+    struct root_status_result reported; /* last; reason "": nothing was */
     char key[];
 };
 
@@ -138,7 +141,7 @@ struct roots {
     struct shard_cache_listener listener;
     struct targets *targets;
     struct namespaces *namespaces; /* NULL: no root needs them */
-    const char **names;            /* theirs, sorted; NULL: to be collected */
+    const char **names;            /* copies of theirs, sorted; NULL: to be collected */
     size_t name_count;
     uint64_t names_digest;
     struct table all; /* struct root */

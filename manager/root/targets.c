@@ -89,12 +89,12 @@ static void on_synced(void *data)
     }
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     struct target_watch *e = data;
     if (error != NULL) {
-        log_warn("cannot follow a StatefulSet", log_str("statefulset", e->key),
-                 log_str("error", error));
+        log_at(level, "cannot follow a StatefulSet", log_str("statefulset", e->key),
+               log_str("error", error));
     }
     tell(e);
 }
@@ -152,10 +152,10 @@ static struct target_watch *add(struct targets *t, const char *key, const char *
 static struct target state_of(const struct target_watch *e)
 {
     const char *error = reflector_error(e->reflector);
-    struct target out = {
-        .state = TARGET_ASKED, .replicas = e->replicas, .first = e->first, .error = error};
+    struct target out = {.state = TARGET_ASKED, .replicas = e->replicas, .first = e->first};
     if (error != NULL) {
         out.state = TARGET_UNKNOWN;
+        (void)snprintf(out.error, sizeof out.error, "%s", error);
     } else if (e->synced) {
         out.state = e->seen ? TARGET_FOUND : TARGET_ABSENT;
     }

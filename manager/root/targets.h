@@ -31,8 +31,8 @@ enum target_state {
 struct target {
     enum target_state state;
     int replicas;
-    const char *error; /* TARGET_UNKNOWN; valid until the loop runs on */
-    unsigned first;    /* the ordinal of its first pod */
+    unsigned first;          /* the ordinal of its first pod */
+    char error[ERR_MSG_MAX]; /* TARGET_UNKNOWN */
 };
 
 struct targets_options {

@@ -25,28 +25,24 @@ static bool version_ready(const struct manager_admin *p, char *why)
 }
 
 /* A manager that does not lead is ready too: it serves webhooks, and knows all that it needs to
- * lead. But somebody must. */
-static bool is_ready(void *data, char why[ADMIN_WHY_MAX])
+ * lead. But somebody must. One whose credentials are refused serves webhooks from what it knows. */
+static void check(void *data, struct admin_checks *checks)
 {
     const struct manager_admin *p = data;
-    const char *reason = "ok";
-    bool ready = true;
-    if (!kube_client_ready(p->client)) {
-        ready = false;
-        reason = kube_client_error(p->client);
-    } else if (!shard_cache_synced(p->cache)) {
-        ready = false;
-        reason = shard_cache_error(p->cache);
-        reason = reason != NULL ? reason : "the ShardingConfigs are being listed";
-    } else if (!version_ready(p, why) || !leader_ready(p->leader, why, ADMIN_WHY_MAX)) {
-        return false;
-    } else if (p->webhook != NULL && !webhook_serving_ready(p->webhook, &reason)) {
-        ready = false;
-    } else {
-        reason = "ok";
+    char text[ADMIN_WHY_MAX];
+    const char *why = NULL;
+    admin_check_client(checks, p->client, false);
+    if (!shard_cache_synced(p->cache)) {
+        why = shard_cache_error(p->cache);
+        why = why != NULL ? why : "the ShardingConfigs are being listed";
     }
-    (void)snprintf(why, ADMIN_WHY_MAX, "%s", reason);
-    return ready;
+    admin_check(checks, "shardingconfigs", why);
+    admin_check(checks, "version", version_ready(p, text) ? NULL : text);
+    admin_check(checks, "leader", leader_ready(p->leader, text, sizeof text) ? NULL : text);
+    if (p->webhook != NULL) {
+        bool ready = webhook_serving_ready(p->webhook, &why);
+        admin_check(checks, "webhook", ready ? NULL : why != NULL ? why : "it is starting");
+    }
 }
 
 static int events_metrics(const struct event_recorder *events, struct buf *out)
@@ -73,6 +69,9 @@ static int api_metrics(const struct manager_admin *p, struct buf *out)
         {"cmesh_manager_upstream_connections_http2", "gauge",
          "Open connections to the API server with HTTP/2, each of which carries many requests.",
          s->h2},
+        {"cmesh_manager_upstream_connections_stalled_total", "counter",
+         "Connections given up because the API server answered PINGs on them, but no requests.",
+         s->stalled},
         {"cmesh_manager_upstream_requests_in_flight", "gauge",
          "Requests to the API server in flight, watches and those that wait for a connection "
          "included.",
@@ -99,6 +98,9 @@ static int add_metrics(void *data, struct buf *out)
     }
     if (rc == 0) {
         rc = api_metrics(p, out);
+    }
+    if (rc == 0) {
+        rc = health_write_metrics(p->health, "cmesh_manager", out);
     }
     if (rc == 0) {
         rc = events_metrics(p->events, out);
@@ -151,6 +153,7 @@ static void add_status(void *data, cJSON *root)
     cJSON_AddBoolToObject(api, "credentials", kube_client_ready(p->client));
     add_error(api, kube_client_error(p->client));
     add_version(p, api);
+    health_describe(p->health, root);
     cJSON *found = cJSON_AddObjectToObject(root, "discovery");
     cJSON_AddBoolToObject(found, "ready", discovery_ready(p->discovery));
     add_error(found, discovery_error(p->discovery));
@@ -169,7 +172,7 @@ static void add_status(void *data, cJSON *root)
 }
 
 const struct admin_server_ops manager_admin_ops = {
-    .ready = is_ready,
+    .check = check,
     .metrics = add_metrics,
     .status = add_status,
 };

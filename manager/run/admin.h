@@ -18,6 +18,7 @@
 /* All outlive the server. */
 struct manager_admin {
     struct kube_client *client;
+    const struct health *health;
     const struct discovery *discovery;
     const struct crd_watch *definitions;
     const struct shard_cache *cache;

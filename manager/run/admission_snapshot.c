@@ -81,25 +81,48 @@ static bool is_labelled(const struct discovery_resource *r,
     return found;
 }
 
+static const char *copy_text(char **at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memcpy(*at, text, size);
+    *at += size;
+    return copy;
+}
+
+/* The texts stand behind the array. NULL without memory. */
+static struct validate_resource *copy_resources(const struct discovery_resource *all, size_t count)
+{
+    size_t texts = 1;
+    for (size_t i = 0; i < count; i++) {
+        texts += strlen(all[i].group) + strlen(all[i].plural) + 2;
+    }
+    struct validate_resource *copy = malloc(count * sizeof *copy + texts);
+    char *at = (char *)(copy + count);
+    for (size_t i = 0; i < count && copy != NULL; i++) {
+        copy[i].group = copy_text(&at, all[i].group);
+        copy[i].resource = copy_text(&at, all[i].plural);
+    }
+    return copy;
+}
+
 int admission_snapshot_discovered(struct admission_snapshot *o,
                                   const struct sharding_resource *labelled, size_t count)
 {
     size_t all_count;
     const struct discovery_resource *all = discovery_all(o->discovery, &all_count);
     admission_snapshot_undiscovered(o);
-    o->resources = calloc(all_count + 1, sizeof *o->resources);
+    o->resources = copy_resources(all, all_count);
     o->unlabelled = calloc(all_count + 1, sizeof *o->unlabelled);
     if (o->resources == NULL || o->unlabelled == NULL) {
         admission_snapshot_undiscovered(o);
         return -ENOMEM;
     }
+    o->resource_count = all_count;
     for (size_t i = 0; i < all_count; i++) {
         const struct discovery_resource *r = &all[i];
-        o->resources[o->resource_count++] =
-            (struct validate_resource){.group = r->group, .resource = r->plural};
         if (r->preferred && (r->verbs & DISCOVERY_LIST) != 0 && !is_labelled(r, labelled, count)) {
-            o->unlabelled[o->unlabelled_count++] =
-                (struct never_labelled){.group = r->group, .resource = r->plural};
+            o->unlabelled[o->unlabelled_count++] = (struct never_labelled){
+                .group = o->resources[i].group, .resource = o->resources[i].resource};
         }
     }
     return 0;
@@ -131,6 +154,7 @@ int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
     w->resource_count = o->resource_count;
     w->unlabelled = o->unlabelled;
     w->unlabelled_count = o->unlabelled_count;
+    w->shared = shard_cache_shared(o->cache);
     return add_shards(o, ns, w) != 0 ? err_memory(e) : 0;
 }
 

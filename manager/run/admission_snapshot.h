@@ -21,15 +21,15 @@ struct admission_snapshot {
     /* Of the last look. */
     const struct shard_cache_config **configs;
     struct shards_item *items; /* the same ones */
-    /* Since discovery told of a change. */
-    struct validate_resource *resources;
+    /* Copied when discovery told of a change. */
+    struct validate_resource *resources; /* with its texts */
     size_t resource_count;
-    struct never_labelled *unlabelled;
+    struct never_labelled *unlabelled; /* whose texts are those of `resources` */
     size_t unlabelled_count;
 };
 
-/* What discovery has, which is pointed to, and what of it gets control labels. Must be called after
- * each of its changes: what was known before is gone with it. 0; -ENOMEM: then nothing is known. */
+/* Copies what discovery has, and notes which of it gets control labels. To be called after each of
+ * its changes. 0; -ENOMEM: then nothing is known. */
 MUST_CHECK int admission_snapshot_discovered(struct admission_snapshot *o,
                                              const struct sharding_resource *labelled,
                                              size_t count);

@@ -42,14 +42,15 @@ static void on_synced(void *data)
     ask_again(data);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("cannot watch CustomResourceDefinitions; new resources will be discovered late",
-                 log_str("error", error));
+        log_at(level,
+               "cannot watch CustomResourceDefinitions; new resources will be discovered late",
+               log_str("error", error));
     } else {
-        log_info("can watch CustomResourceDefinitions again");
+        log_at(level, "can watch CustomResourceDefinitions again");
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "compile/label_flags.h"
+#include "compile/sharing.h"
 #include "control/status.h"
 #include "inject/inject_settings.h"
 #include "kube/name.h"
@@ -29,11 +30,12 @@ static const char description[] =
     "of ShardingConfigs.\n"
     "Several may run: all serve webhooks, and one, elected by a Lease, writes.\n"
     "Commands, each with a --help of its own: `manager compile` does the compiling without a "
-    "cluster; `manager unlabel` takes the labels away again.\n"
+    "cluster; `manager coverage` says which namespaces are in no shard or in several; `manager "
+    "unlabel` takes the labels away again.\n"
     "SIGTERM, SIGINT: give the Lease back, finish what was asked, end; a second one: at once.";
 
 static const char examples[] =
-    "    manager --in-cluster --sidecar-image=registry.example.com/cmesh:1.0\n"
+    "    manager --in-cluster --sidecar-image=registry.example.com/cmesh/localproxy:0.2.0-dev\n"
     "    manager --kubeconfig=$HOME/.kube/config --namespace=cmesh-system --webhook=off\n"
     "    manager compile -f sharding.yaml\n";
 
@@ -184,6 +186,7 @@ static const struct flag table[] = {
      FLAG_BOOL_AT(struct manager_flags, wait_for_labels),
      .help = "Publish the first rules of a shard only when the objects that they select by control "
              "labels have them. Not with --label-qps=0, where nobody knows."},
+    FLAGS_SHAREABLE(struct manager_flags, shareable),
     FLAGS_LABELS(struct manager_flags, labels, ", and of the labels and annotations of pods", NULL),
     {.name = "shards-memory",
      .value = "MIB",
@@ -431,7 +434,7 @@ static int check(const struct manager_flags *s, struct err *e)
     if (s->identity != NULL && s->identity[0] == '\0') {
         return err_set(e, -EINVAL, "--identity must not be empty");
     }
-    if (inject_settings_check(&s->inject, e) != 0) {
+    if (inject_settings_check(&s->inject, e) != 0 || sharing_check_flag(&s->shareable, e) != 0) {
         return e->code;
     }
     if (program_check_address("--admin", s->admin, e) != 0 || check_webhook(s, e) != 0 ||

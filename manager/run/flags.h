@@ -44,6 +44,7 @@ struct manager_flags {
     uint64_t label_qps;             /* 0: nothing is labelled */
     bool label_system_namespaces;
     bool wait_for_labels;
+    struct flag_list shareable;
     struct compile_labels labels;
     int label_foreign; /* enum labels_policy */
 

@@ -51,8 +51,9 @@ struct leader {
     struct roots *roots;
     struct roots_counts root_counts;
     struct labeller *labeller;
-    struct labelled_source labelled; /* tells what it has done */
-    uint64_t changes;                /* times that it came to lead */
+    struct shard_cache_listener listener; /* for it */
+    struct labelled_source labelled;      /* tells what it has done */
+    uint64_t changes;                     /* times that it came to lead */
     void (*on_resigned)(void *data);
     void *resigned_data;
 };
@@ -202,6 +203,15 @@ static int begin_roots(struct leader *l, struct err *e)
     return l->roots == NULL ? e->code : 0;
 }
 
+static void on_shared(void *data, const struct sharing_set *shared)
+{
+    struct leader *l = data;
+    (void)shared; /* which the labeller has */
+    if (l->labeller != NULL) {
+        labeller_recheck(l->labeller);
+    }
+}
+
 static int begin_labeller(struct leader *l, struct err *e)
 {
     const struct manager_flags *s = l->o.settings;
@@ -220,6 +230,9 @@ static int begin_labeller(struct leader *l, struct err *e)
         .on_progress = on_labelled,
         .data = l,
     };
+    static const struct shard_cache_handlers handlers = {.on_shared = on_shared};
+    l->listener = (struct shard_cache_listener){.handlers = &handlers, .data = l};
+    shard_cache_listen(l->o.cache, &l->listener);
     l->labeller = labeller_new(l->loop, &o, e);
     return l->labeller == NULL ? e->code : 0;
 }
@@ -227,6 +240,7 @@ static int begin_labeller(struct leader *l, struct err *e)
 static void end_work(struct leader *l)
 {
     net_timer_clear(l->timer);
+    shard_cache_unlisten(l->o.cache, &l->listener);
     labeller_free(l->labeller);
     l->labeller = NULL;
     roller_free(l->roller);
@@ -276,13 +290,13 @@ static void on_leader(void *data, const char *identity)
     }
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("cannot read or write the Lease", log_str("error", error));
+        log_at(level, "cannot read or write the Lease", log_str("error", error));
     } else {
-        log_info("can read and write the Lease again");
+        log_at(level, "can read and write the Lease again");
     }
 }
 

@@ -23,6 +23,7 @@
 #include "run/admission_snapshot.h"
 #include "run/crd_watch.h"
 #include "run/leader.h"
+#include "run/permissions.h"
 #include "run/server_version.h"
 #include "shard/namespaces.h"
 #include "webhook/serving.h"
@@ -41,6 +42,7 @@ struct run {
 
     struct kube_access access;
     struct kube_client *client;
+    struct health health;
     struct discovery *discovery;
     struct crd_watch *definitions;
     struct sharding_resources *resources;
@@ -151,11 +153,11 @@ static void on_discovery_complete(void *data)
     follow_resources(r);
 }
 
-static void on_discovery_state(void *data, const char *error)
+static void on_discovery_state(void *data, const char *error, enum log_level level)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("not all resources of the API server are known", log_str("error", error));
+        log_at(level, "not all resources of the API server are known", log_str("error", error));
     }
 }
 
@@ -238,6 +240,8 @@ static int open_client(struct run *r, struct err *e)
         .access = &r->access,
         .max_idle = 16,
         .http1_only = s->kube.protocol == UPSTREAM_HTTP1,
+        .health = &r->health,
+        .granted_by = permissions_granted_by,
     };
     r->client = kube_client_new(r->program.loop, &o, e);
     return r->client == NULL ? e->code : 0;
@@ -286,11 +290,13 @@ static int open_world(struct run *r, struct err *e)
         .prefix = r->settings.labels.prefix,
         .memory = r->settings.shards_memory_mib * 1024 * 1024,
         .namespaces = r->namespaces,
+        .shareable = r->settings.shareable,
     };
     r->cache = shard_cache_new(r->program.loop, &o, e);
     if (r->cache == NULL) {
         return e->code;
     }
+    r->keys.shared = shard_cache_shared(r->cache);
     r->outlook = (struct admission_snapshot){
         .cache = r->cache, .discovery = r->discovery, .compile = &r->compile};
     const struct event_recorder_options events = {
@@ -351,6 +357,7 @@ static int open_webhook(struct run *r, struct err *e)
     r->context = (struct webhook_context){.keys = &r->keys,
                                           .inject = &s->inject,
                                           .compile = &r->compile,
+                                          .namespaces = r->compile.namespaces,
                                           .look = take_snapshot,
                                           .is_restricted = is_restricted,
                                           .known_askers = s->webhook_client_ca != NULL,
@@ -388,6 +395,7 @@ static int open_admin(struct run *r, struct err *e)
 {
     r->pages = (struct manager_admin){
         .client = r->client,
+        .health = &r->health,
         .discovery = r->discovery,
         .definitions = r->definitions,
         .cache = r->cache,
@@ -488,14 +496,17 @@ static const struct program_ops ops = {
 int run_main_at(int argc, char **argv, uint64_t minute_ms)
 {
     struct run r = {.minute_ms = minute_ms};
+    health_init(&r.health, NULL);
     manager_flags_parse(&r.settings, argc, argv);
     tls_use_records((enum tls_records_by)r.settings.tls_records);
     r.settings.inject.native = r.settings.native == NATIVE_SIDECARS_ON;
-    r.compile = (struct compile_options){.generation = 1, .labels = r.settings.labels};
+    r.compile = (struct compile_options){
+        .generation = 1, .labels = r.settings.labels, .shareable = r.settings.shareable};
     introduce(&r);
     program_raise_file_limit();
     int code = program_run(&r.program, &ops, &r);
     kube_access_deinit(&r.access);
+    health_deinit(&r.health);
     return code;
 }
 

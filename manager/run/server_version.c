@@ -26,14 +26,15 @@ struct server_version {
 };
 
 /* What is known stays; without anything it is asked again soon. */
-static void fail(struct server_version *v, const char *why)
+static void fail(struct server_version *v, const char *why, enum log_level level)
 {
     bool known = server_version_known(v);
     if (v->error.code == 0 || strcmp(v->error.msg, why) != 0) {
         (void)err_set(&v->error, -EIO, "%s", why);
-        log_warn(known ? "cannot ask for the version of the API server; the last one is believed"
-                       : "cannot determine the version of the API server",
-                 log_str("error", v->error.msg));
+        log_at(level,
+               known ? "cannot ask for the version of the API server; the last one is believed"
+                     : "cannot determine the version of the API server",
+               log_str("error", v->error.msg));
     }
     net_clock_set_timer(v->clock, v->timer, known ? AGAIN_MS : RETRY_MS);
 }
@@ -58,10 +59,10 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     const char *major = cJSON_GetStringValue(cJSON_GetObjectItem(object, "major"));
     const char *minor = cJSON_GetStringValue(cJSON_GetObjectItem(object, "minor"));
     if (object == NULL) {
-        fail(v, error->msg);
+        fail(v, error->msg, error->level);
     } else if (major == NULL || minor == NULL || major[0] == '\0' || minor[0] == '\0' ||
                strlen(major) >= NUMBER_SIZE || strlen(minor) >= NUMBER_SIZE) {
-        fail(v, "/version: the response has none");
+        fail(v, "/version: the response has none", LOG_WARN);
     } else {
         take(v, major, minor);
     }
@@ -74,7 +75,7 @@ static void request_version(void *data)
     const struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/version"};
     v->running = object_request_start(v->loop, v->client, &q, on_answer, v, &e);
     if (v->running == NULL) {
-        fail(v, e.msg);
+        fail(v, e.msg, kube_client_failure_level(v->client, 0));
     }
 }
 

@@ -7,12 +7,12 @@
 
 #include "base/array.h"
 #include "base/heap_size.h"
+#include "compile/labelled.h"
+#include "compile/sharing.h"
 #include "kube/name.h"
 #include "json/digest.h"
 #include "json/edit.h"
 #include "json/field.h"
-
-#define LOCK_MAX 253 /* bytes of a name that can be a lock's */
 
 static const char SPEC[] = "spec";
 
@@ -145,20 +145,33 @@ static void keep_root(struct edit *ed, cJSON *kept, const cJSON *root)
     }
 }
 
+static void keep_lock(struct edit *ed, cJSON *spec, const cJSON *controller)
+{
+    const char *name = field_text(controller, COMPILE_LOCK_NAME);
+    const char *ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
+    if (name[0] == '\0' || strlen(name) > NAME_SUBDOMAIN_MAX) {
+        return;
+    }
+    edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_LOCK_NAME, name);
+    if (name_check_label(slice_str(ns)) == NULL) { /* else it would be half a path */
+        edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_LOCK_NAMESPACE, ns);
+    }
+}
+
 static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
 {
     const cJSON *old = field_get(object, "spec");
-    const char *lock = field_text(field_get(old, "controller"), "leaderElectionName");
     const char *agent = compile_user_agent(object);
     cJSON *spec = edit_object(ed, rest, "spec");
     keep(ed, spec, old, "selector");
+    if (sharing_of(object) != NULL) {
+        keep(ed, spec, old, SHARING_FIELD);
+    }
     const cJSON *root = field_get(old, "root");
     if (root != NULL) {
         keep_root(ed, edit_object(ed, spec, "root"), root);
     }
-    if (lock[0] != '\0' && strlen(lock) <= LOCK_MAX) {
-        edit_string(ed, edit_object(ed, spec, "controller"), "leaderElectionName", lock);
-    }
+    keep_lock(ed, spec, field_get(old, "controller"));
     if (agent != NULL) {
         edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_USER_AGENT, agent);
     }
@@ -248,7 +261,9 @@ static void compile(struct config_spec *s, cJSON *rest, const struct compile_opt
     }
     if (s->asks != NULL && s->compiled) {
         s->namespaces = namespace_selectors_count(s->asks, o->namespaces);
-    } else if (s->compiled && !s->root) {
+    }
+    s->by_hash = s->rules != NULL && labelled_asks_hash(s->rules);
+    if (s->asks == NULL && s->compiled && !s->root && !s->by_hash) {
         free(s->text);
         s->text = NULL;
     }

@@ -3,9 +3,9 @@
  * config_spec.h - the spec of a ShardingConfig and what it compiles to, in little memory: it is
  * kept as text, for as a tree it takes ten times as much, and only until it is compiled; for as
  * long as it is there if it is a root's, which is never compiled, or compiled anew whenever labels
- * of namespaces change. What is asked for again and again stays as a tree: which pods it selects,
- * the lock, what the operator is called at the API server, and of a root its prefix and its
- * StatefulSet.
+ * of namespaces change or other namespaces are shared. What is asked for again and again stays as a
+ * tree: which pods it selects, the lock and where it is, what the operator is called at the API
+ * server, and of a root its prefix and its StatefulSet.
  */
 #ifndef MANAGER_SHARD_CONFIG_SPEC_H
 #define MANAGER_SHARD_CONFIG_SPEC_H
@@ -27,6 +27,7 @@ struct config_spec {
     bool lacks_limits; /* compile_lacks_limits */
     bool unlimited;    /* it has a list of limits, without any */
     bool root;         /* it has spec.root */
+    bool by_hash;      /* its limits ask for the hash, so depend on what is shared; if compiled */
     uint64_t digest;   /* json_digest of it; 0: nothing is known */
     char *text;        /* JSON; NULL: there is none, or nobody asks for it any more */
     struct namespace_selectors *asks; /* which its limits have; NULL: none, or it was given up */

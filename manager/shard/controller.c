@@ -197,8 +197,8 @@ void shard_write(struct shard *s, const struct object_request_options *q, object
     }
     s->request = object_request_start(c->loop, c->options.client, q, cb, s, &e);
     if (s->request == NULL) {
-        log_warn("request to the API server failed", log_str("shard", s->key),
-                 log_str("error", e.msg));
+        log_at(kube_client_failure_level(c->options.client, 0), "request to the API server failed",
+               log_str("shard", s->key), log_str("error", e.msg));
         shard_done(s, WORK_RETRY, 0);
     }
 }

@@ -266,7 +266,7 @@ void controller_look_policies(struct controller *c, const char *key);
 /* Whether rules `to` must not be published yet, and the shard comes again when that may be
  * different. `from`: what its own pods may enforce, NULL: nothing. 1, 0 or -ENOMEM. */
 MUST_CHECK int shard_wait(struct shard *s, const struct shard_cache_config *config,
-                          const struct rules *from, const struct rules *to);
+                          const struct rules *from, struct rules *to);
 void shard_wait_end(struct shard *s);
 /* The reason why its rules do not stand in the ConfigMap yet. */
 extern const char shard_waiting[];

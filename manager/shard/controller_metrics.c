@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/array.h"
 #include "base/prometheus.h"
@@ -77,18 +80,18 @@ static void write_states(struct buf *out, const struct controller *c)
     for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
         const struct shard *s = LIST_ITEM(n, struct shard, node);
         const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
-        if (config != NULL) {
+        if (config != NULL && !config->root) {
             compiled += s->refusal.code == 0;
             published += s->refusal.code == 0 && s->trouble_reason == NULL;
-            not_ready += !config->root && !s->ready;
+            not_ready += !s->ready;
             shared += s->exclusive == EXCLUSIVE_NO;
             enforced[s->enforced]++;
             labelling[s->labelling]++;
         }
     }
     const struct prometheus_metric gauges[] = {
-        {"cmesh_manager_shards_compiled", "gauge", "ShardingConfigs whose spec is valid.",
-         compiled},
+        {"cmesh_manager_shards_compiled", "gauge",
+         "ShardingConfigs whose spec is valid, roots aside.", compiled},
         {"cmesh_manager_shards_published", "gauge",
          "ShardingConfigs whose rules are published in their ConfigMap.", published},
         {"cmesh_manager_shards_shared", "gauge",
@@ -104,6 +107,136 @@ static void write_states(struct buf *out, const struct controller *c)
                    enforced[i]);
     }
 }
+
+/* ---- each shard by its name ---- */
+
+static bool is_ready(const struct shard *s)
+{
+    return s->ready;
+}
+
+static bool is_compiled(const struct shard *s)
+{
+    return s->refusal.code == 0;
+}
+
+static bool is_shared(const struct shard *s)
+{
+    return s->exclusive == EXCLUSIVE_NO;
+}
+
+static bool is_labelled(const struct shard *s)
+{
+    return s->labelling != LABELLING_UNDER_WAY && s->labelling != LABELLING_NEVER;
+}
+
+static bool is_late(const struct shard *s)
+{
+    return s->holders != NULL && s->late &&
+           s->controller->options.handover == HANDOVER_STRICT; /* else it goes on */
+}
+
+static const struct {
+    const char *name;
+    const char *help;
+    bool (*holds)(const struct shard *s);
+    bool well; /* what it is when all is well */
+} families[] = {
+    {"cmesh_manager_shard_ready",
+     "1 while the condition Ready of the shard's ShardingConfig is True, 0 otherwise.", is_ready,
+     true},
+    {"cmesh_manager_shard_compiled",
+     "1 while the spec of the shard's ShardingConfig is valid, 0 while it is refused.", is_compiled,
+     true},
+    {"cmesh_manager_shard_labelled",
+     "0 while the shard selects by control labels that objects do not have yet, or never will, 1 "
+     "otherwise.",
+     is_labelled, true},
+    {"cmesh_manager_shard_shared",
+     "1 while others may see some of what the shard sees, not on purpose, 0 otherwise.", is_shared,
+     false},
+    {"cmesh_manager_shard_handover_late",
+     "1 while the shard has waited longer than --handover-wait for others to release what it "
+     "gains, 0 otherwise.",
+     is_late, false},
+};
+
+/* Bytes that all series of shards may take, and those of one series beside the shard's key. */
+enum { SERIES_BYTES_MAX = 1024 * 1024, SERIES_BYTES = 96 };
+
+static bool is_well(const struct shard *s)
+{
+    bool well = s->enforced == STATUS_ENFORCED || s->enforced == STATUS_NO_PODS;
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        well = well && families[i].holds(s) == families[i].well;
+    }
+    return well;
+}
+
+/* Those that can be named, the ones with trouble first: *count of them, in an array that the caller
+ * frees; *left are not among them. NULL without memory. */
+static const struct shard **choose_shards(const struct controller *c, size_t *count, uint64_t *left)
+{
+    const struct shard **list = calloc(c->shards.count + 1, sizeof *list);
+    size_t bytes = 0;
+    *count = 0;
+    *left = 0;
+    for (int well = 0; list != NULL && well < 2; well++) {
+        for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
+            const struct shard *s = LIST_ITEM(n, struct shard, node);
+            const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
+            if (config == NULL || config->root || is_well(s) != (well == 1)) {
+                continue;
+            }
+            bytes += (ARRAY_LEN(families) + 1) * (strlen(s->key) + SERIES_BYTES);
+            if (bytes <= SERIES_BYTES_MAX) {
+                list[(*count)++] = s;
+            } else {
+                (*left)++;
+            }
+        }
+    }
+    return list;
+}
+
+/* The name of a metric, and the labels that name the shard; others, and the value, follow. */
+static void begin_series(struct buf *out, const char *name, const struct shard *s)
+{
+    const char *slash = strchr(s->key, '/');
+    buf_printf(out, "%s{shard_namespace=\"%.*s\",shard=\"%s\"", name, (int)(slash - s->key), s->key,
+               slash + 1);
+}
+
+static int write_shards(struct buf *out, const struct controller *c)
+{
+    static const char state[] = "cmesh_manager_shard_state";
+    size_t count = 0;
+    uint64_t left = 0;
+    const struct shard **list = choose_shards(c, &count, &left);
+    if (list == NULL) {
+        return -ENOMEM;
+    }
+    prometheus_head(out, state, "gauge", "The enforcement state of a shard; always 1.");
+    for (size_t i = 0; i < count; i++) {
+        begin_series(out, state, list[i]);
+        buf_printf(out, ",state=\"%s\"} 1\n", reasons[list[i]->enforced]);
+    }
+    for (size_t f = 0; f < ARRAY_LEN(families); f++) {
+        prometheus_head(out, families[f].name, "gauge", families[f].help);
+        for (size_t i = 0; i < count; i++) {
+            begin_series(out, families[f].name, list[i]);
+            buf_printf(out, "} %d\n", families[f].holds(list[i]) ? 1 : 0);
+        }
+    }
+    free(list);
+    const struct prometheus_metric unnamed = {
+        "cmesh_manager_shards_unnamed", "gauge",
+        "Shards without series of their own, for want of room; those with trouble come first.",
+        left};
+    return prometheus_write(out, &unnamed, 1);
+}
+
+/* ---- all ---- */
 
 static void write_probes(struct buf *out, const struct controller *c)
 {
@@ -157,6 +290,9 @@ int controller_metrics(const struct controller *c, const struct controller_count
         return buf_error(out);
     }
     write_states(out, c);
+    if (write_shards(out, c) != 0) {
+        return -ENOMEM;
+    }
     write_probes(out, c);
     if (coverer_metrics(c->coverer, out) != 0) {
         return buf_error(out);

@@ -22,6 +22,7 @@ struct cover_look {
     uint64_t took_ms;
     int rc;
     struct covered found;
+    struct sharing_set shared;
     struct buf namespaces; /* each ends with NUL */
     size_t count;
     struct rules *rules[];
@@ -134,6 +135,7 @@ static void work(void *data)
     look->rc = coverage == NULL ? -ENOMEM : 0;
     look->found.applies = coverage != NULL && coverage_by_namespace(coverage);
     if (look->found.applies) {
+        coverage_set_shared(coverage, &look->shared);
         look->rc = look_at_all(look, coverage);
     }
     coverage_free(coverage);
@@ -149,6 +151,7 @@ static void free_look(void *data)
         rules_unref(look->rules[i]);
     }
     shard_cache_release(look->cache);
+    sharing_set_deinit(&look->shared);
     buf_reset(&look->namespaces);
     free(look);
 }
@@ -172,14 +175,17 @@ static int copy_namespaces(struct cover_look *look, const struct namespaces *all
 
 struct cover_look *cover_look_start(struct net_loop *l, struct shard_cache *cache,
                                     struct rules *const *rules, size_t count,
-                                    const struct namespaces *all, size_t steps, cover_look_fn *done,
-                                    void *data)
+                                    struct sharing_set *shared, const struct namespaces *all,
+                                    size_t steps, cover_look_fn *done, void *data)
 {
     static const struct net_blocking_ops ops = {.work = work, .done = on_done, .drop = free_look};
     struct cover_look *look = calloc(1, sizeof *look + count * sizeof look->rules[0]);
     if (look == NULL) {
+        sharing_set_deinit(shared);
         return NULL;
     }
+    look->shared = *shared;
+    *shared = (struct sharing_set){.count = 0};
     shard_cache_keep(cache);
     look->cache = cache;
     look->done = done;

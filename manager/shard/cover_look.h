@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "compile/sharing.h"
 #include "net/loop.h"
 #include "rules/rules.h"
 #include "shard/namespaces.h"
@@ -34,9 +35,11 @@ struct covered {
 typedef void cover_look_fn(void *data, int rc, const struct covered *found, uint64_t took_ms);
 
 /* `rules` are sorted by name and may be counted in the cache; the look holds references of its own,
- * the list is the caller's; namespaces are copied. NULL without memory. */
+ * the list is the caller's; namespaces are copied. Takes what the shards share, and leaves none, in
+ * any case. NULL without memory. */
 MUST_CHECK struct cover_look *cover_look_start(struct net_loop *l, struct shard_cache *cache,
                                                struct rules *const *rules, size_t count,
+                                               struct sharing_set *shared,
                                                const struct namespaces *all, size_t steps,
                                                cover_look_fn *done, void *data);
 /* Nobody is told of the end. NULL is ignored. */

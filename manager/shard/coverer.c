@@ -97,17 +97,27 @@ static int compare_shards(const void *left, const void *right)
     return strcmp(rules_shard_name(*a), rules_shard_name(*b));
 }
 
-/* The caller frees. NULL without memory. */
-static struct rules **collect_rules(const struct coverer *v, const char *key, size_t *count)
+/* With what at least one of the shards lists of what is shared. The caller frees both. NULL without
+ * memory. */
+static struct rules **collect_rules(const struct coverer *v, const char *key, size_t *count,
+                                    struct sharing_set *shared)
 {
     const struct table *shards = &v->controller->shards;
+    const struct sharing_consent consent = {.known =
+                                                shard_cache_shared(v->controller->options.cache)};
     struct rules **out = calloc(shards->count + 1, sizeof *out);
+    int rc = 0;
     *count = 0;
     for (struct table_node *n = NULL; out != NULL && (n = table_next(shards, n)) != NULL;) {
         const struct shard *s = LIST_ITEM(n, struct shard, node);
         if (is_of(s, key)) {
             out[(*count)++] = rules_of(s);
+            rc = rc != 0 ? rc : sharing_set_add(shared, shard_config(s)->object, &consent);
         }
+    }
+    if (rc != 0) {
+        free(out);
+        out = NULL;
     }
     if (out != NULL) {
         qsort(out, *count, sizeof *out, compare_shards);
@@ -178,14 +188,17 @@ static void on_looked(void *data, int rc, const struct covered *found, uint64_t 
 static bool look_at(struct coverer *v, struct operator_group *g)
 {
     size_t count = 0;
-    struct rules **rules = collect_rules(v, g->key, &count);
-    if (count > 0) {
+    struct sharing_set shared = {.count = 0};
+    struct rules **rules = collect_rules(v, g->key, &count, &shared);
+    if (rules != NULL && count > 0) {
         v->look = cover_look_start(v->controller->loop, v->controller->options.cache, rules, count,
-                                   v->namespaces, v->controller->options.cover_steps, on_looked, v);
+                                   &shared, v->namespaces, v->controller->options.cover_steps,
+                                   on_looked, v);
     }
     g->due = rules == NULL || (count > 0 && v->look == NULL); /* tried again */
     g->moved_since = g->due;
     v->looked_at = v->look == NULL ? NULL : g;
+    sharing_set_deinit(&shared);
     free(rules);
     return rules == NULL || count > 0;
 }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "compile/labelled.h"
+#include "compile/sharing.h"
 #include "shard/controller_internal.h"
 #include "shard/holders.h"
 
@@ -25,6 +27,35 @@ static void judge(struct exclusive *out, struct holders *h)
         (void)snprintf(out->text, sizeof out->text,
                        "Others may see some of what this shard sees: %s.", who);
     }
+}
+
+/* Who others are that see what its config shares, unless there is something to say already. What is
+ * the shard's by the hash and shared by others alone is theirs on purpose, and not this one's. */
+static int judge_shared(struct exclusive *out, struct shard *s,
+                        const struct shard_cache_config *config, struct rules *rules)
+{
+    struct holders h;
+    bool shares = sharing_of(config->object) != NULL;
+    bool left_out = shares || (shard_cache_shared(s->controller->options.cache)->count > 0 &&
+                               labelled_asks_hash(rules));
+    if (out->state != EXCLUSIVE_YES || !left_out) {
+        return 0;
+    }
+    if (holders_now(s, config, rules, true, &h) != 0) {
+        return -ENOMEM;
+    }
+    const char *who = h.count == 0 ? NULL : buf_cstr(&h.text);
+    if (!shares) {
+        judge(out, &h);
+    } else if (who != NULL) {
+        out->state = EXCLUSIVE_INTENDED;
+        (void)snprintf(out->text, sizeof out->text,
+                       "Others see spec." SHARING_FIELD " too, and nothing else of what this shard "
+                       "sees: %s.",
+                       who);
+    }
+    holders_deinit(&h);
+    return 0;
 }
 
 /* They may share with this one, or not any more. */
@@ -64,11 +95,14 @@ void shard_look_exclusive(struct shard *s, const struct shard_cache_config *conf
             "There is no memory for its rules, so they are not compared with those of others.");
     } else if (!known && !may_show_something(s, map)) {
         say(out, EXCLUSIVE_NO_RULES, "The shard has no rules, and so shows nothing.");
-    } else if (!known || holders_now(s, config, map->rules, &h) != 0) {
+    } else if (!known || holders_now(s, config, map->rules, false, &h) != 0) {
         say(out, EXCLUSIVE_UNKNOWN, "");
     } else {
         judge(out, &h);
         holders_deinit(&h);
+        if (judge_shared(out, s, config, map->rules) != 0) {
+            say(out, EXCLUSIVE_UNKNOWN, "");
+        }
     }
     bool was = s->exclusive >= EXCLUSIVE_INTENDED;
     if (out->state != EXCLUSIVE_UNKNOWN) {

@@ -66,8 +66,8 @@ static void on_taken(void *data, const cJSON *object, const struct api_error *er
         free(s->unbound);
         s->unbound = config == NULL ? NULL : strdup(config->uid);
     } else if (error->code != 409 && error->code != 404) {
-        log_warn("cannot take off another controller mesh's finalizer", log_str("shard", s->key),
-                 log_str("error", error->msg));
+        log_at(error->level, "cannot take off another controller mesh's finalizer",
+               log_str("shard", s->key), log_str("error", error->msg));
     }
     /* What was written comes by the watch, and again here. */
     shard_done(s, object != NULL ? WORK_DONE : WORK_RETRY, object != NULL ? 0 : error->retry_after);

@@ -111,7 +111,7 @@ static void look_when_certain(struct shard *s, uint64_t ms)
 }
 
 int shard_wait(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-               const struct rules *to)
+               struct rules *to)
 {
     struct holders h;
     if (s->controller->options.handover == HANDOVER_OFF) {

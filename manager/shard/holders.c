@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/rfc3339.h"
+#include "compile/sharing.h"
 #include "inject/inject_options.h"
 #include "shard/kin.h"
 #include "json/field.h"
@@ -436,28 +437,44 @@ static int search(struct search *q, const struct rules *rules)
     return rc;
 }
 
-int holders_find(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-                 const struct rules *to, struct holders *out)
+/* NULL: without memory; or they are large, and nearly too large. */
+static struct rules *leave_out_shared(const struct shard *s,
+                                      const struct shard_cache_config *config, struct rules *rules)
 {
+    struct err e = ERR_INIT;
+    struct rules *own = sharing_leave_out(rules, sharing_of(config->object),
+                                          shard_cache_shared(s->controller->options.cache), &e);
+    return own == NULL && e.code == -E2BIG ? rules_ref(rules) : own;
+}
+
+int holders_find(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
+                 struct rules *to, struct holders *out)
+{
+    struct rules *own = leave_out_shared(s, config, to);
     struct search q = {.shard = s,
                        .config = config,
                        .from = from,
-                       .to = to,
+                       .to = own,
                        .mode = s->controller->options.handover,
                        .found = out};
-    return search(&q, from);
+    int rc = own == NULL ? -ENOMEM : search(&q, from);
+    rules_unref(own);
+    return rc;
 }
 
-int holders_now(struct shard *s, const struct shard_cache_config *config, const struct rules *rules,
-                struct holders *out)
+int holders_now(struct shard *s, const struct shard_cache_config *config, struct rules *rules,
+                bool all, struct holders *out)
 {
+    struct rules *own = all ? rules_ref(rules) : leave_out_shared(s, config, rules);
     struct search q = {.shard = s,
                        .config = config,
-                       .to = rules,
+                       .to = own,
                        .mode = HANDOVER_BOUNDED,
                        .now = true,
                        .found = out};
-    return search(&q, rules);
+    int rc = own == NULL ? -ENOMEM : search(&q, rules);
+    rules_unref(own);
+    return rc;
 }
 
 void holders_deinit(struct holders *h)

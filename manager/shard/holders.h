@@ -30,14 +30,16 @@ struct holders {
     bool unasked;      /* of a pod it is not known yet: it was not asked, or is in between */
 };
 
-/* Of what is seen under `to` and not under `from` (NULL: nothing is). 0, then holders_deinit is
- * due, or -ENOMEM. */
+/* Of what is seen under `to` and not under `from` (NULL: nothing is), but in namespaces that the
+ * config shares (compile/sharing.h): for these nobody waits. 0, then holders_deinit is due, or
+ * -ENOMEM. */
 MUST_CHECK int holders_find(struct shard *s, const struct shard_cache_config *config,
-                            const struct rules *from, const struct rules *to, struct holders *out);
+                            const struct rules *from, struct rules *to, struct holders *out);
 /* Who else may show what the shard's own `rules` show, as far as is known: also those with which it
- * is shared on purpose, but not pods that merely start. As holders_find. */
+ * is shared on purpose, but not pods that merely start. `all`: in shared namespaces, too. As
+ * holders_find. */
 MUST_CHECK int holders_now(struct shard *s, const struct shard_cache_config *config,
-                           const struct rules *rules, struct holders *out);
+                           struct rules *rules, bool all, struct holders *out);
 void holders_deinit(struct holders *h);
 
 #endif

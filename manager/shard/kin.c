@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "compile/compile.h"
 #include "json/field.h"
 
 static bool is_listed(const struct kin *k, const char *account)
@@ -27,7 +28,7 @@ void kin_init(struct kin *k, const struct shard_cache_config *config, const char
     *k = (struct kin){.account_count = 0};
     if (config != NULL) {
         const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
-        k->names[0] = name_or_null(field_text(controller, "leaderElectionName"));
+        k->names[0] = name_or_null(field_text(controller, COMPILE_LOCK_NAME));
     }
     k->names[1] = name_or_null(lock);
     for (size_t i = 0; i < count && k->account_count < KIN_ACCOUNTS_MAX; i++) {

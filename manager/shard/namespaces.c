@@ -143,13 +143,13 @@ static void on_synced(void *data)
     }
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     struct namespaces *n = data;
     say_missing(n, error);
     if (error != NULL) {
-        log_warn("cannot watch namespaces", log_str("unknown", n->options.unknown),
-                 log_str("error", error));
+        log_at(level, "cannot watch namespaces", log_str("unknown", n->options.unknown),
+               log_str("error", error));
     }
 }
 

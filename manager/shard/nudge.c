@@ -77,8 +77,9 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     /* Another pod of that name, or none: next time the cache shows it. */
     bool gone = error->code == 404 || error->code == 409 || error->code == 422;
     if (!gone) {
-        log_warn("cannot notify a pod of its new rules; the kubelet updates them within a minute",
-                 log_str("pod", n->key), log_str("error", error->msg));
+        log_at(error->level,
+               "cannot notify a pod of its new rules; the kubelet updates them within a minute",
+               log_str("pod", n->key), log_str("error", error->msg));
     }
     finish_nudge(n, WORK_RETRY, error->retry_after);
 }

@@ -18,8 +18,8 @@ static void on_deleted(void *data, const cJSON *object, const struct api_error *
     if (object != NULL) {
         log_info("deleted the rules of a deleted ShardingConfig", log_str("shard", s->key));
     } else if (error->code != 404 && error->code != 409) {
-        log_warn("cannot delete the rules of a deleted ShardingConfig", log_str("shard", s->key),
-                 log_str("error", error->msg));
+        log_at(error->level, "cannot delete the rules of a deleted ShardingConfig",
+               log_str("shard", s->key), log_str("error", error->msg));
     }
     shard_done(s, object != NULL || error->code == 404 ? WORK_DONE : WORK_RETRY,
                object != NULL ? 0 : error->retry_after);

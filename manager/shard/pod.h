@@ -13,15 +13,7 @@
 
 #include "base/err.h"
 #include "kube/selector.h"
-
-/* Annotation, below the prefix: the generation of the rules that the pod was told of last. */
-#define POD_GENERATION "rules-generation"
-/* Annotation, below the prefix: the generation of the traffic document that it was told of last; 0:
- * that there is none. */
-#define POD_TRAFFIC "traffic-generation"
-/* Annotation, below the prefix: "true" on a pod that other shards are not to wait for any more, by
- * somebody who knows that it works on nothing. */
-#define POD_LET_GO "let-go"
+#include "object/names.h"
 
 struct pod_label {
     const char *key;

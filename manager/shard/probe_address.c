@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "net/address.h"
 
 struct range {
     uint8_t first[16]; /* of an IPv4 address 4 bytes */
@@ -24,21 +25,11 @@ static const struct range refused4[] = {
 
 /* https://www.iana.org/assignments/iana-ipv6-special-registry */
 static const struct range refused6[] = {
+    {{0}, 127},                     /* unspecified, loopback */
     {{0xfe, 0x80}, 10},             /* link-local */
     {{0xfe, 0xc0}, 10},             /* site-local, deprecated */
     {{0xff}, 8},                    /* multicast */
     {{0xfd, 0x00, 0x0e, 0xc2}, 32}, /* EC2's metadata service */
-};
-
-/* IPv6 addresses that hold an IPv4 one, and where in them. */
-static const struct {
-    struct range range;
-    size_t at;
-} embedding[] = {
-    {{{0}, 96}, 12},                        /* compatible; unspecified and loopback */
-    {{{[10] = 0xff, [11] = 0xff}, 96}, 12}, /* mapped */
-    {{{0x00, 0x64, 0xff, 0x9b}, 96}, 12},   /* NAT64 */
-    {{{0x20, 0x02}, 16}, 2},                /* 6to4 */
 };
 
 static bool is_in(const uint8_t *address, const struct range *r)
@@ -66,12 +57,9 @@ static bool is_plausible4(const uint8_t *address)
 
 static bool is_plausible6(const uint8_t *address)
 {
-    for (size_t i = 0; i < ARRAY_LEN(embedding); i++) {
-        if (is_in(address, &embedding[i].range) && !is_plausible4(address + embedding[i].at)) {
-            return false;
-        }
-    }
-    return !is_in_one(address, refused6, ARRAY_LEN(refused6));
+    const uint8_t *carried = net_address_carried(address);
+    return carried != NULL ? is_plausible4(carried)
+                           : !is_in_one(address, refused6, ARRAY_LEN(refused6));
 }
 
 bool probe_address_is_plausible(const struct sockaddr_storage *address)

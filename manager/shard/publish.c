@@ -319,7 +319,8 @@ static void on_failure(struct shard *s, const struct api_error *error)
         shard_done(s, WORK_RETRY, error->retry_after);
         return;
     }
-    log_warn("cannot publish rules", log_str("shard", s->key), log_str("error", error->msg));
+    log_at(error->level, "cannot publish rules", log_str("shard", s->key),
+           log_str("error", error->msg));
     set_trouble(s, "Refused", true, error->msg);
     s->retry_after = error->retry_after;
     shard_report(s);

@@ -257,7 +257,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     cJSON_Delete(s->status);
     s->status = NULL;
     if (error->code != 409 && error->code != 404) {
-        log_warn("cannot write the status", log_str("shard", s->key), log_str("error", error->msg));
+        log_at(error->level, "cannot write the status", log_str("shard", s->key),
+               log_str("error", error->msg));
     }
     shard_done(s, WORK_RETRY, error->retry_after);
 }

@@ -88,6 +88,11 @@ void shard_cache_tell_all_ready(struct shard_cache *w)
     }
 }
 
+void shard_cache_tell_shared(struct shard_cache *w)
+{
+    TELL(w, on_shared, &w->shared);
+}
+
 /* ---- life ---- */
 
 static char *annotation(const char *prefix, const char *name)
@@ -100,6 +105,7 @@ static int copy_and_follow(struct shard_cache *w, const struct shard_cache_optio
                            struct err *e)
 {
     w->prefix = strdup(o->prefix);
+    w->shareable = o->shareable;
     w->namespace = o->namespace == NULL ? NULL : strdup(o->namespace);
     w->generation_key = annotation(o->prefix, POD_GENERATION);
     w->traffic_key = annotation(o->prefix, POD_TRAFFIC);
@@ -129,6 +135,7 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
     }
     w->keepers = 1;
     list_init(&w->listeners);
+    w->shared.unknown = true;
     w->next_listener = &w->listeners;
     w->loop = l;
     w->client = o->client;
@@ -187,6 +194,7 @@ void shard_cache_free(struct shard_cache *w)
     informer_end(&w->configs_informer);
     informer_end(&w->maps_informer);
     shard_cache_sources_deinit(w);
+    sharing_set_deinit(&w->shared);
     table_deinit(&w->configs);
     table_deinit(&w->maps);
     table_deinit(&w->pods);

@@ -74,6 +74,8 @@ struct shard_cache_handlers {
     /* All that is needed to decide about this namespace's shards is known now: shard_cache_ready.
      * NULL: about namespaces without configs. */
     void (*on_ready)(void *data, const char *ns);
+    /* Other namespaces are shared than before, or it is known now which are. */
+    void (*on_shared)(void *data, const struct sharing_set *shared);
 };
 
 /* One who listens: the memory is the caller's, until shard_cache_unlisten. */
@@ -92,6 +94,7 @@ struct shard_cache_options {
     size_t memory;                   /* bytes that limits and rules may take; 0: any */
     struct namespaces *namespaces;   /* that limits ask for, with labels; must outlive the cache, or
                                         until shard_cache_free; NULL: nobody knows them */
+    struct flag_list shareable;      /* namespaces that configs of any may share; outlive it */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 
@@ -110,6 +113,9 @@ bool shard_cache_synced(const struct shard_cache *w);
 bool shard_cache_configs_synced(const struct shard_cache *w);
 /* The configs, the ConfigMaps and the pods of that namespace were listed. */
 bool shard_cache_ready(const struct shard_cache *w, const char *ns);
+/* The namespaces that are shared (compile/sharing.h); none until all ShardingConfigs are
+ * known. Always the same, which changes. */
+const struct sharing_set *shard_cache_shared(const struct shard_cache *w);
 /* What keeps it from following, for people; NULL: nothing. */
 const char *shard_cache_error(const struct shard_cache *w);
 
@@ -145,9 +151,9 @@ const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct
 void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rules *rules);
 
 /* What its spec comes to, compiled at the first call and kept until it changes, or what namespaces
- * it selects, which is told as a change of the config; `o` must always be
- * the same, with options.namespaces. The cache holds the reference. NULL: as compile_config; or
- * -EDQUOT, as long as there is no memory for it (options.memory). */
+ * it selects, or which ones are shared, which is told as a change of the config; `o` must always be
+ * the same, with options.namespaces and without what is shared. The cache holds the reference.
+ * NULL: as compile_config; or -EDQUOT, as long as there is no memory for it (options.memory). */
 struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_config *c,
                                 const struct compile_options *o, struct err *e);
 /* The whole object of a root, with its spec; the caller frees. NULL without memory, or when there

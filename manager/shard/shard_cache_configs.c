@@ -137,8 +137,10 @@ struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_
 {
     struct config *c = LIST_ITEM(seen, struct config, seen);
     bool before = c->spec.compiled;
+    struct compile_options with = *o;
+    with.shared = &w->shared;
     struct rules *rules =
-        config_spec_compile(&c->spec, c->object, o, &c->namespace->account->bytes, e);
+        config_spec_compile(&c->spec, c->object, &with, &c->namespace->account->bytes, e);
     if (!before) {
         c->reserved = 0;
         c->seen.namespaces = c->spec.namespaces;
@@ -149,7 +151,7 @@ struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_
         rules_map_share(m->map, rules);
     }
     if (!before && rules != NULL && shard_cache_is_too_much(w, c)) {
-        return config_spec_compile(&c->spec, c->object, o, NULL, e); /* which says why not */
+        return config_spec_compile(&c->spec, c->object, &with, NULL, e); /* which says why not */
     }
     return rules;
 }
@@ -340,6 +342,7 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
         }
         return -ENOMEM;
     }
+    bool shares = c->object != NULL && sharing_of(c->object) != NULL;
     rc = set_config(w, c, object, copy);
     if (rc != 0) {
         selector_free(selector);
@@ -355,6 +358,9 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
     shard_cache_count_config(c);
     shard_cache_trim(w);
     shard_cache_tell_shard(w, key, SHARD_CACHE_CONFIG);
+    if (shares || sharing_of(c->object) != NULL) {
+        shard_cache_share_namespaces(w);
+    }
     return rc;
 }
 
@@ -374,8 +380,12 @@ static void on_config_list(void *data)
 void shard_cache_remove_config(struct shard_cache *w, struct config *c)
 {
     struct namespace *s = c->namespace;
+    bool shares = sharing_of(c->object) != NULL;
     drop_config(w, c);
     shard_cache_leave_namespace(w, s);
+    if (shares) {
+        shard_cache_share_namespaces(w);
+    }
 }
 
 static void on_config_object(void *data, enum reflector_change change, const cJSON *object)
@@ -420,14 +430,24 @@ static void on_configs_synced(void *data)
         }
     }
     f->synced = f->synced || !f->lost;
+    shard_cache_share_namespaces(f->cache);
     follow_maps(f->cache);
     shard_cache_tell_all_ready(f->cache);
     shard_cache_arrange(f->cache);
+}
+
+static void on_config_state(void *data, const char *error, enum log_level level)
+{
+    struct informer *f = data;
+    informer_on_state(f, error, level);
+    if (error != NULL && reflector_not_found(f->reflector)) {
+        shard_cache_share_nothing(f->cache);
+    }
 }
 
 const struct reflector_handlers shard_cache_config_handlers = {
     .on_list = on_config_list,
     .on_object = on_config_object,
     .on_synced = on_configs_synced,
-    .on_state = informer_on_state,
+    .on_state = on_config_state,
 };

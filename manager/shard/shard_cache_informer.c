@@ -44,16 +44,27 @@ void informer_lose(struct informer *f)
     }
 }
 
-void informer_on_state(void *data, const char *error)
+const char *informer_error(const struct informer *f)
+{
+    if (f->reflector == NULL) {
+        return NULL;
+    }
+    return f->collection == SHARD_CACHE_OF_CONFIGS && reflector_not_found(f->reflector)
+               ? "the CustomResourceDefinition " SHARD_CACHE_RESOURCE "." COMPILE_GROUP
+                 " is not installed: apply k8s/base/crd.yaml, or what the chart has in crds/"
+               : reflector_error(f->reflector);
+}
+
+void informer_on_state(void *data, const char *error, enum log_level level)
 {
     struct informer *f = data;
     const char *what = shard_cache_collection_text(f->collection);
     const char *ns = f->namespace == NULL ? "" : f->namespace->name;
     if (error != NULL) {
-        log_warn("cannot list or watch", log_str("collection", what), log_str("namespace", ns),
-                 log_str("error", error));
+        log_at(level, "cannot list or watch", log_str("collection", what), log_str("namespace", ns),
+               log_str("error", informer_error(f)));
     } else {
-        log_info("watching again", log_str("collection", what), log_str("namespace", ns));
+        log_at(level, "watching again", log_str("collection", what), log_str("namespace", ns));
     }
 }
 
@@ -98,11 +109,6 @@ void informer_end(struct informer *f)
 uint64_t informer_version(const struct informer *f)
 {
     return f->reflector == NULL ? 0 : decimal_or_zero(slice_str(reflector_version(f->reflector)));
-}
-
-const char *informer_error(const struct informer *f)
-{
-    return f->reflector == NULL ? NULL : reflector_error(f->reflector);
 }
 
 bool informer_watches(const struct informer *f)

@@ -153,7 +153,9 @@ struct shard_cache {
     struct table injected;
     struct table namespaces;
     struct table accounts;
-    struct namespaces *known; /* which there are; NULL: nobody knows */
+    struct sharing_set shared;
+    struct flag_list shareable; /* by configs of any namespace */
+    struct namespaces *known;   /* which there are; NULL: nobody knows */
     struct namespaces_listener listener;
     struct list selecting; /* struct config */
     struct net_timer *gather;
@@ -238,7 +240,7 @@ bool informer_watches(const struct informer *f);
 /* Adds what its reflector has counted. */
 void informer_count(struct informer_counts *to, const struct informer *f);
 /* Of each collection's reflector_handlers. */
-void informer_on_state(void *data, const char *error);
+void informer_on_state(void *data, const char *error, enum log_level level);
 /* When shard_cache.again is due: what was lost is listed. */
 void shard_cache_list_again(struct net_deadline *d);
 void shard_cache_set_deadline(struct shard_cache *w, struct net_deadline *d, uint64_t ms);
@@ -270,6 +272,13 @@ void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m);
  * is one. */
 void shard_cache_show_map(struct shard_cache *w, struct namespace *s, const char *key);
 void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p);
+
+/* ---- shard_cache_sharing.c: shared namespaces ---- */
+
+/* Configs came, went or changed; all of them, or one that shares some, or did. */
+void shard_cache_share_namespaces(struct shard_cache *w);
+/* There are no configs, since the API server does not know their kind. */
+void shard_cache_share_nothing(struct shard_cache *w);
 
 /* ---- shard_cache_namespaces.c: limits by labels of namespaces ---- */
 
@@ -328,5 +337,6 @@ void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p
 /* That the namespace is ready, if it is; all of them. */
 void shard_cache_tell_ready(struct shard_cache *w, const struct namespace *s);
 void shard_cache_tell_all_ready(struct shard_cache *w);
+void shard_cache_tell_shared(struct shard_cache *w);
 
 #endif

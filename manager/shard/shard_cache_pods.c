@@ -221,10 +221,10 @@ static void on_pods_synced(void *data)
     shard_cache_arrange(f->cache);
 }
 
-static void on_pods_state(void *data, const char *error)
+static void on_pods_state(void *data, const char *error, enum log_level level)
 {
     struct informer *f = data;
-    informer_on_state(f, error);
+    informer_on_state(f, error, level);
     shard_cache_arrange(f->cache);
 }
 

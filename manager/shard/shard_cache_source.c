@@ -362,11 +362,11 @@ static void on_error(struct shard_cache *w)
     shard_cache_arrange(w);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     struct informer *f = data;
     struct shard_cache *w = f->cache;
-    informer_on_state(f, error);
+    informer_on_state(f, error, level);
     if (error != NULL) {
         on_error(w);
         return;

@@ -327,8 +327,8 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
     uint64_t events[SHARD_CACHE_COLLECTIONS];
     uint64_t failures[SHARD_CACHE_COLLECTIONS];
     const struct prometheus_metric gauges[] = {
-        {"cmesh_manager_known_shardingconfigs", "gauge", "ShardingConfigs in the manager's cache.",
-         w->configs.count},
+        {"cmesh_manager_known_shardingconfigs", "gauge",
+         "ShardingConfigs in the manager's cache, roots included.", w->configs.count},
         {"cmesh_manager_known_configmaps", "gauge", "ConfigMaps with rules in the manager's cache.",
          w->maps.count},
         {"cmesh_manager_known_pods", "gauge",

@@ -269,14 +269,15 @@ static void on_synced(void *data)
     }
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     (void)data;
     if (error != NULL) {
-        log_warn("cannot watch the Leases by which proxies tell what they enforce; they are asked",
-                 log_str("error", error));
+        log_at(level,
+               "cannot watch the Leases by which proxies tell what they enforce; they are asked",
+               log_str("error", error));
     } else {
-        log_info("watching the Leases of proxies again");
+        log_at(level, "watching the Leases of proxies again");
     }
 }
 

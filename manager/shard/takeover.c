@@ -135,8 +135,8 @@ static void failed(struct attempt *a, const struct api_error *error)
     a->again_at = now_of(a->owner) + (a->forbidden ? FORBIDDEN_MS
                                       : conflict   ? CONFLICT_MS
                                                    : AGAIN_MS);
-    log_warn("cannot say in a Lease which rules are required of its pod", log_str("pod", a->pod),
-             log_str("error", error->msg));
+    log_at(error->level, "cannot say in a Lease which rules are required of its pod",
+           log_str("pod", a->pod), log_str("error", error->msg));
 }
 
 static void on_patched(void *data, const cJSON *object, const struct api_error *error)

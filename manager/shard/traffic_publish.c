@@ -429,8 +429,8 @@ static void on_failure(struct shard *s, const struct api_error *error)
         shard_done(s, WORK_RETRY, error->retry_after);
         return;
     }
-    log_warn("cannot publish traffic policies", log_str("shard", s->key),
-             log_str("error", error->msg));
+    log_at(error->level, "cannot publish traffic policies", log_str("shard", s->key),
+           log_str("error", error->msg));
     note_missing(s, "Refused", error->msg);
     s->traffic.retry_after = error->retry_after;
     shard_report_status(s);

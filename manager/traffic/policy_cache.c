@@ -523,15 +523,15 @@ static void on_synced(void *data)
     tell_known(src->cache);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     const struct source *src = data;
     const char *what = policy_kind_plural(src->kind);
     if (error != NULL) {
-        log_warn("cannot list or watch; what is published of them stays as it is",
-                 log_str("collection", what), log_str("error", error));
+        log_at(level, "cannot list or watch; what is published of them stays as it is",
+               log_str("collection", what), log_str("error", error));
     } else {
-        log_info("watching again", log_str("collection", what));
+        log_at(level, "watching again", log_str("collection", what));
     }
     tell_known(src->cache);
 }

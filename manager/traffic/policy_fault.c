@@ -67,16 +67,36 @@ static bool read_abort(struct policy_reader *r, const cJSON *fault, const char *
     return true;
 }
 
+/* As in the first examples of KusionStack's mesh. One error says what to write instead. */
+static bool is_of_old(struct policy_reader *r, const cJSON *match, const char *path)
+{
+    if (cJSON_IsArray(match)) {
+        policy_error(r,
+                     "%s: Invalid value: must be an object: of {method, url}, write httpMatch with "
+                     "method, host and path; of requests to the API server, write resources",
+                     path);
+        return true;
+    }
+    if (field_get(match, "relatedResources") != NULL) {
+        policy_error(r, "%s.relatedResources: Forbidden: write resources", path);
+        return true;
+    }
+    return false;
+}
+
 /* `acts`: it ever does anything. */
 static void read_match(struct policy_reader *r, const cJSON *fault, const char *path, bool acts,
                        cJSON *out)
 {
     static const char *const known[] = {"resources", "httpMatch", NULL};
     struct policy_path p = policy_field_path(path, "match");
-    const cJSON *match = policy_object_field(r, fault, path, "match", known);
     struct policy_resources found = {.count = 0};
     struct policy_externals external = {.count = 0};
     size_t before = r->row_count;
+    if (is_of_old(r, field_get(fault, "match"), p.text)) {
+        return;
+    }
+    const cJSON *match = policy_object_field(r, fault, path, "match", known);
     policy_resources(r, match, p.text, "resources", false, out, &found);
     policy_http_matches(r, match, p.text, out, &external);
     if (r->row_count == before && external.count == 0) {

@@ -264,13 +264,13 @@ static void on_synced(void *data)
     notify_change(b);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     struct source *s = data;
     s->error = (struct err){0};
     if (error != NULL) {
         (void)err_set(&s->error, -EIO, "cannot read webhook configurations: %s", error);
-        log_warn("cannot watch webhook configurations", log_str("error", error));
+        log_at(level, "cannot watch webhook configurations", log_str("error", error));
     }
 }
 
@@ -366,7 +366,7 @@ static void fail_write(struct ca_bundle *b, const struct api_error *error)
     b->stats.failures++;
     (void)err_set(&b->write, -EIO, "cannot write webhook configuration %s: %s", b->writing + 2,
                   error->msg);
-    log_warn("cannot write a webhook configuration", log_str("error", b->write.msg));
+    log_at(error->level, "cannot write a webhook configuration", log_str("error", b->write.msg));
     finish_write(b, WORK_RETRY, error->retry_after);
 }
 

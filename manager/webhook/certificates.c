@@ -211,7 +211,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     } else {
         c->stats.failures++;
         (void)err_set(&c->write, -EIO, "cannot write Secret %s: %s", c->secret, error->msg);
-        log_warn("cannot write the webhooks' certificates", log_str("error", c->write.msg));
+        log_at(error->level, "cannot write the webhooks' certificates",
+               log_str("error", c->write.msg));
         uint64_t ms = backoff_next(&c->backoff, net_clock_random(c->clock));
         wait_until_next_check(
             c, error->retry_after * UINT64_C(1000) > ms ? error->retry_after * UINT64_C(1000) : ms);
@@ -490,13 +491,13 @@ static void on_synced(void *data)
     check_soon(c);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
     struct certificates *c = data;
     c->follow = (struct err){0};
     if (error != NULL) {
         (void)err_set(&c->follow, -EIO, "cannot read Secret %s: %s", c->secret, error);
-        log_warn("cannot watch the webhooks' certificates", log_str("error", c->follow.msg));
+        log_at(level, "cannot watch the webhooks' certificates", log_str("error", c->follow.msg));
     }
 }
 

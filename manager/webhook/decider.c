@@ -64,7 +64,7 @@ static uint64_t now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* ---- the steps: all but `decide` in any thread ---- */
+/* ---- the steps: all but `begin` and `decide` in any thread ---- */
 
 /* The status of a refusal; 0: it is none. Always Forbidden: of an answer with reason Invalid
  * kubectl shows nothing but "The request is invalid". */
@@ -81,6 +81,11 @@ static void fail_job(struct job *j, unsigned status, const char *why)
     if (j->e.msg[0] == '\0') {
         (void)err_set(&j->e, j->rc, "%s", why);
     }
+}
+
+static int begin_review(struct job *j, bool thread)
+{
+    return j->route->begin == NULL ? 0 : j->route->begin(j->data, thread, &j->decision);
 }
 
 static void read_review(struct job *j)
@@ -301,7 +306,9 @@ static void next_job(struct decider *d, unsigned lane)
         struct job *j = LIST_ITEM(next, struct job, place);
         review_place_leave(next);
         d->running[lane] = j;
-        j->work = net_blocking_start(d->loop, &ops, j);
+        if (begin_review(j, true) == 0) {
+            j->work = net_blocking_start(d->loop, &ops, j);
+        }
         if (j->work == NULL) {
             d->running[lane] = NULL;
             fail_memory(j);
@@ -367,9 +374,13 @@ static void wait(struct decider *d, struct job *j)
 
 static void decide_at_once(struct job *j)
 {
-    read_review(j);
-    decide(j);
-    finish_review(j);
+    if (begin_review(j, false) == 0) {
+        read_review(j);
+        decide(j);
+        finish_review(j);
+    } else {
+        fail_memory(j);
+    }
     j->loop_us = now_us() - j->begun;
     end(j);
 }

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
+#include "inject/inject_hints.h"
 #include "kube/name.h"
 #include "kube/user_agent.h"
 #include "webhook/policy_review.h"
@@ -84,7 +86,11 @@ static int choose_shard(void *data, const struct admission_request *r, struct we
     const struct webhook_context *context = data;
     struct validate_context w;
     const cJSON *config;
-    if (r->operation != ADMISSION_CREATE || !inject_wanted(context->inject, r->object)) {
+    if (r->operation != ADMISSION_CREATE || r->resource.subresource[0] != '\0') {
+        return 0;
+    }
+    inject_hints_names(context->inject->prefix, context->keys, r->object, true, &d->warnings);
+    if (!inject_wanted(context->inject, r->object)) {
         return 0;
     }
     if (check_whole(r, e) != 0 || look(context, r, d, &w, e) != 0) {
@@ -106,37 +112,89 @@ static int inject_sidecars(const void *data, const struct admission_request *r,
 
 /* ---- labels ---- */
 
-static int decide_labels(const void *data, const struct admission_request *r,
-                         struct webhook_decision *d, struct err *e)
+/* A pod that has not even a label by which the webhook for pods is asked, because that is
+ * misspelt. */
+static void note_pod(const struct webhook_context *context, const struct admission_request *r,
+                     struct webhook_decision *d)
+{
+    if (r->operation == ADMISSION_CREATE && strcmp(r->resource.resource, "pods") == 0 &&
+        r->resource.group[0] == '\0' && r->resource.subresource[0] == '\0' &&
+        !inject_wanted(context->inject, r->object)) {
+        inject_hints_names(context->inject->prefix, context->keys, r->object, false, &d->warnings);
+    }
+}
+
+/* In the loop, to which the shared namespaces belong. */
+static int decide_labels(void *data, const struct admission_request *r, struct webhook_decision *d,
+                         struct err *e)
 {
     const struct webhook_context *context = data;
+    note_pod(context, r, d);
     return labels_admit(context->keys, r, &d->patch, &d->warnings, e);
 }
 
 /* ---- ShardingConfigs ---- */
 
+/* `namespaces` are the loop's, or for a thread a copy. */
+struct config_state {
+    struct namespace_set *copy;
+    const struct namespace_set *namespaces;
+    struct validate_draft *draft;
+};
+
+static struct compile_options compile_with(const struct webhook_context *context,
+                                           const struct namespace_set *namespaces)
+{
+    struct compile_options o = *context->compile;
+    o.namespaces = namespaces;
+    return o;
+}
+
+static int begin_config(const void *data, bool thread, struct webhook_decision *d)
+{
+    const struct webhook_context *context = data;
+    struct config_state *state = calloc(1, sizeof *state);
+    if (state == NULL) {
+        return -ENOMEM;
+    }
+    d->state = state;
+    state->namespaces = context->namespaces;
+    if (thread && context->namespaces != NULL) {
+        state->copy = namespace_set_copy(context->namespaces);
+        state->namespaces = state->copy;
+        return state->copy == NULL ? -ENOMEM : 0;
+    }
+    return 0;
+}
+
 static int draft_config(const void *data, const struct admission_request *r,
                         struct webhook_decision *d, struct err *e)
 {
-    const struct webhook_context *context = data;
-    d->state = validate_draft_new(r, context->compile);
-    return d->state == NULL ? err_memory(e) : 0;
+    struct config_state *state = d->state;
+    const struct compile_options o = compile_with(data, state->namespaces);
+    state->draft = validate_draft_new(r, &o);
+    return state->draft == NULL ? err_memory(e) : 0;
 }
 
 static int decide_config(void *data, const struct admission_request *r, struct webhook_decision *d,
                          struct err *e)
 {
     const struct webhook_context *context = data;
+    const struct config_state *state = d->state;
+    const struct compile_options o = compile_with(context, context->namespaces);
     struct validate_context w;
     if (look(context, r, d, &w, e) != 0) {
         return e->code;
     }
-    return validate_drafted(r, context->compile, d->state, &w, &d->warnings, e);
+    return validate_drafted(r, &o, state->draft, &w, &d->warnings, e);
 }
 
-static void forget_draft(void *state)
+static void forget_config(void *data)
 {
-    validate_draft_free(state);
+    struct config_state *state = data;
+    validate_draft_free(state->draft);
+    namespace_set_free(state->copy);
+    free(state);
 }
 
 /* ---- traffic policies ---- */
@@ -179,17 +237,18 @@ const struct webhook_route webhook_routes[] = {
      .forget = free},
     {.path = WEBHOOK_PATH_NAMESPACES,
      .name = "namespaces",
-     .prepare = decide_labels,
+     .decide = decide_labels,
      .parts = ADMISSION_LABELS},
     {.path = WEBHOOK_PATH_RESOURCES,
      .name = "resources",
-     .prepare = decide_labels,
+     .decide = decide_labels,
      .parts = ADMISSION_LABELS},
     {.path = WEBHOOK_PATH_CONFIGS,
      .name = "shardingconfigs",
+     .begin = begin_config,
      .prepare = draft_config,
      .decide = decide_config,
-     .forget = forget_draft,
+     .forget = forget_config,
      .inline_max = CONFIG_INLINE_MAX},
     {.path = WEBHOOK_PATH_POLICIES,
      .name = "trafficpolicies",

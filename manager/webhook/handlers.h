@@ -18,7 +18,8 @@
 struct webhook_context {
     const struct labels_keys *keys;
     const struct inject_settings *inject;
-    const struct compile_options *compile;
+    const struct compile_options *compile;  /* but for its namespaces, which are: */
+    const struct namespace_set *namespaces; /* for the loop alone; NULL: not known */
     bool known_askers; /* only who proves to be the API server is answered: names may be told */
     /* What there is now in a namespace; valid until the loop runs on. 0, or an error with the
      * reason in `e` when it is not known yet (-EAGAIN): then no decision is made. */

@@ -2,7 +2,7 @@
 /*
  * route.h - what is decided about at a path, and in which steps.
  *
- *     prepare (any thread) --> decide (the loop) --> finish (any thread) --> the answer
+ *     begin (the loop) --> prepare (any thread) --> decide (the loop) --> finish (any thread)
  *
  * A large review is read, prepared, finished and answered in a thread, so that whoever sends it
  * holds up neither the Lease nor anybody else. What needs what the loop knows is decided there, in
@@ -10,6 +10,8 @@
  */
 #ifndef MANAGER_WEBHOOK_ROUTE_H
 #define MANAGER_WEBHOOK_ROUTE_H
+
+#include <stdbool.h>
 
 #include <cjson/cJSON.h>
 
@@ -41,9 +43,14 @@ typedef int (*webhook_decide_cb)(void *data, const struct admission_request *r,
 typedef int (*webhook_step_cb)(const void *data, const struct admission_request *r,
                                struct webhook_decision *d, struct err *e);
 
+/* Puts into d->state what `prepare` needs of what the loop knows: a copy, if that runs in another
+ * `thread`. 0 or -ENOMEM. */
+typedef int (*webhook_begin_cb)(const void *data, bool thread, struct webhook_decision *d);
+
 struct webhook_route {
     const char *path; /* one of WEBHOOK_PATH_*, or another */
     const char *name; /* in metrics and in the log: "pods" */
+    webhook_begin_cb begin;
     webhook_decide_cb decide;
     webhook_step_cb prepare;
     webhook_step_cb finish;

@@ -3,7 +3,6 @@
 
 import json
 import os
-import re
 import subprocess
 import time
 
@@ -13,8 +12,7 @@ from build import HERE, ROOT
 FOLDER = os.path.join(HERE, "results")
 INDEX_HEAD = """# Results
 
-What `test/bench/bench --keep` and `test/bench/apiserver --keep` have written, the latest first. How to
-read it, and what not to conclude, says [the benchmark's README](../README.md). Figures of different
+What `bench`, `apiserver` and `sharding` have written with `--keep`, the latest first. How to read it, and what not to conclude, says [the benchmark's README](../README.md). Figures of different
 machines cannot be compared.
 
 | run | machine | what was measured |
@@ -38,8 +36,8 @@ def today():
 
 
 def version():
-    with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as f:
-        return re.search(r"^project\(cmesh VERSION ([0-9.]+)", f.read(), re.MULTILINE)[1]
+    with open(os.path.join(ROOT, "VERSION"), encoding="ascii") as f:
+        return f.read().strip()
 
 
 def write_text(path, words):

@@ -101,7 +101,7 @@ class Results(unittest.TestCase):
             self.assertTrue(rows[1].startswith(f"| [{name}]({name}.json), [plot]({name}.svg) |"))
 
     def test_the_version_is_that_of_the_project(self):
-        self.assertRegex(results.version(), r"^[0-9]+\.[0-9]+\.[0-9]+$")
+        self.assertRegex(results.version(), r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$")
 
 
 if __name__ == "__main__":

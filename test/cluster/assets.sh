@@ -254,6 +254,15 @@ debian_archive() {
 	}
 }
 
+# debian_release SUITE: all of the machine's Debian 12 archives, those of updates and security too, with
+# this release in place of Debian 12.
+debian_release() {
+	debian_sources
+	local sources=$build/apt/sources
+	sed -i "s/^Types:.*/Types: deb/;/^Suites:/s/bookworm/$1/g" "$sources/debian.sources"
+	sed -i "/^deb-src/d;s/ bookworm/ $1/" "$sources/debian.list"
+}
+
 # build_download PACKAGE...: the source, what compiles it, and further packages.
 build_download() {
 	cd "$build"

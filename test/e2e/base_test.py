@@ -131,7 +131,7 @@ class BaseTest(InstallationCase):
                 self.assertEqual("", warnings)
                 pod = things["Deployment", NAMESPACE, ACCOUNT]["spec"]["template"]["spec"]
                 container = pod["containers"][0]
-                self.assertEqual("registry.example.com/cmesh/manager:0.1.0", container["image"])
+                self.assertEqual("registry.example.com/cmesh/manager:0.2.0-dev", container["image"])
                 settings = things["ConfigMap", NAMESPACE, "cmesh-manager-settings"]["data"]
                 self.assertEqual("50", settings["CMESH_LABEL_QPS"])
                 resources = things["ConfigMap", NAMESPACE, "cmesh-sharding-resources"]["data"]

@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import re
-import subprocess
 import unittest
 
 import harness
@@ -20,7 +19,6 @@ FOLDER = os.path.join(harness.ROOT, "examples", "in-cluster-by-hand")
 FORMS = ("service-account", "by-name", "nat")
 RESTRICTED = ("service-account", "by-name")
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-POLICIES = os.path.join(harness.HERE, "pod-security.yaml")
 LEVEL = "pod-security.kubernetes.io/enforce"
 
 
@@ -95,7 +93,7 @@ GOLDEN = {"service-account": "operator", "by-name": "by-name", "nat": "nat"}
 # What the webhook sets besides: what is the default anyway, what a manager asks for, and what belongs
 # to the kubeconfig. The namespace is the pod's own.
 ONLY_INJECTED = {
-    "cmesh-kubeconfig": {"proxy", "output", "namespace"},
+    "cmesh-kubeconfig": {"output", "namespace"},
     "cmesh-localproxy": {"listen", "admin", "status-lease", "watch-bypass"},
     "cmesh-rulesync": {"admin"},
 }
@@ -280,8 +278,7 @@ class PodSecurityTest(harness.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cluster = harness.cluster()
-        cls.run_kubectl("apply", "-f", POLICIES)
-        cls.addClassCleanup(cls.run_kubectl, "delete", "-f", POLICIES)
+        harness.enforce_pod_security(cls.cluster, cls.addClassCleanup)
         cls.levels = {}
         for level in ("privileged", "baseline", "restricted"):
             name = cls.levels[level] = f"by-hand-{level}-{os.getpid()}"
@@ -292,11 +289,6 @@ class PodSecurityTest(harness.TestCase):
             pod = pod_of("service-account")
             spoil(pod)
             harness.wait_for(lambda p=pod, v=level, w=words: w in cls.create(p, v), f"{level} is in force")
-
-    @classmethod
-    def run_kubectl(cls, *args):
-        command = [cls.cluster.env["KUBECTL"], "--kubeconfig", cls.cluster.kubeconfig, *args]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
 
     @classmethod
     def create(cls, pod, level):

@@ -144,6 +144,8 @@ REFUSED = (
     ({"controller": "leader"}, "spec.controller"),
     ({"controller": {"leaderElectionName": 5}}, "leaderElectionName"),
     ({"controller": {"leaderElectionName": "a" * 254}}, "leaderElectionName"),
+    ({"controller": {"leaderElectionNamespace": 5}}, "leaderElectionNamespace"),
+    ({"controller": {"leaderElectionNamespace": "a" * 64}}, "leaderElectionNamespace"),
     ({"webhook": {"port": 0}}, "spec.webhook.port"),
     ({"webhook": {"port": 65536}}, "spec.webhook.port"),
     ({"webhook": {"port": "9443"}}, "spec.webhook.port"),
@@ -254,6 +256,7 @@ class DefinitionTest(CrdTestCase):
         for path, words in (
             (".spec.selector", "The pods of the shard"),
             (".spec.controller.leaderElectionName", "leader election lock"),
+            (".spec.controller.leaderElectionNamespace", "Namespace of that lock"),
             (".spec.limits", "What the shard sees"),
             (".spec.limits.objectSelector.selector.matchExpressions.operator", "DoesNotExist"),
         ):

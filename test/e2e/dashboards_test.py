@@ -24,6 +24,12 @@ SAMPLE = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
 # Labels that Prometheus puts on what it scrapes.
 SCRAPED = {"instance", "job"}
 
+# In every program, told of above the tables.
+EVERYWHERE = ("process_", "cmesh_build_info")
+
+# Of a series for each shard only what shards are; these have the values of those that count them.
+COUNTED = {"cmesh_manager_shard_state": "cmesh_manager_shards"}
+
 
 # For all pods of the namespace; no request of the test's meets them.
 POLICIES = {
@@ -140,7 +146,10 @@ class DashboardsTest(mesh.MeshTestCase):
     def setUp(self):
         super().setUp()
         manager = self.manager("--webhook", "127.0.0.1:0", "--label-qps", "100")
-        self.apply(mesh.config("a", "a", mesh.limit(mesh.is_in("part", "a"))))
+        # Each of an operator of its own: none waits for another.
+        lock = {"leaderElectionName": "a"}
+        self.apply(mesh.config("a", "a", mesh.limit(mesh.is_in("part", "a")), controller=lock))
+        self.add_root()
         by_namespace = mesh.limit(mesh.is_in(f"{mesh.GROUP}/namespace", self.namespace))
         self.apply(mesh.config("b", "b", by_namespace, controller={"leaderElectionName": "b"}))
         pod = self.pod("a-0", "a")
@@ -152,6 +161,7 @@ class DashboardsTest(mesh.MeshTestCase):
         # Only then it tells of namespaces by operator, and of each resource.
         harness.wait_for(lambda: mesh.condition(self.get("b"), "Covered"), "b is looked at")
         harness.wait_for(lambda: manager.status()["labels"].get("checked"), "all is labelled")
+        self.wait_condition("r", "Ready", "False")
         self.assertEqual(200, pod.proxy.fetch("/api/v1/namespaces").status)
         self.assertEqual(403, wire.fetch(egress, "http://nowhere.example/").status)
         pages = {
@@ -164,6 +174,20 @@ class DashboardsTest(mesh.MeshTestCase):
             for name, address in pages.items()
         }
         self.metrics = {k: v for page in self.pages.values() for k, v in page.items()}
+
+    def add_root(self):
+        """Only then the manager tells of roots by their names."""
+        root = {
+            "prefix": "r",
+            "targetStatefulSet": "none",
+            "auto": {"shardingSize": 1, "everyShardReplicas": 1},
+            "resourceSelector": [
+                {"relateResources": [{"apiGroups": [""], "resources": ["pods"]}]},
+            ],
+        }
+        thing = mesh.config("r", "r")
+        spec = {"selector": thing["spec"]["selector"], "root": root}
+        self.apply({**thing, "spec": {**spec, "controller": {"leaderElectionName": "r"}}})
 
     def add_policies(self):
         """Only then a proxy tells of its rules."""
@@ -188,7 +212,7 @@ class DashboardsTest(mesh.MeshTestCase):
             )
             known |= set(self.metrics[base].values)
         for name, matchers in SELECTOR.findall(expression):
-            values = self.metrics[base_name(name, self.metrics)].values
+            values = self.metrics[COUNTED.get(name, base_name(name, self.metrics))].values
             for label, _, wanted in MATCHER.findall(matchers):
                 self.assertIn(label, values, where)
                 if label in ("state", "result"):
@@ -202,12 +226,19 @@ class DashboardsTest(mesh.MeshTestCase):
             with self.subTest(where=where):
                 self.check(where, expression)
 
+    def test_panels_show_nobody_elses_processes(self):
+        """Metrics that others have too are asked for of cmesh's processes alone."""
+        for where, expression in dashboard_expressions():
+            names = NAME.findall(expression)
+            if not all(name.startswith("cmesh_") for name in names):
+                self.assertRegex(expression, r"\bon \(job, instance\) .*\bcmesh_", where)
+
     def test_the_table_is_right(self):
         with open(os.path.join(FOLDER, "README.md"), encoding="utf-8") as f:
             text = f.read()
         for program, metrics in self.pages.items():
             with self.subTest(program=program):
-                wanted = [m.row() for m in metrics.values() if not m.name.startswith("process_")]
+                wanted = [m.row() for m in metrics.values() if not m.name.startswith(EVERYWHERE)]
                 found = re.search(rf"### {program}\n\n.*?\n\|-.*?\n(.*?)\n\n", text, re.S)
                 self.assertIsNotNone(found, program)
                 self.assertEqual(

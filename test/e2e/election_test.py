@@ -31,12 +31,14 @@ KINDS = {
 class Shard:
     """Two replicas, each beside a localproxy of its own."""
 
-    def __init__(self, test, name, namespace, flags):
+    def __init__(self, test, name, flags, pods_elsewhere):
         self.name = name
         self.flags = flags
         rules = harness.rules_document(shard=name)
         rules["spec"]["leaderElection"] = {"name": LOCK}
-        args = ["--pod-namespace", namespace]
+        if pods_elsewhere:
+            rules["spec"]["leaderElection"]["namespace"] = flags["namespace"]
+        args = ["--pod-namespace", "elsewhere" if pods_elsewhere else flags["namespace"]]
         self.proxies = [test.proxy(rules, args=args, control=True) for _ in range(2)]
         self.replicas = []
         self.test = test
@@ -89,11 +91,11 @@ class ElectionTest(harness.TestCase):
             raise unittest.SkipTest(missing)
         cls.cluster = harness.cluster()
 
-    def elect(self, kind, content_type):
+    def elect(self, kind, content_type, pods_elsewhere):
         namespace = harness.make_namespace(self.cluster, f"election-{kind}", self.addCleanup)
         flags = {"lock": kind, "namespace": namespace, "name": LOCK, "content_type": content_type}
         flags.update(lease_duration=f"{LEASE}s", renew_deadline="6s", retry_period="500ms")
-        shards = [Shard(self, name, namespace, flags) for name in ("shard-a", "shard-b")]
+        shards = [Shard(self, name, flags, pods_elsewhere) for name in ("shard-a", "shard-b")]
         for shard in shards:
             # With two objects client-go blocks itself when replicas start at the same moment.
             shard.start(one_by_one=len(KINDS[kind]) > 1)
@@ -139,8 +141,10 @@ class ElectionTest(harness.TestCase):
         self.assertEqual(story, shards[0].story())
         informer_case.report(f"after kill -9 {taken:.1f} s, after SIGTERM {given:.1f} s")
 
-    def run_election(self, kind, content_type="application/vnd.kubernetes.protobuf"):
-        shards, leaders = self.elect(kind, content_type)
+    def run_election(
+        self, kind, content_type="application/vnd.kubernetes.protobuf", pods_elsewhere=False
+    ):
+        shards, leaders = self.elect(kind, content_type, pods_elsewhere)
         # Of two objects client-go does not always give back both, without localproxy too.
         self.move(shards, leaders, LEASE * 0.75 if len(KINDS[kind]) == 1 else 3 * LEASE)
 
@@ -149,6 +153,10 @@ class ElectionTest(harness.TestCase):
 
     def test_lease_in_json(self):
         self.run_election("leases", "application/json")
+
+    def test_lease_in_another_namespace(self):
+        """As cert-manager has it, whose lock is in kube-system: leaderElectionNamespace."""
+        self.run_election("leases", pods_elsewhere=True)
 
     def test_config_map(self):
         self.run_election("configmaps")

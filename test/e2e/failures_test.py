@@ -9,16 +9,12 @@ import threading
 import time
 
 import harness
+import pki
 import relay
 import upstream
 import wire
 
 POD_LIST = b'{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}\n'
-
-
-def library_has_tls_1_3():
-    """mbedTLS has it since its version 3, as it has this header."""
-    return os.path.exists("/usr/include/mbedtls/build_info.h")
 
 
 def answer_list(peer, _):
@@ -75,6 +71,21 @@ class CertificateTest(harness.TestCase):
         proxy = self.start(server.url, certificate, extra)
         self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
 
+    def test_an_authority_for_some_names(self):
+        """As companies have them: critical name constraints."""
+        for network, fits in (("127.0.0.0/255.0.0.0", True), ("10.0.0.0/255.0.0.0", False)):
+            with self.subTest(network=network):
+                folder = self.path(f"limited-{fits}")
+                os.mkdir(folder)
+                limit = f"nameConstraints=critical,permitted;IP:{network},permitted;DNS:localhost"
+                authority = pki.Authority(folder, extensions=[limit])
+                server = self.upstream_with(*authority.server())
+                proxy = self.start(server.url, authority.certificate)
+                if fits:
+                    self.assertEqual(200, proxy.fetch("/api/v1/pods").status)
+                else:
+                    self.assert_distrusts(proxy, "is for 127.0.0.1, which the name constraints")
+
     def test_a_client_certificate_is_none_for_a_server(self):
         server = self.upstream_with(*self.authority().client("127.0.0.1"))
         self.assert_distrusts(self.start(server.url, self.authority().certificate))
@@ -107,9 +118,10 @@ class CertificateTest(harness.TestCase):
         proxy = self.start(
             self.upstream(serve, context=context).url, self.authority().certificate
         )
-        if not library_has_tls_1_3():
+        if not harness.has_tls13():
             answer = proxy.fetch("/api/v1/pods")
-            self.assert_status_error(answer, 503, "ServiceUnavailable", ["protocol version"])
+            mentions = ["protocol version", "TLS 1.2 was offered", "Debian 13"]
+            self.assert_status_error(answer, 503, "ServiceUnavailable", mentions)
             return
         for _ in range(3):
             self.assertEqual(200, proxy.fetch("/api/v1/pods").status)

@@ -231,7 +231,7 @@ class NamedTest(GatewayCase):
         self.assertEqual(5, self.metric("writes_fenced_total"))
 
     def test_writes_to_what_was_lost(self):
-        self.start_with("a", "b", args=(NAMED, "--write-fence=off"))
+        self.start_with("a", "b", args=(NAMED, "--write-fence=off", "--state", self.path("state")))
         client = self.open(f"{EAST}/api/v1/namespaces/a/pods/p", method="DELETE")
         asked = self.asked()
         connection = harness.UnixConnection(self.proxy_process.control_path)

@@ -31,6 +31,8 @@ import wire
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 CLUSTER = os.path.join(ROOT, "test", "cluster", "cluster")
+with open(os.path.join(ROOT, "VERSION"), encoding="ascii") as _file:
+    VERSION = _file.read().strip()
 
 SANITIZER_REPORT = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error:|UndefinedBehavior")
 LANE = "control_plane"  # ctest's name for what `lanes` has it hand out
@@ -40,17 +42,29 @@ IGNORE_LABEL = "ctrlmesh.kusionstack.io/ignore-webhook"
 
 
 def program(name, folder=None):
-    """The program under test, or one of a folder of helpers: $CMESH_<NAME>, or the newest of the
-    usual build folders."""
+    """The program under test, or one of a folder of helpers: $CMESH_<NAME>, or that of the folder
+    $CMESH_BUILD, or the newest of the usual build folders."""
     given = os.environ.get("CMESH_" + name.upper().replace("-", "_"))
     if given:
         return given
     folder = folder or name
-    found = [os.path.join(ROOT, "build", kind, folder, name) for kind in ("release", "debug")]
+    builds = [os.environ.get("CMESH_BUILD") or os.path.join("build", kind)
+              for kind in ("release", "debug")]  # fmt: skip
+    found = [os.path.join(ROOT, build, folder, name) for build in builds]
     found = [path for path in found if os.access(path, os.X_OK)]
     if not found:
         raise RuntimeError(f"{name} is not built: see README.md")
     return max(found, key=os.path.getmtime)
+
+
+def has_tls13():
+    """Whether the programs under test speak TLS 1.3: with mbedTLS 2.28 they do not."""
+    with open(program("localproxy"), "rb") as f:
+        content = f.read()
+    if content.startswith(b"#!"):  # a script of test/debian13 -x
+        with open(re.search(rb"(\S+) \"\$@\"", content)[1], "rb") as f:
+            content = f.read()
+    return b"libmbedtls.so.14" not in content
 
 
 def is_sanitized(path):
@@ -457,6 +471,20 @@ class TestCase(unittest.TestCase):
             raise AssertionError(f"localproxy exited with {code}:\n{log}")
 
     @classmethod
+    def own_cluster(cls, arguments):
+        """From here on the tests of the class have a control plane of their own, whose API server has
+        these arguments too."""
+        shared = Run.shared
+        os.environ["CMESH_APISERVER_ARGS"] = arguments
+        try:
+            own = Cluster()
+        finally:
+            del os.environ["CMESH_APISERVER_ARGS"]
+        cls.addClassCleanup(own.stop)
+        cls.addClassCleanup(setattr, Run, "shared", shared)
+        Run.shared = own
+
+    @classmethod
     def proxy_args(cls, folder, rules, kubeconfig):
         """`rules`: a list of limits, a whole document, or None for --no-rules=passthrough."""
         args = ["--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
@@ -597,6 +625,18 @@ def make_namespace(control_plane, prefix, cleanup):
     if has_authority(control_plane, "default"):
         wait_for(lambda: has_authority(control_plane, name), f"{name} has its authority")
     return name
+
+
+def enforce_pod_security(control_plane, cleanup):
+    """What Pod Security Admission refuses, on an API server without that plugin."""
+
+    def kubectl(verb):
+        command = [control_plane.env["KUBECTL"], "--kubeconfig", control_plane.kubeconfig]
+        command += [verb, "-f", os.path.join(HERE, "pod-security.yaml")]
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+    kubectl("apply")
+    cleanup(kubectl, "delete")
 
 
 def has_authority(control_plane, namespace):

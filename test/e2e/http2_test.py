@@ -10,7 +10,7 @@ import time
 import harness
 import scripted_case
 import upstream
-from scripted_case import AS_JSON, json_event, meta
+from scripted_case import AS_JSON, json_event, json_list, meta
 
 MEBIBYTE = 1 << 20
 SILENCE = 45  # seconds after which a server that does not answer is given up, about
@@ -185,6 +185,22 @@ class FaultTest(Http2Case):
         self.expect(connection, b"x" * 50)
         asked.break_off()
         self.expect_broken_off(connection)
+
+    def test_a_list_whose_end_comes_late(self):
+        """Its client has all of it, and may go on from it, before the server says that it has ended."""
+        self.start_with("a", args=("--state", self.path("state")))
+        body = json_list([meta("p", 5)], 10)
+        connection = self.open(PODS)
+        asked = self.asked()
+        asked.peer.send_response_head(200, [("Content-Length", len(body))])
+        asked.peer.left = None  # the end of the stream does not go with the last byte
+        asked.peer.send(body)
+        self.assertEqual(200, connection.read_head().status)
+        self.expect(connection, body)
+        self.reload_to("b")
+        self.assert_expired(self.proxy_process.fetch(f"{PODS}?watch=1&resourceVersion=10"))
+        asked.end()
+        self.assert_nothing_asked()
 
     def test_a_write_is_reset(self):
         """It may have been executed: the operator is told, and nothing is sent again."""
@@ -414,5 +430,6 @@ class AnswerTest(Http2Case):
         body = json.dumps({"kind": "Status", "code": 401}).encode()
         self.asked().respond(body, 401)
         self.assertEqual((401, body), (lambda a: (a.status, a.body))(connection.response()))
+        self.asked("/version").respond()  # whether localproxy is known
         self.get()
         self.assertEqual(1, len(self.server.links))

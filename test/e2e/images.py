@@ -13,16 +13,35 @@ import tarfile
 import harness
 
 BUILD = os.path.join(harness.ROOT, "k8s", "images", "build")
+# What was compiled on Debian 13 (k8s/images/make), if images are to be made of that.
+OF_DEBIAN13 = os.environ.get("CMESH_IMAGES_BUILD")
+DEBIAN13 = os.path.join(harness.ROOT, "test", "debian13")
 
 
 def build_folder():
     """Where CMake built the programs under test."""
-    return os.path.dirname(os.path.dirname(harness.program("localproxy")))
+    return OF_DEBIAN13 or os.path.dirname(os.path.dirname(harness.program("localproxy")))
+
+
+def there(*command):
+    """The command, on the system whose packages are in the images."""
+    return [DEBIAN13, "-n", *command] if OF_DEBIAN13 else [*command]
+
+
+@functools.cache
+def root():
+    """The top folder of that system."""
+    if not OF_DEBIAN13:
+        return "/"
+    done = subprocess.run([DEBIAN13, "-n"], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def build(output, *args, **env):
     """Makes images in the folder `output`: name -> Image."""
-    command = [BUILD, "--build", build_folder(), "--output", output, *args]
+    command = there(BUILD, "--build", build_folder(), "--output", output, *args)
+    if OF_DEBIAN13:
+        env["CMESH_CACHE"] = os.path.dirname(root())  # whatever HOME is
     done = subprocess.run(
         command, env=dict(os.environ, **env), capture_output=True, text=True, timeout=300
     )

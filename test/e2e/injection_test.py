@@ -63,7 +63,7 @@ class PlayedPodTest(harness.TestCase):
         self.pod.publish(harness.rules_document(limit, generation=generation))
 
     def test_the_operator_starts_after_its_proxy(self):
-        self.assertEqual(0, self.pod.start_container("cmesh-kubeconfig").wait(20))
+        self.pod.make_kubeconfig()
         rules = self.pod.start_container("cmesh-rules")
         time.sleep(1)
         self.assertIsNone(rules.poll(), "it waits for rules")
@@ -121,7 +121,7 @@ class PlayedPodTest(harness.TestCase):
             answer = wire.fetch(f"127.0.0.1:{self.pod.ports[port]}", target)
             self.assertEqual(200, answer.status, target)
         self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path("run/token")).st_mode))
-        self.assertEqual(0, self.pod.start_container("cmesh-kubeconfig").wait(20))
+        self.pod.make_kubeconfig()
         self.assertEqual(right, self.pod.credentials())
 
     def kubectls(self):

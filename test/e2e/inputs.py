@@ -758,7 +758,7 @@ TABLE = (
     (
         "resources",
         '[{apiGroups: [""], resources: [""]}]',
-        '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "": must consist of l',
+        '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "": must be a plural na',
         SCHEMA,
     ),
     (
@@ -770,7 +770,7 @@ TABLE = (
     (
         "resources",
         '[{apiGroups: [""], resources: [Pod]}]',
-        '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "Pod": must consist o',
+        '13: spec.limits[0].relateResources[0].resources[0]: Invalid value: "Pod": must be a plur',
         WEBHOOK,
     ),
     ("resources", '[{apiGroups: [""], resources: [pod]}]', "", TAKEN),
@@ -869,6 +869,27 @@ TABLE = (
     ("lock", '"a b"', '8: spec.controller.leaderElectionName: Invalid value: "a b": m', WEBHOOK),
     ("lock", "a" * 254, '8: spec.controller.leaderElectionName: Invalid value: "aaaaaa', SCHEMA),
     ("lock", "a" * 240, '8: spec.controller.leaderElectionName: Invalid value: with "', WEBHOOK),
+    ("controller", "{leaderElectionName: a, leaderElectionNamespace: kube-system}", "", TAKEN),
+    ("controller", '{leaderElectionName: a, leaderElectionNamespace: ""}', "", TAKEN),
+    ("controller", "{leaderElectionName: a, leaderElectionNamespace: ~}", "", TAKEN),
+    (
+        "controller",
+        "{leaderElectionName: a, leaderElectionNamespace: kube.system}",
+        '7: spec.controller.leaderElectionNamespace: Invalid value: "kube.system": must',
+        WEBHOOK,
+    ),
+    (
+        "controller",
+        "{leaderElectionName: a, leaderElectionNamespace: 5}",
+        "7: spec.controller.leaderElectionNamespace: Invalid value: must be a string",
+        SCHEMA,
+    ),
+    (
+        "controller",
+        "{leaderElectionNamespace: kube-system}",
+        "7: spec.controller.leaderElectionName: Required value: leaderElectionNamespace is set",
+        WEBHOOK,
+    ),
     ("controller", "{userAgentOrPrefix: shard-a/}", "", TAKEN),
     ("controller", '{userAgentOrPrefix: "a (b) $x"}', "", TAKEN),
     ("controller", '{userAgentOrPrefix: ""}', "", TAKEN),

@@ -30,8 +30,8 @@ def compiled(path, *args):
 
 
 def answer(messages):
-    """What is wrong; notes are left out, unless they are all there is."""
-    wrong = [m for m in messages if " note: " not in m]
+    """What is wrong; notes and warnings are left out."""
+    wrong = [m for m in messages if " note: " not in m and " warning: " not in m]
     return wrong[0] if wrong else ""
 
 
@@ -64,7 +64,8 @@ class CompileTest(harness.TestCase):
             text.replace("values:\n        - ns-a\n        - ns-b", 'values: ["ns-b", ns-a]'),
             text.replace("- ns-a", "- &a ns-a").replace("- ns-b", "- *a\n        - ns-b"),
         ):
-            self.assertEqual((0, rules, []), self.compile(same), same)
+            code, out, messages = self.compile(same)
+            self.assertEqual((0, rules, ""), (code, out, answer(messages)), same)
 
     def test_what_is_no_document(self):
         for text, wanted in (
@@ -139,7 +140,10 @@ class CoverageTest(harness.TestCase):
         names = "namespace/ns-a\nnamespace/ns-b\nnamespace/kube-system\nnamespace/cmesh-system\n"
         complete = self.shards("- ns-c")
         code, out, err = self.coverage(complete, names)
-        self.assertEqual((0, ""), (code, err))
+        self.assertEqual(0, code)
+        self.assertEqual(
+            [], [x for x in err.splitlines() if ": warning: spec.webhook: has no effect" not in x]
+        )
         self.assertRegex(out, r"operator-demo/operator-leader +2 +2 +0 +0\n$")
         code, out, _ = self.coverage(complete, names + "namespace/new\n")
         self.assertEqual(1, code)
@@ -163,6 +167,15 @@ class CoverageTest(harness.TestCase):
             code, out, err = self.coverage(configs, names)
             self.assertEqual((2, ""), (code, out))
             self.assertIn(words, err)
+
+    def test_a_warning_is_trouble_if_that_is_wanted(self):
+        names = "ns-a\nns-b\nns-c\n"
+        code, _, err = self.coverage(self.shards("- ns-c"), names)
+        self.assertEqual(0, code)
+        self.assertIn(": warning: spec.webhook: has no effect", err)
+        code, out, err = self.coverage(self.shards("- ns-c"), names, "--strict")
+        self.assertEqual((2, ""), (code, out))
+        self.assertIn("manager: with --strict a warning is an error", err)
 
     def test_an_operator_that_is_not_by_namespace(self):
         text = inputs.DOCUMENT.replace("ctrlmesh.kusionstack.io/namespace", "team")

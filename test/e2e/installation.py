@@ -220,8 +220,11 @@ class InstallationCase(harness.TestCase):
         self.work_with_a_roll()
         self.work_with_a_root(configs)
         injected = self.cluster.json(f"/api/v1/namespaces/{DEMO}/pods/blue-0")
-        names = [c["name"] for c in injected["spec"]["containers"]]
-        self.assertEqual(["cmesh-localproxy", "cmesh-rulesync", "operator"], names)
+        native = self.cluster.behaves_as() >= (1, 29)  # sidecars are init containers
+        where = {kind: [c["name"] for c in injected["spec"][kind]] for kind in ("initContainers", "containers")}
+        sidecars = ["cmesh-localproxy", "cmesh-rulesync"]
+        self.assertEqual(["operator"] if native else [*sidecars, "operator"], where["containers"])
+        self.assertEqual(sidecars if native else [], [n for n in where["initContainers"] if n in sidecars])
         harness.wait_for(
             lambda: any("cmesh" in k for k in self.annotations_of_pod()), "the pod was told"
         )

@@ -603,8 +603,8 @@ class ServiceAccount(Case):
 
     def test_files_and_variables(self):
         printed = self.generate(*self.args)
-        self.assertEqual(printed, "KUBERNETES_SERVICE_HOST=127.0.0.1\nKUBERNETES_SERVICE_PORT=5446\n"
-                         "KUBERNETES_SERVICE_PORT_HTTPS=5446\n")
+        self.assertEqual(printed, "KUBERNETES_SERVICE_HOST=127.0.0.1\nKUBERNETES_SERVICE_PORT=5443\n"
+                         "KUBERNETES_SERVICE_PORT_HTTPS=5443\n")
         self.assertEqual(stat.S_IMODE(os.stat(self.folder).st_mode), 0o700)
         self.assertEqual(sorted(os.listdir(self.folder)), ["ca.crt", "namespace", "token"])
         for name in os.listdir(self.folder):
@@ -640,7 +640,7 @@ class ServiceAccount(Case):
     def test_usage(self):
         account = "--service-account=" + self.folder
         for words, args in (
-                ("by what localproxy is verified", [account]),
+                ("by what localproxy is verified", [account, "--local-tls=off"]),
                 ("clients do not start without a token", [account, "--local-tls=auto",
                                                           "--token-file=off"]),
                 ("--service-account and --configmap", [account, "--local-tls=auto",
@@ -675,7 +675,7 @@ class BadInput(Case):
 
     def test_help_and_version(self):
         self.assertIn("Exit codes:", self.generate("--help"))
-        self.assertRegex(self.generate("--version"), r"^kubeconfig-gen \d+\.\d+\.\d+\n$")
+        self.assertRegex(self.generate("--version"), r"^kubeconfig-gen \d+\.\d+\.\d+(-\w+)?\n$")
 
     def test_files(self):
         self.refused(1, "no kubeconfig")
@@ -704,6 +704,42 @@ class BadInput(Case):
                               text=True, timeout=30, check=False, user=nobody.pw_uid)
         self.assertEqual(done.returncode, 1)
         self.assertIn("not readable for this user", done.stderr)
+
+    def test_nothing_is_made_for_nothing(self):
+        """No token and no authority before it is known that there is something to write."""
+        self.env.pop("CMESH_TOKEN_FILE")
+        self.env["XDG_STATE_HOME"] = self.path("state")
+        real = self.simple()
+        dangling = self.config("dangling", clusters=[{"name": "c", "cluster": {"server": "https://h"}}],
+                               contexts=[{"name": "x", "context": {"cluster": "c", "user": "gone"}}],
+                               **{"current-context": "x"})
+        account = "--service-account=" + self.path("account")
+        for words, args in (
+                ("no kubeconfig", ["--context=foo"]),
+                ("cannot open", ["--kubeconfig", self.path("nowhere")]),
+                ("there is no context", ["--kubeconfig", real, "--context=foo"]),
+                ("its credentials would be lost", ["--kubeconfig", real, "-o", real]),
+                ("there is no user named", ["--kubeconfig", dangling]),
+                ("not running in a pod", ["--in-cluster"]),
+                ("no context to take it from", [account]),
+                ("there is no context", [account, "--kubeconfig", real, "--context=foo", "--namespace=n"])):
+            said = self.refused(1, words, "--local-tls=auto", *args)
+            self.assertNotIn("created", said)
+            self.assertNotIn("made", said)
+            self.assertFalse(os.path.exists(self.path("state")), args)
+
+    def test_its_own_work(self):
+        """As with a KUBECONFIG that leads to localproxy already."""
+        self.env.pop("CMESH_TOKEN_FILE")
+        self.env["XDG_STATE_HOME"] = self.path("state")
+        for proxy in ("http://127.0.0.1:5443", "https://127.0.0.1:5443"):
+            for more in ([], ["--all-contexts"]):
+                fake = self.path("fake")
+                self.generate("--kubeconfig", self.simple(), "--proxy", proxy, "-o", fake, *more)
+                self.env["KUBECONFIG"] = fake
+                self.refused(1, fake + ": kubeconfig-gen wrote this kubeconfig for the operator",
+                             "-o", self.path("other"))
+        self.assertFalse(os.path.exists(self.path("other")))
 
     def test_no_current_context(self):
         path = self.config(contexts=[{"name": "x", "context": {"cluster": "c"}}],

@@ -24,12 +24,15 @@ class LocalTlsTest(harness.TestCase):
     def setUp(self):
         super().setUp()
         self.asked = []
+        self.answering = None  # an event for which answers wait
         _, self.kubeconfig = self.plain_upstream(upstream.always(self.answer))
         self.env = {"XDG_STATE_HOME": self.folder, "CMESH_TOKEN_FILE": ""}
         self.fake = self.path("fake")
 
     def answer(self, peer, request):
         self.asked.append(request)
+        if self.answering is not None and request.target.startswith("/api/v1/pods"):
+            self.answering.wait(30)
         body = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}
         peer.respond(200, json.dumps({**body, "items": [], "major": "1", "minor": "36"}).encode())
 
@@ -62,6 +65,103 @@ class LocalTlsTest(harness.TestCase):
 
     def passed(self):
         return [r for r in self.asked if r.target.startswith("/api/v1/pods")]
+
+    def test_it_is_the_default(self):
+        """A kubeconfig of this release leads over TLS, and one of an earlier release is served."""
+        proxy = self.start()
+        text = self.generate(f"--proxy=https://{proxy.listen}")
+        with open(self.path("cmesh/token"), encoding="ascii") as f:
+            token = f.read().strip()
+        self.assertRegex(text, rf"server: \"?https://{proxy.listen}\"?\n")
+        self.assertEqual(1, text.count(token), "it is in no URL")
+        self.assertIn("certificate-authority-data: ", text)
+        self.kubectl("home")("get", "--raw", "/api/v1/pods")
+        for place, folders, files in os.walk(self.path("home")):
+            for name in (*folders, *files):
+                self.assertNotIn(token, name, f"what kubectl keeps in {place}")
+        self.assertRegex(self.generate(), r"server: \"?https://127.0.0.1:5443\"?\n")
+        text = self.generate(f"--proxy=http://{proxy.listen}")
+        self.assertEqual(2, text.count(token), "as it was")
+        self.kubectl("other")("get", "--raw", "/api/v1/pods")
+        self.assertEqual(2, len(self.passed()))
+
+    def test_another_release_of_the_manager(self):
+        """What it lets the containers of a pod do: kubeconfig-gen is told where to lead, or not."""
+        os.mkdir(self.path("run"))
+        shared = f"--token-file={self.path('run/token')}"
+        local = {"CMESH_LOCAL_TLS": self.path("run")}
+        account = {"CMESH_SERVICE_ACCOUNT": self.path("account"), "CMESH_NAMESPACE": "x"}
+        port = harness.free_port()
+        also = {"CMESH_LISTEN_TLS": f"localhost:{port}"}
+        plain = ["--proxy=http://127.0.0.1:5443"]
+        for name, told, of_kubeconfig, of_proxy in (
+            ("0.1.0", plain, {}, {}),
+            ("before", plain, {**account, **local}, {**local, **also}),
+            ("before, with its own service account", plain, {}, {}),
+            ("this", [], {**account, **local}, {**local, **also}),
+            ("this, with its own service account", [], local, local),
+        ):
+            with self.subTest(manager=name):
+                self.env = {"XDG_STATE_HOME": self.folder, **of_kubeconfig}
+                text = self.generate(shared, "--shared", *told)
+                self.assertIn("http:" if told else "https:", text)
+                self.env = {"XDG_STATE_HOME": self.folder, **of_proxy}
+                proxy = self.start(shared)
+                self.path("fake", text.replace("127.0.0.1:5443", proxy.listen))
+                self.asked.clear()
+                self.kubectl("home")("get", "--raw", "/api/v1/pods")
+                self.assertEqual(1, len(self.passed()))
+                proxy.stop()
+
+    def test_no_room_for_an_authority(self):
+        """The folder of a token that was given may be read alone, as that of a mounted Secret."""
+        folder = self.path("secret")
+        os.mkdir(folder)
+        self.path("secret/token", "a-token-of-the-users-own")
+        mount = ["unshare", "-m", "sh", "-c",
+                 f"mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} && exec \"$@\"",
+                 "sh"]  # fmt: skip
+        if subprocess.run([*mount, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+            self.skipTest("mount namespaces are not permitted here")
+        shared = f"--token-file={folder}/token"
+        generate = [harness.program("kubeconfig-gen"), "--kubeconfig", self.kubeconfig, shared]
+        env = harness.clean_environment(**self.env)
+
+        def run(*args):
+            done = subprocess.run([*mount, *generate, *args], capture_output=True, text=True,
+                                  env=env, check=False)  # fmt: skip
+            return done.returncode, done.stdout, done.stderr
+
+        code, text, said = run()
+        self.assertEqual(0, code, said)
+        self.assertIn("server: http://cmesh:a-token-of-the-users-own.", text)
+        self.assertIn("the kubeconfig is for plain HTTP", said)
+        self.assertIn("--proxy=https://", said)
+        for asked in (["--local-tls=" + folder], [f"--service-account={self.path('account')}"]):
+            code, text, said = run(*asked)
+            self.assertEqual(1, code, said)
+            self.assertIn("--local-tls: ", said)
+        command = [harness.program("localproxy"), "--kubeconfig", self.kubeconfig, shared,
+                   "--no-rules=passthrough", "--listen=127.0.0.1:0", "--admin=127.0.0.1:0"]  # fmt: skip
+        ready = self.path("ready.json")
+        process = subprocess.Popen([*mount, *command, f"--ready-file={ready}"], text=True, env=env,
+                                   stderr=subprocess.PIPE)  # fmt: skip
+        self.addCleanup(process.kill)
+        harness.wait_for(lambda: os.path.exists(ready), "it has begun")
+        with open(ready, encoding="utf-8") as f:
+            address = json.load(f)["listen"]
+        right = [("Authorization", "Bearer a-token-of-the-users-own")]
+        self.assertEqual(200, wire.fetch(address, "/version", headers=right).status)
+        process.terminate()
+        self.assertIn("TLS is left out", process.communicate(timeout=30)[1])
+        done = subprocess.run([*mount, *command, "--listen-tls=127.0.0.1:0"], capture_output=True,
+                              text=True, timeout=30, env=env, check=False)  # fmt: skip
+        self.assertEqual(1, done.returncode, done.stderr)
+        self.assertIn("--local-tls: ", done.stderr)
+        # One that is there needs no room.
+        subprocess.run([*generate, "--output=" + self.fake], capture_output=True, env=env, check=True)
+        code, text, said = run()
+        self.assertEqual((0, True), (code, "server: https://127.0.0.1:5443" in text), said)
 
     def test_kubectl_prints_no_token(self):
         """Over plain HTTP it does, which is what this is for."""
@@ -118,7 +218,7 @@ class LocalTlsTest(harness.TestCase):
         self.assertEqual(401, proxy.fetch("/api/v1/pods", tls=context).status)
 
     def test_plain_and_tls(self):
-        """--listen is plain beside --listen-tls; who comes asks for the same, with the same token."""
+        """--listen takes both, --listen-tls TLS alone; who comes asks for the same, with the same token."""
         port = harness.free_port()
         args = ("--local-tls=auto", f"--listen-tls=localhost:{port}", "--listen-tls=127.0.0.1:0")
         proxy = self.start(*args)
@@ -128,25 +228,86 @@ class LocalTlsTest(harness.TestCase):
         with open(self.path("cmesh/token"), encoding="ascii") as f:
             right = [("Authorization", "Bearer " + f.read().strip())]
         context = ssl.create_default_context(cafile=self.path("cmesh/ca.crt"))
-        for address, tls in ((proxy.listen, None), (f"127.0.0.1:{port}", context)):
+        for address, tls in (
+            (proxy.listen, None), (proxy.listen, context), (f"127.0.0.1:{port}", context),
+        ):  # fmt: skip
             for headers, status in ((right, 200), ([], 401)):
                 answer = wire.fetch(address, "/api/v1/pods", headers=headers, tls=tls)
                 self.assertEqual(status, answer.status, address)
         if harness.has_ipv6():
             answer = wire.fetch(f"[::1]:{port}", "/api/v1/pods", headers=right, tls=context)
             self.assertEqual(200, answer.status)
-        # What is said in the clear to where TLS is spoken is no request, and the other way round.
+        # What is said in the clear to where TLS alone is spoken is no request.
         self.asked.clear()
         with self.assertRaises((wire.Cut, OSError)):
             wire.fetch(f"127.0.0.1:{port}", "/api/v1/pods", headers=right)
-        with self.assertRaises((wire.Cut, OSError)):
-            wire.fetch(proxy.listen, "/api/v1/pods", headers=right, tls=context)
         self.assertEqual([], self.asked)
         proxy.process.terminate()
         self.assertEqual(0, proxy.process.wait(20))
         for host in ("127.0.0.1", "::1"):
             with self.assertRaises(OSError):
                 socket.create_connection((host, port)).close()
+
+    def ask_and_end(self, address, context, token, ended):
+        """As `nc -N` does: what there is to say, and then the end, before which close_notify is said
+        over TLS. All that comes back."""
+        asked = f"GET /api/v1/pods HTTP/1.1\r\nHost: localhost\r\n{token}\r\n".encode()
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as sock:
+            if context is None:
+                sock.sendall(asked)
+                sock.shutdown(socket.SHUT_WR)
+                ended()
+                return b"".join(iter(lambda: sock.recv(65536), b""))
+            coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
+            session = context.wrap_bio(coming, going, server_hostname="localhost")
+            while True:
+                try:
+                    session.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    sock.sendall(going.read())
+                    coming.write(sock.recv(65536))
+            session.write(asked)
+            with self.assertRaises(ssl.SSLWantReadError):
+                session.unwrap()  # its half of it
+            sock.sendall(going.read())
+            sock.shutdown(socket.SHUT_WR)
+            ended()
+            for data in iter(lambda: sock.recv(65536), b""):
+                coming.write(data)
+            coming.write_eof()
+            got = []
+            try:
+                while True:
+                    got.append(session.read(65536))
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return b"".join(got)
+
+    def test_who_says_no_more_is_answered(self):
+        port = harness.free_port()
+        args = ("--local-tls=auto", "--listen-tls=127.0.0.1:0", f"--listen-tls=[::]:{port}")
+        proxy = self.start(*args)
+        context = ssl.create_default_context(cafile=self.path("cmesh/ca.crt"))
+        with open(self.path("cmesh/token"), encoding="ascii") as f:
+            right = f"Authorization: Bearer {f.read().strip()}\r\n"
+
+        def ended():
+            proxy.status()  # whoever is answered that is behind the end
+            self.answering.set()
+
+        places = [(proxy.listen, None), (proxy.listen_tls, context), (f"127.0.0.1:{port}", context)]
+        places += [(f"::1:{port}", context)] if harness.has_ipv6() else []
+        for address, tls in places:
+            for token, status in ((right, b"200"), ("", b"401")):
+                for slow in (False, True):
+                    with self.subTest(address=address, status=status, slow=slow):
+                        self.answering = threading.Event()
+                        if not slow:
+                            self.answering.set()
+                        got = self.ask_and_end(address, tls, token, ended)
+                        self.assertEqual(b"HTTP/1.1 " + status, got[:12])
+                        self.assertTrue(got.rstrip().endswith(b"}"), got)
 
     def test_who_does_not_come_through_is_told(self):
         """On localproxy's side, for the client may be silent: it does not trust the authority, or has
@@ -257,7 +418,10 @@ class LocalTlsTest(harness.TestCase):
         unlimited = ["--no-rules=passthrough"]
         for program, args, words in (
             ("localproxy", [*unlimited, "--local-tls=auto", *pair], "--listen-tls-cert"),
-            ("localproxy", [*unlimited, "--listen-tls=127.0.0.1:1"], "--listen-tls needs a certificate"),
+            ("localproxy", [*unlimited, "--listen-tls=127.0.0.1:1", "--local-tls=off"],
+             "--listen-tls needs a certificate"),
+            ("localproxy", [*unlimited, "--listen-tls=127.0.0.1:1", "--token-file=off"],
+             "--listen-tls needs a certificate"),
             ("localproxy", [*unlimited, "--local-tls=auto", "--listen-tls=localhost:0"], "two ports"),
             ("localproxy", [*unlimited, "--local-tls=auto", "--listen-tls=x"], "--listen-tls: "),
             ("kubeconfig-gen", ["--local-tls=auto", "--proxy-ca", certificate], "--proxy-ca"),

@@ -418,7 +418,9 @@ class CoveredTest(ShardsTestCase):
         ours = {key: self.cluster.env[key] for key in ("KUBECONFIG", "KUBECTL")}
         env = harness.clean_environment(**ours)
         done = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
-        self.assertEqual((1, ""), (done.returncode, done.stderr))
+        self.assertEqual(1, done.returncode, done.stderr)
+        for line in done.stderr.splitlines():
+            self.assertIn("spec.sharedNamespaces: does not list", line)
         return done.stdout
 
     def test_a_new_namespace(self):

@@ -76,6 +76,10 @@ class CommandLineTest(ManagerTestCase):
         cases = (
             (["publish"], ['no command "publish"', "compile, coverage, unlabel", "manager --help"]),
             ([""], ['no command ""']),
+            (["help"], ['no command "help"', 'is "manager --help" meant?']),
+            (["version"], ['is "manager --version" meant?']),
+            (["compil"], ['is "manager compile" meant?']),
+            (["--lable-qps=5"], ["unknown flag --lable-qps; is --label-qps meant?"]),
             (["--kubeconfig=x", "compile"], ["compile must come first", "manager compile"]),
             (["--admin=127.0.0.1:99999"], ['--admin: "127.0.0.1:99999"']),
             (["--webhook=localhost:0"], ["--webhook: ", "localhost"]),
@@ -86,6 +90,7 @@ class CommandLineTest(ManagerTestCase):
             (["--lease=A"], ["--lease"]),
             (["--identity="], ["--identity must not be empty"]),
             (["--webhook-host=a b"], ['--webhook-host: "a b" is neither a host name']),
+            (["--shareable-namespaces=a b"], ['--shareable-namespaces: Invalid value: "a b"']),
             (["--sidecar-pull-policy=never"], ["--sidecar-pull-policy must be Always"]),
             (["--sidecar-image="], ["--sidecar-image: "]),
             (["--proxy-cpu=many"], ['--proxy-cpu: "many" is not a quantity']),
@@ -136,7 +141,7 @@ class CommandLineTest(ManagerTestCase):
                 self.assertIn("--label-prefix", text)
                 code, text = self.run_to_end(*command, "--version")
                 self.assertEqual(0, code)
-                self.assertRegex(text, r"^manager \d+\.\d+\.\d+\n$")
+                self.assertRegex(text, r"^manager \d+\.\d+\.\d+(-\w+)?\n$")
 
 
 class ObstacleTest(ManagerTestCase):

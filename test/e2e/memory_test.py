@@ -23,8 +23,9 @@ UPLOADS = 800
 LISTS = 400
 SLOW_ANSWERS = 1000
 IDLE_WATCHES = 1000
-# With an HTTP/1.1 connection on either side, without TLS.
+# With an HTTP/1.1 connection on either side, without TLS; a stream of HTTP/2 takes somewhat more.
 WATCH_BOUND_KIB = 5
+STREAM_BOUND_KIB = 6
 WATCH_HEAD = (
     b"GET /api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=600 HTTP/1.1\r\n"
     b"Host: localhost\r\nUser-Agent: operator/v1 (linux/amd64)\r\nAccept: application/json\r\n\r\n"
@@ -293,6 +294,8 @@ class NeighbourTest(harness.TestCase):
 class SlowReaderTest(harness.TestCase):
     """Clients that ask and do not read, and those that send ahead."""
 
+    watch_bound_kib = WATCH_BOUND_KIB
+
     def start(self):
         large = b"x" * (8 * MIB)  # once, not for each of hundreds
 
@@ -346,7 +349,7 @@ class SlowReaderTest(harness.TestCase):
         taken = proxy.memory_kib("VmRSS") - before
         flood.close()
         if not harness.is_sanitized(harness.program("localproxy")):
-            self.assertLess(taken, IDLE_WATCHES * WATCH_BOUND_KIB)
+            self.assertLess(taken, IDLE_WATCHES * self.watch_bound_kib)
             harness.wait_for(
                 lambda: proxy.memory_kib("VmRSS") - before < taken / 3,
                 "what they had is the system's again",
@@ -356,28 +359,34 @@ class SlowReaderTest(harness.TestCase):
         proxy = self.start()
         request = b"GET /version?large HTTP/1.1\r\nHost: localhost\r\n\r\n"
         self.check(proxy, Flood(proxy.listen, 400, request, receive_buffer=4096))
-        harness.wait_for(
-            lambda: proxy.metrics()["cmesh_proxy_unread_connections_closed_total"] > 0,
-            "those that do not read are given up",
-        )
+        self.wait_bounded(proxy)
         # One who reads gets all of it.
         self.assertEqual(8 * MIB, len(proxy.fetch("/version?large").body))
         self.assert_memory(proxy)
 
 
+    def wait_bounded(self, proxy):
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_unread_connections_closed_total"] > 0,
+            "those that do not read are given up",
+        )
+
+
 class SlowReaderHttp2Test(SlowReaderTest):
     """The same where connections to the API server are shared."""
+
+    watch_bound_kib = STREAM_BOUND_KIB
 
     def build(self, serve):
         return self.tls_upstream(serve)
 
-    def test_not_read(self):
-        proxy = self.start()
-        request = b"GET /version?large HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        self.check(proxy, Flood(proxy.listen, 400, request, receive_buffer=4096))
-        with proxy.connect(timeout=180) as connection:  # until others are given up, at worst
-            self.assertEqual(8 * MIB, len(connection.request("GET", "/version?large").body))
-        self.assert_memory(proxy)
+    def wait_bounded(self, proxy):
+        """Each is held back by its own window: all together need not be given up."""
+        harness.wait_for(
+            lambda: proxy.metrics()["cmesh_proxy_unread_memory_bytes"] > 100 * 65536,
+            "answers wait for those that do not read them",
+        )
+        self.assertEqual(0, proxy.metrics()["cmesh_proxy_unread_connections_closed_total"])
 
 
 def pod_list(count, padding):

@@ -282,6 +282,7 @@ class Pod:
             os.unlink(ready_file)
         args = ["--kubeconfig", self.kubeconfig, "--rules", kept]
         args += ["--listen", self.at("api"), "--admin", self.at("admin")]
+        args += ["--state", os.path.join(self.folder, "state")]
         args += ["--shutdown-grace", "2", *self.proxy_args]
         env = {}
         if self.tells:

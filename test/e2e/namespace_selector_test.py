@@ -312,7 +312,9 @@ class UnknownTest(NamespacesTestCase):
         self.cluster.json(f"{RBAC}/clusterroles/{user}", "PATCH", role, MERGE)
         self.wait_names("red", space)
         self.wait_condition("red", "Compiled", "True")
-        self.assertEqual((True, ""), self.review(manager, by_team(self.red)))
+        pods = mesh.limit(None, ["pods"])["relateResources"]
+        red = by_team(self.red, relateResources=pods)
+        self.assertEqual((True, ""), self.review(manager, red))
         allowed, warnings = self.review(manager, by_team("nobody"))
         self.assertTrue(allowed)
         self.assertIn("no namespace is selected", warnings)

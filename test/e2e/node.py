@@ -198,7 +198,7 @@ class TestCase(harness.TestCase):
         try:
             return harness.wait_for(ready, f"{count} pods of {selector} are ready", timeout, 0.2)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.describe(namespace, selector)}") from None
+            raise AssertionError(f"{self.describe(namespace, selector)}\n{error}") from None
 
     def describe(self, namespace, selector):
         """What a person would look at."""

@@ -113,6 +113,7 @@ class Churn:
                 return
             self.slowest = max(self.slowest, time.monotonic() - since)
             self.count += 1
+            del self.given[team]  # of a write that is cut off it is not known whether it is done
         self.number += 1
         size = 1 + self.number % 97
         data = {"data": {"work": "x" * size}}
@@ -253,10 +254,7 @@ class MeshTest(node.TestCase):
     def load_operator(cls):
         path = os.path.join(cls.class_folder, "operator.tar")
         command = [os.path.join(EXAMPLE, "build"), "--image", path]
-        code = subprocess.run(command, check=False).returncode
-        if code == 3:
-            raise unittest.SkipTest("the operator is not built when KUBEBUILDER_ASSETS is set")
-        if code != 0:
+        if subprocess.run(command, check=False).returncode != 0:
             raise RuntimeError("examples/operator-go/build failed (output above)")
         cls.shared.load(path)
 
@@ -417,7 +415,7 @@ class MeshTest(node.TestCase):
             harness.wait_for(look, f"{what}: the work goes on everywhere", timeout=240)
         except AssertionError as error:
             text = self.describe(OPERATOR, SELECTOR)
-            raise AssertionError(f"{error}: {churn.given} {now}\n{text}") from None
+            raise AssertionError(f"{text}\n{error}: {churn.given} {now}") from None
 
     def asked(self, user):
         """The audit log's entries of a user."""
@@ -462,8 +460,9 @@ class MeshTest(node.TestCase):
             name = pod["metadata"]["name"]
             notes = pod["metadata"]["annotations"]
             self.assertEqual(shard_of(name), notes[f"{GROUP}/sharding-config-injected"])
-            states = {s["name"]: s for s in pod["status"]["containerStatuses"]}
-            self.assertEqual({"cmesh-localproxy", "cmesh-rulesync", "operator"}, set(states))
+            status = pod["status"]
+            names = {s["name"] for s in status["containerStatuses"] + status["initContainerStatuses"]}
+            self.assertLessEqual({"cmesh-localproxy", "cmesh-rulesync", "operator"}, names)
             ready = self.logged(name, "cmesh-localproxy", "rules are in force")
             self.assertLess(ready, self.logged(name, "operator"), f"{name}: it did not wait")
         for shard in PODS_OF:

@@ -12,7 +12,7 @@ import node
 EDITS = 20
 LABEL = "part"
 SIDECAR = {
-    "image": "cmesh/localproxy:0.1.0",
+    "image": "localhost/cmesh/localproxy:0.2.0-dev",
     "imagePullPolicy": "IfNotPresent",
     "securityContext": {
         "runAsNonRoot": True,

@@ -3,10 +3,11 @@
 
 import os
 import subprocess
+import time
 
 CONFIG = "[req]\ndistinguished_name = dn\n[dn]\n"
 
-EXPIRED_CONFIG = """[ca]
+DATED_CONFIG = """[ca]
 default_ca = here
 [here]
 database = {path}/index.txt
@@ -19,7 +20,7 @@ x509_extensions = server
 commonName = supplied
 [server]
 basicConstraints = critical,CA:FALSE
-extendedKeyUsage = serverAuth
+extendedKeyUsage = serverAuth,clientAuth
 subjectAltName = IP:127.0.0.1,DNS:localhost
 """
 
@@ -27,7 +28,7 @@ subjectAltName = IP:127.0.0.1,DNS:localhost
 class Authority:
     """A certificate authority in the folder `path`, made there or found there (ca.crt, ca.key)."""
 
-    def __init__(self, path, certificate=None, key=None):
+    def __init__(self, path, certificate=None, key=None, extensions=()):
         self.path = path
         self.config = os.path.join(path, "openssl.cnf")
         with open(self.config, "w", encoding="ascii") as f:
@@ -37,7 +38,8 @@ class Authority:
         if certificate is None:
             self.openssl("-subj", "/CN=e2e-ca", "-keyout", self.key, "-out", self.certificate,
                          "-addext", "basicConstraints=critical,CA:TRUE",
-                         "-addext", "keyUsage=critical,keyCertSign,cRLSign")  # fmt: skip
+                         "-addext", "keyUsage=critical,keyCertSign,cRLSign",
+                         *(word for text in extensions for word in ("-addext", text)))  # fmt: skip
 
     def openssl(self, *args, days=30):
         command = ["openssl", "req", "-x509", "-config", self.config, "-newkey", "ec", "-pkeyopt",
@@ -64,21 +66,33 @@ class Authority:
         return self.issue(user, subject, ["extendedKeyUsage=clientAuth"])
 
     def expired_server(self):
-        """As server(), but no longer valid. Only openssl-ca takes dates of the past."""
+        """As server(), but no longer valid."""
         _, key = self.server("expired")
-        csr = os.path.join(self.path, "expired.csr")
-        certificate = os.path.join(self.path, "expired.crt")
+        return self.dated("expired", key, "20200101000000Z", "20200201000000Z"), key
+
+    def ending(self, name, days, life):
+        """A server's or a client's, of a life of so many days, of which so many are left."""
+        _, key = self.server(name)
+        now = time.time()
+        form = "%Y%m%d%H%M%SZ"
+        start = time.strftime(form, time.gmtime(now - (life - days) * 86400))
+        return self.dated(name, key, start, time.strftime(form, time.gmtime(now + days * 86400))), key
+
+    def dated(self, name, key, start, end):
+        """Only openssl-ca takes dates of the past."""
+        csr = os.path.join(self.path, name + ".csr")
+        certificate = os.path.join(self.path, name + ".crt")
         config = os.path.join(self.path, "ca.cnf")
         with open(config, "w", encoding="ascii") as f:
-            f.write(EXPIRED_CONFIG.format(path=self.path))
+            f.write(DATED_CONFIG.format(path=self.path))
         with open(os.path.join(self.path, "index.txt"), "w", encoding="ascii"):
             pass
         with open(os.path.join(self.path, "serial"), "w", encoding="ascii") as f:
             f.write("1000\n")
         request = ["openssl", "req", "-new", "-config", self.config, "-key", key, "-subj"]
-        subprocess.run(request + ["/CN=e2e-expired", "-out", csr], check=True, capture_output=True)
+        subprocess.run(request + ["/CN=e2e-" + name, "-out", csr], check=True, capture_output=True)
         sign = ["openssl", "ca", "-batch", "-config", config, "-in", csr, "-out", certificate]
         sign += ["-cert", self.certificate, "-keyfile", self.key, "-notext"]
-        sign += ["-startdate", "20200101000000Z", "-enddate", "20200201000000Z"]
+        sign += ["-startdate", start, "-enddate", end]
         subprocess.run(sign, check=True, capture_output=True)
-        return certificate, key
+        return certificate

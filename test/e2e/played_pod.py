@@ -5,7 +5,6 @@ without native sidecars runs them, with folders and ports of its own.
 The pod is one of those that the unit test of manager/inject compares its results with.
 """
 
-import base64
 import glob
 import json
 import os
@@ -192,10 +191,18 @@ class PlayedPod:
         hook = self.containers["cmesh-rulesync"]["lifecycle"]["postStart"]
         return self.start(hook["exec"]["command"])
 
+    def make_kubeconfig(self):
+        """The port in it is the one that the container takes when it is told none."""
+        self.wait_done(self.start_container("cmesh-kubeconfig"), "cmesh-kubeconfig")
+        with open(self.path("etc/kubeconfig/config"), encoding="utf-8") as f:
+            text = f.read()
+        with open(self.path("etc/kubeconfig/config"), "w", encoding="utf-8") as f:
+            f.write(re.sub(r"(?<=127\.0\.0\.1:)5443\b", self.ports["5443"], text))
+
     def start_all(self, before=()):
         """Returns localproxy and rulesync."""
-        for name in ("cmesh-kubeconfig", "cmesh-rules"):
-            self.wait_done(self.start_container(name), name)
+        self.make_kubeconfig()
+        self.wait_done(self.start_container("cmesh-rules"), "cmesh-rules")
         proxy = self.start_container("cmesh-localproxy", before)
         rulesync = self.start_container("cmesh-rulesync")
         if "lifecycle" in self.containers["cmesh-rulesync"]:
@@ -214,10 +221,10 @@ class PlayedPod:
     # ---- what the operator has ----
 
     def credentials(self):
-        """The header that client-go makes of the operator's kubeconfig over plain HTTP."""
+        """The header that clients make of the operator's kubeconfig."""
         with open(self.path("etc/kubeconfig/config"), encoding="utf-8") as f:
-            user = re.search(r"http://(cmesh:[^@]+)@", f.read())[1]
-        return [("Authorization", "Basic " + base64.b64encode(user.encode()).decode())]
+            token = re.search(r"^ +token: \"?([\w.-]+)", f.read(), re.M)[1]
+        return [("Authorization", "Bearer " + token)]
 
     def bearer(self):
         """The header of a client that takes its configuration from the folder."""

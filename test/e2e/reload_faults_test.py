@@ -3,6 +3,7 @@
 has forgotten what was. Informers end up with the truth all the same, and never see anything else.
 """
 
+import json
 import time
 
 import checker
@@ -12,6 +13,7 @@ import informer_case
 import real_clients
 import relay
 import reload_case
+import resources
 import wire_informer
 
 
@@ -254,8 +256,36 @@ class LostServerTest(reload_case.ReloadTestCase):
         known = self.cluster.behaves_as() >= (1, 34)
         self.assertEqual(200 if known else 410, self.cluster.fetch(exact).status)
 
+    @staticmethod
+    def version_in_memory(server, resource, namespace):
+        answer = server.fetch(resources.path(resource, namespace) + "?resourceVersion=0")
+        return json.loads(answer.body)["metadata"]["resourceVersion"]
+
+    def let_clients_list_from_memory(self):
+        """Without a file, localproxy asks for the newest version at first; and what is in memory may be
+        from before it began, until something changes."""
+        options = [*self.proxy_options(), "--resume-doubt", "1"]
+        self.proxy_process = self.proxy(
+            self.rules.document, self.cluster.kubeconfig, options, control=True
+        )
+        namespace = self.fixture.namespaces[0]
+        for resource in resources.ALL:
+            path = resources.path(resource, namespace)
+            self.assertEqual(200, self.proxy_process.fetch(path).status)
+            self.cluster.json(path, "POST", resources.body(resource, "younger", {}))
+        self.change_something_else("newest")
+        harness.wait_for(
+            lambda: all(
+                self.version_in_memory(self.proxy_process, resource, namespace)
+                == self.version_in_memory(self.cluster, resource, namespace)
+                for resource in resources.ALL
+            ),
+            "lists come from the API server's memory",
+        )
+
     def test_rules_change_while_it_forgets_and_nothing_else_does(self):
         """What it has in memory is still what was there at the version that the clients have."""
+        self.let_clients_list_from_memory()
         harness.wait_for(self.nothing_else_changes, "nothing else changes", interval=0.1)
         judge = checker.Checker(self.cluster, self.rules, self.proxy_process.reload)
         forms = ["typed:configmaps", "json:secrets", "metadata:pods", f"dynamic:{informer_case.GEARS}"]

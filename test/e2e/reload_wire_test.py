@@ -373,7 +373,7 @@ class ListTest(WireCase):
         """It is asked again, as often as need be; the client notices nothing."""
         self.start_with("a")
         headers = [("Accept", "application/json"), ("X-Kept", "yes")]
-        for target in (self.pods, f"{self.pods}?limit=2&resourceVersion=0"):
+        for version, target in ((9, self.pods), (10, f"{self.pods}?limit=2&resourceVersion=0")):
             client = self.open(target, headers)
             asked = self.asked()
             for namespace in ("b", "c", "d"):
@@ -384,12 +384,12 @@ class ListTest(WireCase):
                 mark = "&" if "?" in target else "?"
                 self.assertEqual(target + mark + injected(within(namespace)), asked.target)
                 self.assertEqual("yes", asked.request.get("X-Kept"))
-            body = json_list([self.first], 9)
+            body = json_list([self.first], version)
             asked.respond(body)
             answer = client.response()
             self.assertEqual((200, body), (answer.status, answer.body))
             # What it shows is good to go on from.
-            self.open_watch(AS_JSON, target=f"{self.pods}?watch=true&resourceVersion=9")
+            self.open_watch(AS_JSON, target=f"{self.pods}?watch=true&resourceVersion={version}")
         self.assert_nothing_asked()
         self.assertEqual(6, self.metric("requests_repeated_total"))
 
@@ -721,6 +721,27 @@ class ResumeTest(WireCase):
             for _ in range(3):
                 self.assert_expired(self.watch(target, 5))
                 self.assert_page_expired(self.ask_page(target))
+
+    def test_a_list_is_no_pass_for_who_listed_before_the_start(self):
+        """Whatever its client would take: the API server's memory may be where it was then."""
+        self.start_with("b", args=["--resume-doubt=60"])
+        self.asked("/api/v1/namespaces?limit=1").respond(json_list([], 4000))
+        harness.wait_for(
+            lambda: self.proxy_process.status()["upstream"]["versionAtStart"] == "4000", "it is told"
+        )
+        exact = "resourceVersion=100&resourceVersionMatch=Exact"
+        for query, asked, version in (
+            ("resourceVersion=0&", "", 5000),
+            ("resourceVersion=100&resourceVersionMatch=NotOlderThan&", "", 5001),
+            (f"{exact}&", f"{exact}&", 100),
+        ):
+            with self.subTest(query=query):
+                client = self.open(f"{self.pods}?{query}limit=500")
+                target = f"{self.pods}?{asked}limit=500&{injected(within('b'))}"
+                self.asked(target).respond(json_list([], version))
+                self.assertEqual(200, client.response().status)
+                self.assert_expired(self.watch(self.pods, 100))
+        self.expect_watch(self.pods, 5000)
 
     def test_versions_that_are_no_numbers(self):
         self.start_with("a")

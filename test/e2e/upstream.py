@@ -187,9 +187,12 @@ class Upstream:
     the test case looks at in the end.
     """
 
-    def __init__(self, serve, context=None, timeout=60, listener=None, streams=upstream_h2.STREAMS):
+    # pylint: disable-next=too-many-arguments
+    def __init__(self, serve, context=None, timeout=60, listener=None, streams=upstream_h2.STREAMS,
+                 head=upstream_h2.HEAD):  # fmt: skip
         self.serve = serve
         self.streams = streams  # at a time, of a connection with HTTP/2
+        self.head = head  # likewise: how large one may be
         self.context = context
         self.timeout = timeout
         self.errors = []
@@ -235,8 +238,9 @@ class Upstream:
 
     def run_link(self, sock):
         link = upstream_h2.Link(
-            sock, self.numbers.__next__, serve=self.run_peer, timeout=self.timeout, streams=self.streams
-        )
+            sock, self.numbers.__next__, serve=self.run_peer, timeout=self.timeout,
+            streams=self.streams, head=self.head,
+        )  # fmt: skip
         self.links.append(link)
         self.guard(link.run)
 

@@ -22,6 +22,7 @@ import hyperframe.frame
 
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "upgrade")
 STREAMS = 250  # of kube-apiserver's, before 1.28; 100 since
+HEAD = 1 << 22  # bytes of a request\'s head that a server says it takes
 
 
 class Request:
@@ -229,7 +230,7 @@ class Link:
     """One connection; `run` reads from it, and a thread of its own serves each stream."""
 
     # pylint: disable-next=too-many-arguments
-    def __init__(self, sock, next_number, *, serve, timeout, streams=STREAMS):
+    def __init__(self, sock, next_number, *, serve, timeout, streams=STREAMS, head=HEAD):
         self.sock = sock
         self.next_number = next_number  # for each stream
         self.serve = serve  # of a StreamPeer, in a thread
@@ -246,7 +247,7 @@ class Link:
             client=False,
             initial_values={
                 h2.settings.SettingCodes.MAX_CONCURRENT_STREAMS: streams,
-                h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: 1 << 22,
+                h2.settings.SettingCodes.MAX_HEADER_LIST_SIZE: head,
             },
         )
 

@@ -92,7 +92,7 @@ class ByHandTest(harness.TestCase):
             XDG_STATE_HOME=self.folder,
             KUBECONFIG=self.cluster.kubeconfig,
             CMESH_LISTEN=self.listen,
-            CMESH_PROXY=f"http://{self.listen}",
+            CMESH_PROXY=f"https://{self.listen}",
         )
 
     def type(self, text):
@@ -148,13 +148,14 @@ class PodsServiceAccountTest(harness.TestCase):
         for place, folders, files in os.walk(self.folder):
             for name in (".", *folders, *files):
                 os.chown(os.path.join(place, name), self.READER.pw_uid, self.READER.pw_gid)
-        self.tls_port = str(harness.free_port())
+        self.port = harness.free_port()
         self.shell = self.become_reader()
         self.addCleanup(self.shell.close)
         label, rules = blocks("By hand")[:2]
         self.start, self.look, self.without = blocks("By hand")[-3:]
         self.type(label)
-        self.type(rules.splitlines()[0])
+        self.type("\n".join(rules.splitlines()[:2]) + "\n")  # and localproxy
+        self.wait_for_proxy()
 
     def become_reader(self):
         """A shell of the reader's, in a mount namespace. Until then it is root's, who types what
@@ -165,10 +166,10 @@ class PodsServiceAccountTest(harness.TestCase):
             XDG_STATE_HOME=self.path("state"),
             USER=self.READER.pw_name,
             KUBECONFIG=self.path("kubeconfig"),
-            CMESH_LISTEN=f"127.0.0.1:{harness.free_port()}",
+            CMESH_LISTEN=f"127.0.0.1:{self.port}",
             CMESH_ADMIN="127.0.0.1:0",
             CMESH_READY_FILE=self.path("ready"),
-            CMESH_PROXY=f"https://127.0.0.1:{self.tls_port}",
+            CMESH_PROXY=f"https://127.0.0.1:{self.port}",
         )
         shell = Shell(self.folder, env, ["unshare", "-m"])
         shell.type("set -e\nmount -t tmpfs -o mode=755 tmpfs /run\nmkdir /run/programs")
@@ -182,8 +183,7 @@ class PodsServiceAccountTest(harness.TestCase):
         return shell
 
     def type(self, text):
-        text = text.replace("localhost:5446", f"localhost:{self.tls_port}")
-        return self.shell.type(text.replace(" &\n", " 2>log &\n"))
+        return self.shell.type(re.sub(r" &(?= |\n)", " 2>log &", text))
 
     def wait_for_proxy(self):
         harness.wait_for(lambda: os.path.exists(self.path("ready")), "localproxy listens")
@@ -194,7 +194,6 @@ class PodsServiceAccountTest(harness.TestCase):
 
     def test_with_root_once(self):
         self.type(self.start)
-        self.wait_for_proxy()
         self.assert_shown(self.type(self.look))
         owners = self.type(f"stat -c '%n %U %a' {FOLDER} {FOLDER}/*").splitlines()
         name = self.READER.pw_name
@@ -210,8 +209,6 @@ class PodsServiceAccountTest(harness.TestCase):
     def test_without_root(self):
         if "may" not in self.type("unshare -Urm echo may"):
             self.skipTest("the kernel lets users make no namespaces")
-        self.type(self.start.splitlines()[0] + "\n")
-        self.wait_for_proxy()
         self.assert_shown(self.type(self.without))
         self.assertEqual("", self.type(f"ls -A {FOLDER}"), "it stays in a place of its own")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watches from versions that clients learnt from writes and from other watches, through a localproxy
-that has just been started and keeps no file: what Kubernetes' conformance tests demand of watches.
+that has just been started, without a file and with one: what Kubernetes' conformance tests demand of
+watches.
 """
 
 import itertools
@@ -48,11 +49,21 @@ class WatchVersionsTest(harness.TestCase):
         self.cluster = harness.cluster()
         self.namespace = f"versions-{os.getpid()}-{next(self.numbers)}"
         selector = f"{harness.NAMESPACE_LABEL} in ({self.namespace})"
-        self.localproxy = self.proxy([harness.limit(["configmaps"], selector)])
-        self.localproxy.wait_for_start_version()
+        self.rules = [harness.limit(["configmaps"], selector)]
+        self.localproxy = self.start()
         self.cluster.json("/api/v1/namespaces", "POST", {"metadata": {"name": self.namespace}})
         self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{self.namespace}", "DELETE")
         self.path = f"/api/v1/namespaces/{self.namespace}/configmaps"
+
+    def start(self):
+        proxy = self.proxy(self.rules)
+        proxy.wait_for_start_version()
+        return proxy
+
+    def list(self):
+        answer = self.localproxy.fetch(self.path)
+        self.assertEqual(200, answer.status)
+        return answer
 
     def ask(self, method, name, thing=None):
         """Asks for the object and returns its version."""
@@ -89,6 +100,18 @@ class WatchVersionsTest(harness.TestCase):
         watch = self.watch(first)
         second = self.ask("PATCH", "x", {"data": {"value": "2"}})
         self.assertEqual(("MODIFIED", "x", second), watch.next())
+
+    def test_from_the_version_of_an_object_that_was_listed_since(self):
+        """As the specs "CSR API operations" and "IngressClass API operations" do it."""
+        created = self.ask("POST", "x", self.thing("x", 0))
+        self.list()
+        self.assertEqual(created, self.ask("GET", "x"))
+        watch = self.watch(created, "watched=a")
+        version = self.ask("PATCH", "x", self.thing("x", 1))
+        self.assertEqual(("MODIFIED", "x", version), watch.next())
+        self.list()
+        again = self.watch(created)
+        self.assertEqual(("MODIFIED", "x", version), again.next())
 
     def test_from_the_last_version_of_another_watch(self):
         for ended in (True, False):
@@ -141,6 +164,15 @@ class WatchVersionsTest(harness.TestCase):
         harness.wait_for(lambda: said in proxy.log(), "it is said")
         self.assertIn("code=403", proxy.log())
 
+    def test_from_before_the_start(self):
+        """Somebody may have listed there under other rules."""
+        self.localproxy.stop()
+        made = self.cluster.json(self.path, "POST", self.thing("x", 0))
+        version = made["metadata"]["resourceVersion"]
+        self.localproxy = self.start()
+        answer = self.localproxy.fetch(f"{self.path}?watch=1&resourceVersion={version}")
+        self.assertEqual(410, json.loads(answer.body)["object"]["code"])
+
     def write_until(self, over):
         for number in itertools.count():
             if over.is_set():
@@ -149,3 +181,22 @@ class WatchVersionsTest(harness.TestCase):
             self.ask("POST", name, self.thing(name, 0))
             self.ask("PUT", name, self.thing(name, 1))
             self.ask("DELETE", name)
+
+
+class WithAFileTest(WatchVersionsTest):
+    """The same, with all that was before known: there is no start to be asked for."""
+
+    def start(self):
+        return self.proxy(self.rules, args=["--state", os.path.join(self.folder, "state")])
+
+    def test_who_may_not_list_namespaces_is_told(self):
+        """Nothing is asked."""
+
+    def test_from_before_the_start(self):
+        """Nobody was shown other rules, neither by this process nor by one before it."""
+        created = self.ask("POST", "x", self.thing("x", 0))
+        self.list()
+        self.localproxy.stop()
+        self.localproxy = self.start()
+        version = self.ask("PATCH", "x", self.thing("x", 1))
+        self.assertEqual(("MODIFIED", "x", version), self.watch(created).next())

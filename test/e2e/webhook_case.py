@@ -190,14 +190,18 @@ class WebhookCase(harness.TestCase):
 
     @classmethod
     def wait_working(cls):
-        """Until the API server trusts the manager and knows what to send."""
+        """Until the API server trusts the manager and knows what to send, by all configurations."""
+
+        def all_have_bundle():
+            webhooks = [w for kind in KINDS for w in cls.configuration(kind)["webhooks"]]
+            return all(w["clientConfig"].get("caBundle") for w in webhooks)
+
         harness.wait_for(
             lambda: given_control_labels(cls.try_namespace("probe")) != {}
-            and all(w.get("rules") for w in cls.configuration()["webhooks"]),
+            and all(w.get("rules") for w in cls.configuration()["webhooks"])
+            and all_have_bundle(),
             "the webhooks work",
         )
-        webhook = cls.configuration("ValidatingWebhookConfiguration")["webhooks"][0]
-        assert webhook["clientConfig"]["caBundle"]
 
     @classmethod
     def configuration(cls, kind="MutatingWebhookConfiguration"):

@@ -9,6 +9,7 @@ import json
 import signal
 import socket
 import time
+import unittest
 
 import harness
 import wire
@@ -266,6 +267,42 @@ class Rules:
         thing = self.create(pod(ns, app="operator"))
         self.assertEqual(["operator"], [c["name"] for c in thing["spec"]["containers"]])
         self.assertNotIn("initContainers", thing["spec"])
+
+    @unittest.skipUnless(harness.modern(), "pods have resources as a whole from 1.32 on")
+    def test_resources_of_a_pod_as_a_whole(self):
+        ns = self.namespace()
+        self.create(sharding_config(ns))
+        thing = operator(ns)
+        thing["spec"]["resources"] = {"requests": {"memory": "64Mi"}, "limits": {"memory": "100Mi"}}
+        made = harness.wait_for(lambda: self.try_pod(thing), "the shard is known")["spec"]["resources"]
+        self.assertEqual({"memory": "112Mi"}, made["requests"])
+        self.assertEqual({"memory": "420Mi"}, made["limits"])
+
+    def test_what_is_misspelt_on_a_pod_is_a_warning(self):
+        ns = self.namespace()
+        for name, value, words in (
+            ("enable-proxy", "True", '"True" is not "true": this pod gets no sidecars'),
+            ("enable-prxy", "true", f"is {GROUP}/enable-proxy meant?"),
+        ):
+            thing = pod(ns, "asks-for-none-" + name, app="operator")
+            thing["metadata"]["labels"][f"{GROUP}/{name}"] = value
+            err = self.taken(thing)
+            if self.warns:
+                self.assertIn(words, err)
+
+        wrong_place = pod(ns, "asks-by-annotation", app="operator")
+        wrong_place["metadata"]["annotations"] = {GROUP + "/enable-proxy": "true"}
+        err = self.taken(wrong_place)
+        if self.warns:
+            self.assertIn("has no effect, since it is a label", err)
+
+        self.create(sharding_config(ns))
+        asks = operator(ns, "asks")
+        asks["metadata"]["annotations"] = {GROUP + "/keep-serviceaccount": "true"}
+        harness.wait_for(lambda: not self.is_refused(asks), "the shard is known")
+        err = self.taken(asks)
+        if self.warns:
+            self.assertIn(f"is {GROUP}/keep-service-account meant?", err)
 
     def test_a_pod_of_no_shard_is_refused(self):
         ns = self.namespace()
@@ -580,11 +617,21 @@ class NatTest(WebhookCase):
     LEVEL = "pod-security.kubernetes.io/enforce"
 
     def operator(self, ns):
+        """As "restricted" demands it, but for what the label asks for."""
         thing = operator(ns)
         thing["metadata"]["labels"][f"{GROUP}/enable-iptables"] = "true"
+        spec = thing["spec"]
+        spec["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        for container in spec["containers"]:
+            container["securityContext"] = {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
         return thing
 
     def test_pod_security_is_minded(self):
+        if harness.modern():
+            harness.enforce_pod_security(self.cluster, self.addCleanup)
         ns = self.namespace({self.LEVEL: "privileged"})
         self.create(sharding_config(ns))
         made = harness.wait_for(lambda: self.try_pod(self.operator(ns)), "the shard is known")
@@ -737,9 +784,11 @@ class AnswerTest(WebhookCase):
         size = 8 * 1024 * 1024
         headers = [("Content-Type", "application/json"), ("Content-Length", str(size))]
         context = self.tls()
-        connections = [wire.Connection(self.webhook, tls=context) for _ in range(5)]
+        connections = []
         try:
-            for connection in connections:
+            for _ in range(5):
+                connection = wire.Connection(self.webhook, tls=context)
+                connections.append(connection)
                 connection.send_head("POST", "/mutate/pods", headers)
                 connection.send(b" " * (size - 1))
             answer = connections[0].response("POST")

@@ -3,6 +3,8 @@
 lock of leader election under the shard's own name, to the byte.
 """
 
+import os
+import signal
 import threading
 import time
 
@@ -265,6 +267,10 @@ class LostWriteTest(FenceCase):
 
     target = "/api/v1/namespaces/a/pods"
 
+    def start_with(self, *namespaces, args=(), **more):
+        """With a file that says that nothing was sent before."""
+        return super().start_with(*namespaces, args=("--state", self.path("state"), *args), **more)
+
     def reload_in_thread(self, *namespaces):
         """A reload of which the answer may take long: the thread, and seconds once it is over."""
         self.generation += 1
@@ -466,6 +472,100 @@ class LostWriteTest(FenceCase):
         asked.respond(b"{}")
         self.assertEqual(200, client.response().status)
         self.assert_ends()
+
+
+class RestartTest(FenceCase):
+    """No end of localproxy stops the API server: what it has sent may be executed later."""
+
+    target = "/api/v1/namespaces/a/pods"
+
+    def start_again(self, *namespaces):
+        self.generation = 1
+        return self.start_with(*namespaces, args=("--state", self.path("state")))
+
+    def end_with_a_write(self, how):
+        """One that the API server has, and works on."""
+        proxy = self.start_with("a", args=("--state", self.path("state"), "--shutdown-grace=1"))
+        client = self.send("POST", self.target)
+        self.asked()
+        proxy.process.send_signal(how)
+        proxy.wait()
+        client.close()
+
+    def end_at_once(self):
+        self.proxy_process.kill()
+        self.proxy_process.wait()
+
+    def assert_settled(self, settled):
+        rules = self.proxy_process.status()["rules"]
+        self.assertEqual((settled, 0 if settled else 1), (rules["settled"], rules["lostWrites"]))
+        _, said = self.proxy_process.control("GET")
+        self.assertEqual(settled, said.get("settled", True))
+
+    def test_rules_change_while_it_is_away(self):
+        for how in (signal.SIGKILL, signal.SIGTERM):
+            with self.subTest(how=how):
+                self.end_with_a_write(how)
+                self.start_again("b")
+                self.assert_settled(False)
+                self.assertIn("may still be executed", self.proxy_process.log())
+                self.proxy_process.stop()
+                os.unlink(self.path("state"))
+
+    def test_rules_change_afterwards(self):
+        for how in (signal.SIGKILL, signal.SIGTERM):
+            with self.subTest(how=how):
+                self.end_with_a_write(how)
+                self.start_again("a")
+                self.assert_settled(True)
+                self.reload_to("b")
+                self.assert_settled(False)
+                self.end_at_once()
+                self.start_again("b")  # it knows from the one before
+                self.assert_settled(False)
+                self.proxy_process.stop()
+                os.unlink(self.path("state"))
+
+    def test_what_was_answered_is_over(self):
+        self.start_again("a")
+        client = self.send("POST", self.target)
+        self.asked().respond(b"{}")
+        self.assertEqual(200, client.response().status)
+        self.end_at_once()
+        self.start_again("b")
+        self.assert_settled(True)
+
+    def test_nobody_knows(self):
+        """Without the file, the process before may have sent anything."""
+        self.start_with("a")
+        self.assert_settled(False)
+
+
+class RefusedWriteTest(FenceCase):
+    """A write that an HTTP/2 server refuses is sent again, and may be executed from then on for as
+    long as one that is sent for the first time."""
+
+    upstream_protocol = "h2"
+    refused_after_s = 4
+    executed_within_s = 65
+
+    def test_it_counts_from_when_it_was_sent_again(self):
+        self.start_with("a", args=("--state", self.path("state")))
+        client = self.send("POST", "/api/v1/namespaces/a/pods")
+        began = time.monotonic()
+        refused = self.asked()
+        harness.wait_for(lambda: time.monotonic() - began > self.refused_after_s, "some time passed")
+        refused.peer.refuse()
+        self.asked()
+        again = time.monotonic()
+        self.reload_to("b")
+        client.close()
+        self.wait_metric("requests_in_flight", 0)
+        self.assertFalse(self.proxy_process.status()["rules"]["settled"])
+        harness.wait_for(
+            lambda: self.proxy_process.status()["rules"]["settled"], "it is over", timeout=90
+        )
+        self.assertGreater(time.monotonic() - again, self.executed_within_s - 1)
 
 
 class LockTest(scripted_case.ScriptedCase):

@@ -83,6 +83,7 @@ struct question {
     const char *subresource;
     const char *verb;
     bool named_only;
+    const char *or_verb; /* NULL: none */
 };
 
 /* Whether the row matches with `*` where bits are set, and the resource named in that way. */
@@ -97,7 +98,8 @@ static bool row_matches(const cJSON *row, const struct question *q, unsigned wil
         if ((wild >> d & 1) != 0) {
             hit = (list == NULL || has(list, "*")) && !(d == 2 && q->named_only);
         } else if (d != 2 || level == 2) {
-            hit = list != NULL && strcmp(values[d], "*") != 0 && has(list, values[d]);
+            hit = list != NULL && strcmp(values[d], "*") != 0 &&
+                  (has(list, values[d]) || (d == 3 && q->or_verb != NULL && has(list, q->or_verb)));
         } else {
             (void)snprintf(name, sizeof name, "%s/%s", level == 0 ? q->resource : "*",
                            q->subresource);
@@ -169,9 +171,13 @@ static void check_question(const struct traffic *t, const cJSON *document, const
 {
     struct traffic_active a;
     struct traffic_found found;
-    struct traffic_request r = {slice_str(q->namespace), slice_str(q->group),
-                                slice_str(q->resource),  slice_str(q->subresource),
-                                slice_str(q->verb),      q->named_only};
+    struct traffic_request r = {.namespace = slice_str(q->namespace),
+                                .group = slice_str(q->group),
+                                .resource = slice_str(q->resource),
+                                .subresource = slice_str(q->subresource),
+                                .verb = slice_str(q->verb),
+                                .or_verb = slice_str(q->or_verb == NULL ? "" : q->or_verb),
+                                .named_only = q->named_only};
     int best = 1000;
     traffic_active_set(&a, t, NULL, 0);
     traffic_find_limitings(t, &a, &r, &found);
@@ -250,14 +256,14 @@ static void check_external(const struct traffic *t, const cJSON *document)
 static void check_matches(const struct traffic *t, struct slice text)
 {
     static const struct question questions[] = {
-        {"", "", "nodes", "", "get", false},
-        {"n", "", "pods", "", "list", false},
-        {"n", "", "pods", "eviction", "create", false},
-        {"n", "a", "pods", "exec", "create", false},
-        {"a", "a", "a", "a", "a", false},
-        {"n", "a", "leases", "", "update", true},
-        {"n", "a", "pods", "status", "update", true},
-        {"*", "*", "*", "*", "*", false},
+        {"", "", "nodes", "", "get", false, NULL},
+        {"n", "", "pods", "", "list", false, NULL},
+        {"n", "", "pods", "eviction", "create", false, NULL},
+        {"n", "a", "pods", "exec", "create", false, "get"},
+        {"a", "a", "a", "a", "a", false, NULL},
+        {"n", "a", "leases", "", "update", true, NULL},
+        {"n", "a", "pods", "status", "update", true, NULL},
+        {"*", "*", "*", "*", "*", false, NULL},
     };
     cJSON *document = cJSON_ParseWithLength(text.ptr, text.len);
     CHECK(document != NULL);

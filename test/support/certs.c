@@ -12,6 +12,7 @@
 #include <mbedtls/rsa.h>
 
 #include "crypto/mbedtls/compat.h"
+#include "der_write.h"
 
 #define PEM_SIZE 8192
 
@@ -123,6 +124,22 @@ static void add_usage(mbedtls_x509write_cert *w, const struct certs_spec *spec)
     }
 }
 
+static void add_constraints(mbedtls_x509write_cert *w, const struct certs_spec *spec)
+{
+    static const char oid[] = "\x55\x1d\x1e"; /* RFC 5280 section 4.2.1.10 */
+    struct buf b = BUF_INIT(PEM_SIZE);
+    if (spec->permitted == NULL) {
+        return;
+    }
+    der_put_element(&b, TAG_DNS, slice_str(spec->permitted));
+    der_wrap(&b, 0, DER_SEQUENCE);
+    der_wrap(&b, 0, DER_CONTEXT | DER_CONSTRUCTED);
+    der_wrap(&b, 0, DER_SEQUENCE);
+    must(mbedtls_x509write_crt_set_extension(w, oid, sizeof oid - 1, 1, buf_data(&b), b.len),
+         "constraints");
+    buf_reset(&b);
+}
+
 static void set_serial(mbedtls_x509write_cert *w)
 {
     unsigned char serial[8];
@@ -161,6 +178,7 @@ static void write_cert(const struct certs_spec *spec, const char *issuer,
     set_serial(&w);
     add_names(&w, spec);
     add_usage(&w, spec);
+    add_constraints(&w, spec);
     must(mbedtls_x509write_crt_pem(&w, pem, sizeof(pem), crypto_random, NULL), "certificate");
     out->cert = copy((const char *)pem);
     must(mbedtls_pk_write_key_pem(key, pem, sizeof(pem)), "key");

@@ -27,6 +27,7 @@ struct certs_spec {
     const char *not_after;  /* NULL: far ahead */
     bool is_client;         /* extended key usage: for clients, not for servers */
     bool is_ca;             /* may issue others */
+    const char *permitted;  /* DNS names of those: critical name constraints; NULL: all */
     bool sha1;              /* signed with SHA-1 instead of SHA-256 */
     unsigned rsa_bits;      /* an RSA key of so many instead of P-256; 0: P-256 */
 };

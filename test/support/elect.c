@@ -121,8 +121,9 @@ static void on_leader(void *data, const char *identity)
     print_line("leader", "leader", identity);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
+    (void)level;
     (void)data;
     print_line("state", "error", error == NULL ? "" : error);
 }

@@ -148,6 +148,7 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
 static void begin_h2(struct h2_server_conn *c)
 {
     nghttp2_session_callbacks *calls;
+    nghttp2_option *option;
     nghttp2_settings_entry settings[3];
     size_t count = 0;
     struct h2_server *s = c->server;
@@ -157,7 +158,10 @@ static void begin_h2(struct h2_server_conn *c)
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, on_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(calls, on_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(calls, on_stream_close);
-    assert_int_equal(nghttp2_session_server_new(&c->ng, calls, c), 0);
+    assert_int_equal(nghttp2_option_new(&option), 0);
+    nghttp2_option_set_no_auto_window_update(option, s->holds_window);
+    assert_int_equal(nghttp2_session_server_new2(&c->ng, calls, c, option), 0);
+    nghttp2_option_del(option);
     nghttp2_session_callbacks_del(calls);
     if (s->max_streams != UINT32_MAX) {
         settings[count++] =

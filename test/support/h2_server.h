@@ -72,6 +72,7 @@ struct h2_server {
     uint32_t window;      /* of streams; 0: is not said */
     uint32_t max_head;    /* bytes, as RFC 9113 section 6.5.2 counts; 0: is not said */
     bool mute;            /* does not say anything after TLS */
+    bool holds_window;    /* never opens a window again */
     /* Of requests to come: */
     bool answers; /* "hello" at their end, by itself */
     bool echoes;  /* their body at their end, by itself */

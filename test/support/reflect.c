@@ -64,8 +64,9 @@ static void on_synced(void *data)
     print_line("synced", NULL, NULL);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
+    (void)level;
     (void)data;
     cJSON *text = error == NULL ? cJSON_CreateNull() : cJSON_CreateString(error);
     print_line("state", "error", text);

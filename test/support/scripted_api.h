@@ -54,6 +54,10 @@ struct scripted_api {
     struct fake_clock clock;
     struct list requests; /* those that wait for an answer, or its end */
     struct list over;
+    /* The client's own question whether its credentials are accepted
+     * (kube/client/credential_check.h), which may follow a 401 at any time, is answered by itself
+     * and does not count. */
+    bool knows_client;
     unsigned count; /* that ever came */
     unsigned gone;  /* of them given up by the client */
     /* Answers each request that is whole by itself; NULL: the test does. */

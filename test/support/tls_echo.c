@@ -3,13 +3,17 @@
  * One end of a TLS connection over the socket that is its standard input, for tests with another
  * implementation at the other end: says everything back until the peer says close_notify.
  *
- *     tls_echo server CERT KEY
- *     tls_echo client CA NAME
+ *     tls_echo server CERT KEY [CLIENT_CA]
+ *     tls_echo client CA NAME [CERT KEY]
+ *
+ * TLS_ECHO_AGAIN in the environment is the number of another socket, for a second connection when
+ * the first has ended. TLS_ECHO_ALPN is a protocol to offer.
  *
  * It prints whose records it ended with, "own" or "library". What went wrong is said on standard
  * error, and the exit code is 1.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,35 +29,63 @@ static int fail(const struct err *e)
     return 1;
 }
 
-static struct tls_config *make_config(char **argv, struct err *e)
+/* What is offered by ALPN, or NULL. */
+static const char *const *alpn(void)
 {
-    struct buf first = BUF_INIT(MAX);
-    struct buf second = BUF_INIT(MAX);
-    struct tls_config *c = NULL;
-    if (file_read(argv[2], &first, e) != 0) {
-        return NULL;
-    }
+    static const char *list[2];
+    list[0] = getenv("TLS_ECHO_ALPN");
+    return list[0] == NULL ? NULL : list;
+}
+
+/* Files that the command line names: CERT KEY [CLIENT_CA], or CA NAME [CERT KEY]. */
+enum { FIRST = 2, SECOND, THIRD, FOURTH, FILES_MAX };
+
+static struct tls_config *make_from(char **argv, const struct slice files[FILES_MAX], struct err *e)
+{
     if (strcmp(argv[1], "client") == 0) {
-        c = tls_config_new_client(&(struct tls_client_options){.ca = buf_slice(&first),
-                                                               .ca_name = argv[2],
-                                                               .server_name = argv[3]},
-                                  e);
-    } else if (file_read(argv[3], &second, e) == 0) {
-        c = tls_config_new_server(&(struct tls_server_options){.cert = buf_slice(&first),
-                                                               .cert_name = argv[2],
-                                                               .key = buf_slice(&second),
-                                                               .key_name = argv[3]},
-                                  e);
+        return tls_config_new_client(&(struct tls_client_options){.ca = files[FIRST],
+                                                                  .ca_name = argv[FIRST],
+                                                                  .server_name = argv[SECOND],
+                                                                  .cert = files[THIRD],
+                                                                  .cert_name = argv[THIRD],
+                                                                  .key = files[FOURTH],
+                                                                  .alpn = alpn()},
+                                     e);
     }
-    buf_reset(&first);
-    buf_reset(&second);
+    return tls_config_new_server(&(struct tls_server_options){.cert = files[FIRST],
+                                                              .cert_name = argv[FIRST],
+                                                              .key = files[SECOND],
+                                                              .key_name = argv[SECOND],
+                                                              .client_ca = files[THIRD],
+                                                              .client_ca_name = argv[THIRD],
+                                                              .alpn = alpn()},
+                                 e);
+}
+
+static struct tls_config *make_config(int argc, char **argv, struct err *e)
+{
+    struct buf texts[FILES_MAX];
+    struct slice files[FILES_MAX] = {{0}};
+    int rc = 0;
+    for (int i = FIRST; i < FILES_MAX; i++) {
+        buf_init(&texts[i], MAX);
+        bool is_name = i == SECOND && strcmp(argv[1], "client") == 0;
+        if (rc == 0 && i < argc && !is_name) {
+            rc = file_read(argv[i], &texts[i], e);
+            files[i] = buf_slice(&texts[i]);
+        }
+    }
+    struct tls_config *c = rc == 0 ? make_from(argv, files, e) : NULL;
+    for (int i = FIRST; i < FILES_MAX; i++) {
+        buf_reset(&texts[i]);
+    }
     return c;
 }
 
-static void flush(struct buf *out)
+static void flush(int fd, struct buf *out)
 {
     while (out->len > 0) {
-        ssize_t n = write(STDIN_FILENO, buf_data(out), out->len);
+        ssize_t n = write(fd, buf_data(out), out->len);
         if (n <= 0) {
             buf_clear(out);
             return;
@@ -80,15 +112,15 @@ static enum tls_result step(struct tls_session *s, struct slice *in, struct buf 
     return r;
 }
 
-static enum tls_result talk(struct tls_session *s, struct err *e)
+static enum tls_result talk(int fd, struct tls_session *s, struct err *e)
 {
     static char bytes[65536];
     struct buf out = BUF_INIT(MAX);
     struct slice in = slice_of(NULL, 0);
     enum tls_result r = step(s, &in, &out, e);
-    flush(&out);
+    flush(fd, &out);
     while (r == TLS_MORE) {
-        ssize_t n = read(STDIN_FILENO, bytes, sizeof bytes);
+        ssize_t n = read(fd, bytes, sizeof bytes);
         if (n <= 0) {
             err_set(e, -EPIPE, "the connection ended without close_notify");
             r = TLS_FAILED;
@@ -96,26 +128,40 @@ static enum tls_result talk(struct tls_session *s, struct err *e)
         }
         in = slice_of(bytes, (size_t)n);
         r = step(s, &in, &out, e);
-        flush(&out);
+        flush(fd, &out);
     }
     buf_reset(&out);
     return r;
 }
 
+static int serve(int fd, struct tls_config *c, struct err *e)
+{
+    struct tls_session *s = tls_session_new(c, e);
+    if (s == NULL) {
+        return fail(e);
+    }
+    enum tls_result r = talk(fd, s, e);
+    (void)printf("%s\n", s->records != NULL ? "own" : "library");
+    tls_session_free(s);
+    return r == TLS_CLOSED ? 0 : fail(e);
+}
+
 int main(int argc, char **argv)
 {
     struct err e = ERR_INIT;
-    if (argc != 4) {
+    const char *again = getenv("TLS_ECHO_AGAIN");
+    if (argc <= SECOND || argc > FILES_MAX) {
         return 2;
     }
-    struct tls_config *c = make_config(argv, &e);
-    struct tls_session *s = c == NULL ? NULL : tls_session_new(c, &e);
-    if (s == NULL) {
+    (void)signal(SIGPIPE, SIG_IGN);
+    struct tls_config *c = make_config(argc, argv, &e);
+    if (c == NULL) {
         return fail(&e);
     }
-    enum tls_result r = talk(s, &e);
-    (void)printf("%s\n", s->records != NULL ? "own" : "library");
-    tls_session_free(s);
+    int rc = serve(STDIN_FILENO, c, &e);
+    if (rc == 0 && again != NULL) {
+        rc = serve(atoi(again), c, &e);
+    }
     tls_config_unref(c);
-    return r == TLS_CLOSED ? 0 : fail(&e);
+    return rc;
 }

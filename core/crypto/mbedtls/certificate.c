@@ -11,7 +11,9 @@
 #include <mbedtls/ecp.h>
 
 #include "base/secret.h"
+#include "crypto/mbedtls/certificate_chain.h"
 #include "crypto/mbedtls/certificate_names.h"
+#include "crypto/mbedtls/certificate_parse.h"
 #include "crypto/mbedtls/tls_internal.h"
 
 /* GeneralName choices with the class bits of an implicit tag: RFC 5280 section 4.2.1.6. */
@@ -339,17 +341,6 @@ int certificate_make_server(const struct certificate_spec *spec, struct slice ca
 
 /* ---- reading ---- */
 
-static int64_t seconds_of(const mbedtls_x509_time *t)
-{
-    struct tm tm = {.tm_year = t->year - 1900,
-                    .tm_mon = t->mon - 1,
-                    .tm_mday = t->day,
-                    .tm_hour = t->hour,
-                    .tm_min = t->min,
-                    .tm_sec = t->sec};
-    return (int64_t)timegm(&tm);
-}
-
 static void copy_common_name(struct certificate *c)
 {
     for (const mbedtls_x509_name *n = &c->crt.subject; n != NULL; n = n->next) {
@@ -388,9 +379,9 @@ static int parse(struct certificate *c, struct slice pem, struct err *e)
     if (copy == NULL) {
         return err_memory(e);
     }
-    int rc = mbedtls_x509_crt_parse(&c->crt, (const unsigned char *)copy, strlen(copy) + 1);
+    int rc = certificate_parse(&c->crt, (const unsigned char *)copy, strlen(copy) + 1, NULL, e);
     free(copy);
-    return rc == 0 ? 0 : tls_error(e, -EINVAL, "the certificate cannot be read", rc);
+    return rc;
 }
 
 struct certificate *certificate_read(struct slice pem, struct slice *rest, struct err *e)
@@ -412,8 +403,8 @@ struct certificate *certificate_read(struct slice pem, struct slice *rest, struc
         certificate_free(c);
         return NULL;
     }
-    c->not_before = seconds_of(&c->crt.valid_from);
-    c->not_after = seconds_of(&c->crt.valid_to);
+    c->not_before = certificate_seconds(&c->crt.valid_from);
+    c->not_after = certificate_seconds(&c->crt.valid_to);
     copy_common_name(c);
     return c;
 }
@@ -461,14 +452,22 @@ bool certificate_is_server(const struct certificate *c)
            mbedtls_x509_crt_check_key_usage(&c->crt, MBEDTLS_X509_KU_DIGITAL_SIGNATURE) == 0;
 }
 
+static int check_chain(void *data, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
+{
+    (void)depth;
+    *flags |= certificate_chain_add(data, crt, NULL) != 0 ? MBEDTLS_X509_BADCERT_OTHER : 0;
+    return 0;
+}
+
 bool certificate_signed_by(const struct certificate *c, const struct certificate *ca)
 {
     const uint32_t dates = MBEDTLS_X509_BADCERT_EXPIRED | MBEDTLS_X509_BADCERT_FUTURE;
+    struct certificate_chain chain = {.count = 0};
     uint32_t flags = 0;
     /* The library only reads them: it counts on a chain that it may have to walk. */
     mbedtls_x509_crt *leaf = (mbedtls_x509_crt *)(uintptr_t)&c->crt;
     mbedtls_x509_crt *trust = (mbedtls_x509_crt *)(uintptr_t)&ca->crt;
-    int rc = mbedtls_x509_crt_verify(leaf, trust, NULL, NULL, &flags, NULL, NULL);
+    int rc = mbedtls_x509_crt_verify(leaf, trust, NULL, NULL, &flags, check_chain, &chain);
     return rc == 0 || (rc == MBEDTLS_ERR_X509_CERT_VERIFY_FAILED && (flags & ~dates) == 0);
 }
 

@@ -6,6 +6,8 @@
 #define CORE_CRYPTO_MBEDTLS_COMPAT_H
 
 #include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 
 #include <mbedtls/error.h>
 #include <mbedtls/oid.h>
@@ -25,6 +27,7 @@ int crypto_random(void *ctx, unsigned char *out, size_t len);
 #include <psa/crypto.h>
 
 #define COMPAT_FIELD(object, field) ((object)->MBEDTLS_PRIVATE(field))
+#define COMPAT_HAS_TLS13 true
 
 static inline int compat_parse_key(mbedtls_pk_context *pk, const unsigned char *key, size_t len)
 {
@@ -68,16 +71,20 @@ static inline void compat_conf_signatures(mbedtls_ssl_config *conf)
     mbedtls_ssl_conf_sig_algs(conf, algorithms);
 }
 
-/* Servers here speak TLS 1.2: a ticket of TLS 1.3 would cost them a write after each handshake. */
-static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)
+static inline void compat_conf_versions(mbedtls_ssl_config *conf)
 {
     mbedtls_ssl_conf_min_tls_version(conf, MBEDTLS_SSL_VERSION_TLS1_2);
-    mbedtls_ssl_conf_max_tls_version(conf, client ? MBEDTLS_SSL_VERSION_TLS1_3
-                                                  : MBEDTLS_SSL_VERSION_TLS1_2);
+    mbedtls_ssl_conf_max_tls_version(conf, MBEDTLS_SSL_VERSION_TLS1_3);
     mbedtls_ssl_conf_tls13_key_exchange_modes(conf,
                                               MBEDTLS_SSL_TLS1_3_KEY_EXCHANGE_MODE_EPHEMERAL_ALL);
     mbedtls_ssl_conf_tls13_enable_signal_new_session_tickets(
         conf, MBEDTLS_SSL_TLS1_3_SIGNAL_NEW_SESSION_TICKETS_ENABLED);
+}
+
+/* For tests. */
+static inline void compat_conf_no_13(mbedtls_ssl_config *conf)
+{
+    mbedtls_ssl_conf_max_tls_version(conf, MBEDTLS_SSL_VERSION_TLS1_2);
 }
 
 #define COMPAT_TLS13_CIPHERS                                                                       \
@@ -94,6 +101,12 @@ static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)
 static inline int compat_cipher_suite(const mbedtls_ssl_context *ssl)
 {
     return mbedtls_ssl_get_ciphersuite_id_from_ssl(ssl);
+}
+
+/* Whether a server gave up because the client offers no version or no cipher that it has. */
+static inline bool compat_has_nothing_in_common(int rc)
+{
+    return rc == MBEDTLS_ERR_SSL_BAD_PROTOCOL_VERSION || rc == MBEDTLS_ERR_SSL_HANDSHAKE_FAILURE;
 }
 
 /* TLS 1.3 needs the library's own state; may be called again. */
@@ -120,9 +133,62 @@ static inline bool compat_has_ticket(int rc)
     return rc == MBEDTLS_ERR_SSL_RECEIVED_NEW_SESSION_TICKET;
 }
 
+/* Alerts of a handshake are to be sent with the newest keys (RFC 8446 section A), or the peer has a
+ * bad record in place of a reason. The library changes its keys with the next message only: a
+ * client's alerts are in the clear where they should have the keys of the handshake, and a server's
+ * have these where they should have the keys of the data. From here on it sends with the right
+ * ones, which is good for an alert alone: the client when it refuses the server's certificate, the
+ * server when it waits for the client's. */
+static inline void compat_prepare_alert(mbedtls_ssl_context *ssl, bool client)
+{
+    mbedtls_ssl_transform *newest =
+        client ? COMPAT_FIELD(ssl, transform_in) : COMPAT_FIELD(ssl, transform_application);
+    if (compat_is_tls13(ssl) && newest != NULL) {
+        COMPAT_FIELD(ssl, transform_out) = newest;
+        memset(COMPAT_FIELD(ssl, cur_out_ctr), 0, sizeof COMPAT_FIELD(ssl, cur_out_ctr));
+    }
+}
+
+/* What a record for which the library has just given up says, if it is an alert in the clear in the
+ * middle of a handshake of TLS 1.3: OpenSSL's clients refuse a certificate so. Negative: it is
+ * none. */
+static inline int compat_alert_in_clear(const mbedtls_ssl_context *ssl, int rc)
+{
+    enum { TYPE = 0, LENGTH_HIGH = 3, LENGTH_LOW = 4, DESCRIPTION = 6 };
+    const unsigned char *record = COMPAT_FIELD(ssl, in_hdr);
+    bool is_alert = rc == MBEDTLS_ERR_SSL_INVALID_MAC && compat_is_tls13(ssl) &&
+                    record[TYPE] == MBEDTLS_SSL_MSG_ALERT && record[LENGTH_HIGH] == 0 &&
+                    record[LENGTH_LOW] == 2;
+    return is_alert ? record[DESCRIPTION] : -1;
+}
+
+/* Whether what the library sends is the alert no_certificate, which TLS 1.3 does not have. */
+static inline bool compat_sends_no_certificate(const mbedtls_ssl_context *ssl)
+{
+    return COMPAT_FIELD(ssl, send_alert) != 0 &&
+           COMPAT_FIELD(ssl, alert_type) == MBEDTLS_SSL_ALERT_MSG_NO_CERT;
+}
+
+/* Whether the record for which the library has just given up is a KeyUpdate (RFC 8446
+ * section 4.6.3), which it does not know, and nothing else. It has sent no alert then. */
+static inline bool compat_has_key_update(const mbedtls_ssl_context *ssl, int rc, uint8_t *wish)
+{
+    enum { KEY_UPDATE = 24, SIZE = 5 };
+    const unsigned char *message = COMPAT_FIELD(ssl, in_msg);
+    if (rc != MBEDTLS_ERR_SSL_UNEXPECTED_MESSAGE || !compat_is_tls13(ssl) ||
+        COMPAT_FIELD(ssl, in_msgtype) != MBEDTLS_SSL_MSG_HANDSHAKE ||
+        COMPAT_FIELD(ssl, in_msglen) != SIZE || COMPAT_FIELD(ssl, in_hslen) != SIZE ||
+        message[0] != KEY_UPDATE) {
+        return false;
+    }
+    *wish = message[SIZE - 1];
+    return true;
+}
+
 #else
 
 #define COMPAT_FIELD(object, field) ((object)->field)
+#define COMPAT_HAS_TLS13 false
 
 static inline int compat_parse_key(mbedtls_pk_context *pk, const unsigned char *key, size_t len)
 {
@@ -161,11 +227,15 @@ static inline void compat_conf_signatures(mbedtls_ssl_config *conf)
     (void)conf;
 }
 
-static inline void compat_conf_versions(mbedtls_ssl_config *conf, bool client)
+static inline void compat_conf_versions(mbedtls_ssl_config *conf)
 {
-    (void)client;
     mbedtls_ssl_conf_min_version(conf, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
     mbedtls_ssl_conf_max_version(conf, MBEDTLS_SSL_MAJOR_VERSION_3, MBEDTLS_SSL_MINOR_VERSION_3);
+}
+
+static inline void compat_conf_no_13(mbedtls_ssl_config *conf)
+{
+    (void)conf;
 }
 
 /* There is no TLS 1.3: its suites are none that is ever agreed on. */
@@ -179,6 +249,11 @@ static inline int compat_cipher_suite(const mbedtls_ssl_context *ssl)
 {
     const mbedtls_ssl_session *session = COMPAT_FIELD(ssl, session);
     return session == NULL ? 0 : COMPAT_FIELD(session, ciphersuite);
+}
+
+static inline bool compat_has_nothing_in_common(int rc)
+{
+    return rc == MBEDTLS_ERR_SSL_BAD_HS_PROTOCOL_VERSION || rc == MBEDTLS_ERR_SSL_NO_CIPHER_CHOSEN;
 }
 
 static inline int compat_init(void)
@@ -201,6 +276,33 @@ static inline bool compat_meets_ticket(const mbedtls_ssl_context *ssl)
 static inline bool compat_has_ticket(int rc)
 {
     (void)rc;
+    return false;
+}
+
+static inline void compat_prepare_alert(mbedtls_ssl_context *ssl, bool client)
+{
+    (void)ssl;
+    (void)client;
+}
+
+static inline int compat_alert_in_clear(const mbedtls_ssl_context *ssl, int rc)
+{
+    (void)ssl;
+    (void)rc;
+    return -1;
+}
+
+static inline bool compat_sends_no_certificate(const mbedtls_ssl_context *ssl)
+{
+    (void)ssl;
+    return false;
+}
+
+static inline bool compat_has_key_update(const mbedtls_ssl_context *ssl, int rc, uint8_t *wish)
+{
+    (void)ssl;
+    (void)rc;
+    (void)wish;
     return false;
 }
 

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/secret.h"
 #include "crypto/aead.h"
+#include "crypto/mbedtls/certificate_parse.h"
 
 #define BUNDLE_MAX (16 * 1024 * 1024)
 #define TICKET_LIFETIME_S 3600
@@ -33,6 +34,11 @@ static enum tls_records_by records_by = TLS_RECORDS_OWN;
 void tls_use_records(enum tls_records_by by)
 {
     records_by = by;
+}
+
+bool tls_has_13(void)
+{
+    return COMPAT_HAS_TLS13;
 }
 
 int crypto_random(void *ctx, unsigned char *out, size_t len)
@@ -86,19 +92,18 @@ static int copy_for_parser(struct slice text, struct buf *out, struct err *e)
     return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
 }
 
-/* Returns how many certificates of `text` could not be read (at least one could), or an error. */
-static int parse_certs(mbedtls_x509_crt *crt, struct slice text, const char *name, struct err *e)
+/* Returns how many certificates of `text` could not be read (at least one could), the first one's
+ * reason being in `e`, or an error. Those of a bundle are logged. */
+static int parse_certs(mbedtls_x509_crt *crt, struct slice text, const char *name, bool is_bundle,
+                       struct err *e)
 {
     struct buf copy;
     int rc = copy_for_parser(text, &copy, e);
     if (rc == 0) {
-        rc = mbedtls_x509_crt_parse(crt, buf_data(&copy), copy.len);
-        if (rc < 0) {
-            rc = tls_error(e, -EINVAL, "no certificate could be read", rc);
-        }
+        rc = certificate_parse(crt, buf_data(&copy), copy.len, is_bundle ? name : NULL, e);
     }
     buf_reset(&copy);
-    if (rc < 0) {
+    if (rc != 0) {
         err_prefix(e, "%s", name);
     }
     return rc;
@@ -106,10 +111,10 @@ static int parse_certs(mbedtls_x509_crt *crt, struct slice text, const char *nam
 
 /* ---- whom to trust ---- */
 
-/* Unreadable certificates among readable ones are passed over, as Go does: bundles hold oddities.
- */
+/* Unreadable certificates among readable ones are left out, as in Go: bundles hold oddities. */
 static struct tls_trust *load_ca(struct slice ca, const char *name, struct err *e)
 {
+    struct err why = ERR_INIT;
     struct tls_trust *t = calloc(1, sizeof *t);
     if (t == NULL) {
         err_memory(e);
@@ -118,8 +123,9 @@ static struct tls_trust *load_ca(struct slice ca, const char *name, struct err *
     t->refs = 1;
     mbedtls_x509_crt_init(&t->ca);
     t->name = strdup(label(name, "the given CA"));
-    int rc = t->name == NULL ? err_memory(e) : parse_certs(&t->ca, ca, t->name, e);
+    int rc = t->name == NULL ? err_memory(&why) : parse_certs(&t->ca, ca, t->name, true, &why);
     if (rc < 0) {
+        (void)err_set(e, rc, "%s", why.msg);
         tls_trust_unref(t);
         return NULL;
     }
@@ -227,10 +233,8 @@ static int load_own(struct tls_config *c, struct slice cert, const char *cert_na
     if (cert.len == 0 || key.len == 0) {
         return err_set(e, -EINVAL, "%s is empty", cert.len == 0 ? cert_name : key_name);
     }
-    int rc = parse_certs(&c->cert, cert, cert_name, e);
-    if (rc > 0) {
-        rc = err_set(e, -EINVAL, "%s: %d certificate(s) could not be read", cert_name, rc);
-    }
+    int rc = parse_certs(&c->cert, cert, cert_name, false, e);
+    rc = rc > 0 ? -EINVAL : rc;
     if (rc == 0) {
         rc = load_key(c, key, key_name, e);
     }
@@ -325,7 +329,7 @@ static struct tls_config *config_alloc(int endpoint, struct err *e)
     mbedtls_ssl_conf_renegotiation(&c->conf, MBEDTLS_SSL_RENEGOTIATION_DISABLED);
     compat_conf_groups(&c->conf);
     compat_conf_signatures(&c->conf);
-    compat_conf_versions(&c->conf, endpoint == MBEDTLS_SSL_IS_CLIENT);
+    compat_conf_versions(&c->conf);
     return c;
 }
 

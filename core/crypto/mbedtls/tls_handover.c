@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the library agreed on in a handshake goes to records of our own (crypto/tls_records.h), and
- * the library's session is freed: in TLS 1.2 when the handshake is over; in TLS 1.3 when the first
- * data has been read, for the tickets that resume a session come right behind the handshake, and
- * the library keeps them for us. Where anything does not fit, the library goes on.
+ * the library's session is freed: when the handshake is over, or for clients of TLS 1.3 when the
+ * first data has been read. The tickets that resume their sessions come right behind the handshake,
+ * and the library keeps them for us. Where anything does not fit, the library goes on.
  */
 #include "crypto/mbedtls/tls_internal.h"
 
@@ -196,6 +196,9 @@ static bool fill(const struct tls_session *s, struct tls_handover *h)
     h->client = s->client;
     h->tls13 = compat_is_tls13(s->ssl);
     h->record_max = record_max > 0 ? (size_t)record_max : 0;
+    if (h->tls13 && h->record_max == TLS_RECORD_DATA_MAX - 1) {
+        h->record_max++; /* the library pads records so that it has no room for the last byte */
+    }
     return h->record_max > 0 && h->record_max <= TLS_RECORD_DATA_MAX &&
            find_algorithm(s->ssl, &h->algorithm) && take_sequences(s, h) &&
            (h->tls13 ? take_tls13_keys(s, h) : take_tls12_keys(s, h));

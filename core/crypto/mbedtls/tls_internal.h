@@ -5,6 +5,7 @@
 #ifndef CORE_CRYPTO_MBEDTLS_TLS_INTERNAL_H
 #define CORE_CRYPTO_MBEDTLS_TLS_INTERNAL_H
 
+#include "crypto/mbedtls/certificate_chain.h"
 #include "crypto/mbedtls/compat.h"
 #include "crypto/tls.h"
 #include "crypto/tls_names.h"
@@ -32,6 +33,7 @@ struct tls_config {
     /* Client: the newest session, without certificate. */
     mbedtls_ssl_session resumable;
     bool has_resumable;
+    mbedtls_x509_time resumable_from;
     mbedtls_x509_time resumable_until;
 
     /* Server. */
@@ -48,9 +50,10 @@ struct tls_io {
     struct slice *in;
     struct buf *out;
     struct err *e;
-    bool verify_failed; /* `e` says why */
-    bool alert_sent;    /* the last record for `out` is one */
-    int send_rc;        /* what appending to `out` returned */
+    struct tls_shown *shown; /* of a handshake step */
+    bool verify_failed;      /* `e` says why */
+    bool alert_sent;         /* the last record for `out` is one */
+    int send_rc;             /* what appending to `out` returned */
 };
 
 /*
@@ -59,6 +62,12 @@ struct tls_io {
  *     +---------+---------+--> DEAD
  */
 enum tls_state { TLS_SHAKING, TLS_OPEN, TLS_ENDED, TLS_DEAD };
+
+/* What a handshake step learns of the certificates that the peer shows. */
+struct tls_shown {
+    struct certificate_chain chain;
+    struct err unreadable; /* why the library could not read one of them; no code: it could */
+};
 
 struct tls_exported;
 struct tls_records;
@@ -77,6 +86,7 @@ struct tls_session {
     bool not_tls; /* its first byte is of no record that begins a handshake */
     struct tls_io io;
     mbedtls_x509_time valid_until; /* the earliest end in the verified chain */
+    mbedtls_x509_time valid_from;  /* when the life of that certificate began */
 
     /* Where the library keeps records: learned from what it asks to read and send. */
     unsigned char *in_base;

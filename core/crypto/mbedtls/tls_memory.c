@@ -7,6 +7,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "crypto/tls_records.h"
+
 /* A session has two buffers of just over 16 KiB; what other buffers are as large lives long. */
 #define MMAP_THRESHOLD 16384
 /* The heap grows by no more than it must, for what fits into its top is not mapped. */
@@ -25,7 +27,7 @@ void tls_tune_memory(void)
 #ifdef MBEDTLS_SSL_VARIABLE_BUFFER_LENGTH
 
 /* Buffers that the library resizes are small already, and may have moved since they were seen. */
-void tls_session_idle(struct tls_session *s)
+static void give_back_buffers(struct tls_session *s)
 {
     (void)s;
 }
@@ -44,7 +46,7 @@ static void give_back(unsigned char *from, size_t len)
     }
 }
 
-void tls_session_idle(struct tls_session *s)
+static void give_back_buffers(struct tls_session *s)
 {
     if (s->state != TLS_OPEN || s->ssl == NULL) {
         return;
@@ -61,3 +63,12 @@ void tls_session_idle(struct tls_session *s)
 }
 
 #endif
+
+void tls_session_idle(struct tls_session *s)
+{
+    if (s->records != NULL) {
+        tls_records_idle(s->records);
+    } else {
+        give_back_buffers(s);
+    }
+}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/state_machine.h"
+#include "crypto/mbedtls/certificate_parse.h"
 #include "crypto/tls_alert.h"
 #include "crypto/tls_records.h"
 
@@ -58,6 +59,9 @@ static int on_send(void *data, const unsigned char *from, size_t len)
     struct tls_session *s = data;
     s->out_base = (unsigned char *)(uintptr_t)from;
     len = len < INT_MAX ? len : INT_MAX;
+    if (compat_sends_no_certificate(s->ssl)) {
+        return (int)len; /* see ensure_alert */
+    }
     s->io.alert_sent = from[0] == MBEDTLS_SSL_MSG_ALERT;
     s->io.send_rc = buf_append(s->io.out, from, len);
     return s->io.send_rc == 0 ? (int)len : MBEDTLS_ERR_SSL_INTERNAL_ERROR;
@@ -105,6 +109,7 @@ static int session_setup(struct tls_session *s)
     if (rc == 0 && may_resume(c)) {
         rc = mbedtls_ssl_set_session(s->ssl, &c->resumable);
         s->valid_until = c->resumable_until;
+        s->valid_from = c->resumable_from;
     }
     return rc;
 }
@@ -170,10 +175,19 @@ static void explain(const struct tls_session *s, int rc)
         err_set(e, s->io.send_rc, "no room for what TLS has to send");
     } else if (rc == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE) {
         tls_alert_error(e, s->client, shaking, compat_alert(s->ssl));
+    } else if (shaking && compat_alert_in_clear(s->ssl, rc) >= 0) {
+        tls_alert_error(e, s->client, shaking, compat_alert_in_clear(s->ssl, rc));
+    } else if (shaking && s->io.shown->unreadable.code != 0) {
+        err_set(e, -EACCES, "%s", s->io.shown->unreadable.msg);
     } else if (rc == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE) {
         err_set(e, -EACCES, "the client showed no certificate");
     } else if (shaking && usage_refused(s)) {
         tls_verify_explain_usage(mbedtls_ssl_get_verify_result(s->ssl), s->client, e);
+    } else if (shaking && !s->client && compat_has_nothing_in_common(rc)) {
+        err_set(e, -EPROTO,
+                "the client offers no version or no cipher of TLS that is spoken here (%s)",
+                tls_has_13() ? "TLS 1.2 and 1.3"
+                             : "TLS 1.2; TLS 1.3 needs a build on Debian 13, such as the images");
     } else if (s->not_tls) {
         err_set(e, -EPROTO, "the %s does not speak TLS (plain HTTP?)",
                 s->client ? "server" : "client");
@@ -186,10 +200,14 @@ static void explain(const struct tls_session *s, int rc)
 static void ensure_alert(struct tls_session *s, int rc)
 {
     unsigned char description = MBEDTLS_SSL_ALERT_MSG_DECODE_ERROR;
-    if (rc == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE || s->io.alert_sent || s->io.send_rc != 0) {
+    if (rc == MBEDTLS_ERR_SSL_FATAL_ALERT_MESSAGE || s->io.alert_sent || s->io.send_rc != 0 ||
+        (s->state == TLS_SHAKING && compat_alert_in_clear(s->ssl, rc) >= 0)) {
         return;
     }
-    if (rc == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE) {
+    if (rc == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE && compat_is_tls13(s->ssl)) {
+        description = TLS_ALERT_CERTIFICATE_REQUIRED; /* RFC 8446 section 4.4.2.4 */
+        compat_prepare_alert(s->ssl, s->client);
+    } else if (rc == MBEDTLS_ERR_SSL_NO_CLIENT_CERTIFICATE) {
         description = MBEDTLS_SSL_ALERT_MSG_HANDSHAKE_FAILURE; /* RFC 5246 section 7.4.6 */
     }
     (void)mbedtls_ssl_send_alert_message(s->ssl, MBEDTLS_SSL_ALERT_LEVEL_FATAL, description);
@@ -209,6 +227,16 @@ static enum tls_result unusable(struct err *e)
     return TLS_FAILED;
 }
 
+bool tls_config_peer_validity(const struct tls_config *c, int64_t *from, int64_t *until)
+{
+    if (!c->has_resumable || c->resumable_until.year == 0) {
+        return false;
+    }
+    *from = certificate_seconds(&c->resumable_from);
+    *until = certificate_seconds(&c->resumable_until);
+    return true;
+}
+
 /* ---- handshake ---- */
 
 /* Keeps the session for the config's next connections. Failing costs them a full handshake. */
@@ -224,6 +252,7 @@ static void remember(struct tls_session *s)
     mbedtls_ssl_session_free(&c->resumable);
     c->resumable = fresh;
     c->resumable_until = s->valid_until;
+    c->resumable_from = s->valid_from;
     c->has_resumable = true;
 }
 
@@ -238,7 +267,8 @@ static void established(struct tls_session *s)
         remember(s); /* TLS 1.3 has something to remember only when a ticket comes */
     }
     set_state(s, TLS_OPEN);
-    if (!compat_is_tls13(s->ssl)) {
+    /* Tickets come right behind the handshake of TLS 1.3, and the library reads them. */
+    if (!s->client || !compat_is_tls13(s->ssl)) {
         tls_hand_over(s);
     }
     /* The handshake's records were large, those of a watch may never be. */
@@ -250,19 +280,26 @@ enum tls_result tls_session_handshake(struct tls_session *s, struct slice *in, s
                                       struct err *e)
 {
     enum tls_result r = TLS_OK;
+    struct tls_shown shown = {.unreadable = ERR_INIT};
     if (s->state != TLS_SHAKING) {
         return s->state == TLS_OPEN ? TLS_OK : unusable(e);
     }
     begin_io(s, in, out, e);
+    s->io.shown = &shown;
     s->config->ticket_taken = false;
     s->config->shaking = s;
+    certificate_parse_watch(&shown.unreadable);
     int rc = mbedtls_ssl_handshake(s->ssl);
+    certificate_parse_watch(NULL);
     s->config->shaking = NULL;
     s->resumed = s->resumed || s->config->ticket_taken;
     if (rc == 0) {
         established(s);
     } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
         r = TLS_MORE;
+        if (!s->client) {
+            compat_prepare_alert(s->ssl, false);
+        }
     } else if (rc == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY) {
         set_state(s, TLS_DEAD);
         r = TLS_CLOSED;
@@ -307,27 +344,6 @@ static int write_some(struct tls_session *s, const unsigned char *data, size_t l
     return rc;
 }
 
-static enum tls_result read_library(struct tls_session *s, struct slice *in, void *data, size_t len,
-                                    size_t *got, struct buf *out, struct err *e)
-{
-    enum tls_result r = TLS_OK;
-    begin_io(s, in, out, e);
-    int rc = read_some(s, data, len < INT_MAX ? len : INT_MAX);
-    if (rc > 0) {
-        *got = (size_t)rc;
-        tls_hand_over(s);
-    } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
-        r = TLS_MORE;
-    } else if (rc == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY) {
-        set_state(s, TLS_ENDED);
-        r = TLS_CLOSED;
-    } else {
-        r = failed(s, rc);
-    }
-    end_io(s);
-    return r;
-}
-
 static enum tls_result read_own(struct tls_session *s, struct slice *in, void *data, size_t len,
                                 size_t *got, struct buf *out, struct err *e)
 {
@@ -337,6 +353,44 @@ static enum tls_result read_own(struct tls_session *s, struct slice *in, void *d
     } else if (r == TLS_FAILED) {
         set_state(s, TLS_DEAD);
     }
+    return r;
+}
+
+/* A new key that comes before any data is one that the library does not know what to do with. */
+static bool takes_key_update(struct tls_session *s, int rc, struct buf *out)
+{
+    uint8_t wish = 0;
+    if (!compat_has_key_update(s->ssl, rc, &wish)) {
+        return false;
+    }
+    tls_hand_over(s);
+    if (s->records == NULL) {
+        return false;
+    }
+    tls_records_take_key_update(s->records, wish, out);
+    return true;
+}
+
+static enum tls_result read_library(struct tls_session *s, struct slice *in, void *data, size_t len,
+                                    size_t *got, struct buf *out, struct err *e)
+{
+    enum tls_result r = TLS_OK;
+    begin_io(s, in, out, e);
+    int rc = read_some(s, data, len < INT_MAX ? len : INT_MAX);
+    if (rc > 0) {
+        *got = (size_t)rc;
+        tls_hand_over(s);
+    } else if (takes_key_update(s, rc, out)) {
+        r = read_own(s, in, data, len, got, out, e);
+    } else if (rc == MBEDTLS_ERR_SSL_WANT_READ) {
+        r = TLS_MORE;
+    } else if (rc == MBEDTLS_ERR_SSL_PEER_CLOSE_NOTIFY) {
+        set_state(s, TLS_ENDED);
+        r = TLS_CLOSED;
+    } else {
+        r = failed(s, rc);
+    }
+    end_io(s);
     return r;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "crypto/mbedtls/certificate_names.h"
 #include "crypto/mbedtls/tls_internal.h"
+#include "crypto/x509.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include "base/array.h"
 
 #define NAME_MAX_TEXT 160
+#define ALGORITHM_MAX 64
 
 /* The common name, else the first alternative name, else the whole subject. */
 static void cert_label(const mbedtls_x509_name *dn, const mbedtls_x509_crt *crt, char *out,
@@ -63,14 +65,17 @@ static void now_text(char out[32])
     }
 }
 
+/* One that the peer sent may have been the missing link, if only the library could read it. */
 static void say_unknown_authority(const struct tls_session *s, const mbedtls_x509_crt *crt,
                                   const char *name)
 {
     char issuer[NAME_MAX_TEXT];
+    const struct err *unreadable = &s->io.shown->unreadable;
     cert_label(&crt->issuer, NULL, issuer, sizeof(issuer));
     err_set(s->io.e, -EACCES,
-            "certificate of \"%s\" is signed by an unknown authority, \"%s\" (CA from %s)", name,
-            issuer, s->config->trust->name);
+            "certificate of \"%s\" is signed by an unknown authority, \"%s\" (CA from %s)%s%s",
+            name, issuer, s->config->trust->name, unreadable->code != 0 ? "; not used: " : "",
+            unreadable->msg);
 }
 
 static void say_dates(const struct tls_session *s, const mbedtls_x509_crt *crt, const char *name,
@@ -106,18 +111,26 @@ static void say_wrong_name(const struct tls_session *s, const mbedtls_x509_crt *
             s->config->server_name);
 }
 
-static void say_unacceptable(const struct tls_session *s, const char *name, uint32_t flags)
+static void say_unacceptable(const struct tls_session *s, const mbedtls_x509_crt *crt,
+                             const char *name, uint32_t flags)
 {
     const char *why = "is not acceptable";
+    char algorithm[ALGORITHM_MAX] = "";
+    struct x509 x;
+    bool read = x509_read(slice_of((const char *)crt->raw.p, crt->raw.len), &x);
     if ((flags & (MBEDTLS_X509_BADCERT_BAD_MD | MBEDTLS_X509_BADCERT_BAD_PK)) != 0) {
-        why = "is signed with an algorithm that is too weak or not supported";
+        why = "is signed with an algorithm that is too weak or not supported: ";
+        x509_oid_text(read ? x.signature_oid : slice_of(NULL, 0), algorithm, sizeof algorithm);
     } else if ((flags & MBEDTLS_X509_BADCERT_BAD_KEY) != 0) {
-        why = "has a key that is too short or of an unsupported kind";
+        why = "has a key that is too short or of an unsupported kind: ";
+        x509_key_text(&x, algorithm, sizeof algorithm);
     }
-    err_set(s->io.e, -EACCES, "certificate of \"%s\" %s", name, why);
+    err_set(s->io.e, -EACCES, "certificate of \"%s\" %s%s", name, why, algorithm);
 }
 
-static void say_refused(struct tls_session *s, const mbedtls_x509_crt *crt, uint32_t flags)
+/* `limited` is what the name constraints of an authority have against it, or has no code. */
+static void say_refused(struct tls_session *s, const mbedtls_x509_crt *crt, uint32_t flags,
+                        const struct err *limited)
 {
     char name[NAME_MAX_TEXT];
     cert_label(&crt->subject, crt, name, sizeof(name));
@@ -127,8 +140,10 @@ static void say_refused(struct tls_session *s, const mbedtls_x509_crt *crt, uint
         say_dates(s, crt, name, flags);
     } else if ((flags & MBEDTLS_X509_BADCERT_CN_MISMATCH) != 0) {
         say_wrong_name(s, crt, name);
+    } else if (limited->code != 0) {
+        err_set(s->io.e, limited->code, "%s", limited->msg);
     } else {
-        say_unacceptable(s, name, flags);
+        say_unacceptable(s, crt, name, flags);
     }
 }
 
@@ -157,12 +172,20 @@ int tls_verify(void *data, mbedtls_x509_crt *crt, int depth, uint32_t *flags)
     if (depth == 0 && !s->client && admitted != NULL && !has_common_name(crt, admitted)) {
         *flags |= MBEDTLS_X509_BADCERT_CN_MISMATCH;
     }
+    struct err limited = ERR_INIT;
+    if (certificate_chain_add(&s->io.shown->chain, crt, &limited) != 0) {
+        *flags |= MBEDTLS_X509_BADCERT_OTHER;
+    }
     if (s->valid_until.year == 0 || earlier(&crt->valid_to, &s->valid_until)) {
         s->valid_until = crt->valid_to;
+        s->valid_from = crt->valid_from;
     }
     if (*flags != 0 && !s->io.verify_failed) {
         s->io.verify_failed = true;
-        say_refused(s, crt, *flags);
+        if (s->client) {
+            compat_prepare_alert(s->ssl, true);
+        }
+        say_refused(s, crt, *flags, &limited);
     }
     return 0;
 }

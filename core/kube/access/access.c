@@ -138,7 +138,11 @@ static void take_server(const struct kubeconfig_entry *cluster, bool has_tls, st
         err_memory(e);
         return;
     }
-    if (url_parse(full != NULL ? full : text, out, &inner) != 0) {
+    if (strstr(text, "://" KUBE_LOCALPROXY_USER ":") != NULL) {
+        kubeconfig_fail(cluster, "server", e,
+                        "is the address of a localproxy: kubeconfig-gen wrote this kubeconfig for "
+                        "the operator; give the real one");
+    } else if (url_parse(full != NULL ? full : text, out, &inner) != 0) {
         kubeconfig_fail(cluster, "server", e, "%s", inner.msg);
     }
     free(full);
@@ -369,41 +373,22 @@ static void take_user(const struct kubeconfig_entry *user, struct kube_access *a
     }
 }
 
-/* What the context names; NULL: it is not there. */
-static const struct kubeconfig_entry *find_named(const struct kubeconfig_entry *context,
-                                                 const struct kubeconfig_list *list,
-                                                 const char *key, const char *name, struct err *e)
-{
-    const struct kubeconfig_entry *found = kubeconfig_find(list, name);
-    if (found == NULL) {
-        kubeconfig_fail(context, key, e, "there is no %s named \"%.80s\" in the kubeconfig", key,
-                        name);
-    }
-    return found;
-}
-
 static void take_context(const struct kubeconfig *kc, const struct kubeconfig_entry *context,
                          struct kube_access *a, struct err *e)
 {
-    const char *cluster_name = kubeconfig_string(context, "cluster", e);
-    const char *user_name = kubeconfig_string(context, "user", e);
-    const char *ns = kubeconfig_string(context, "namespace", e);
-    const struct kubeconfig_entry *cluster = NULL;
-    const struct kubeconfig_entry *user = NULL;
-    if (cluster_name == NULL) {
+    const struct kubeconfig_entry *cluster = kubeconfig_referred(kc, context, "cluster", e);
+    if (cluster == NULL) {
         kubeconfig_fail(context, "cluster", e, "the context names no cluster");
-    } else {
-        cluster = find_named(context, &kc->clusters, "cluster", cluster_name, e);
     }
-    if (user_name != NULL) {
-        user = find_named(context, &kc->users, "user", user_name, e);
-    }
+    const struct kubeconfig_entry *user = kubeconfig_referred(kc, context, "user", e);
+    const char *ns = kubeconfig_string(context, "namespace", e);
     if (e->code != 0) {
         return;
     }
     a->context = copy_string(context->name, e);
-    a->cluster = copy_string(cluster_name, e);
-    a->user = copy_string(user_name != NULL ? user_name : "", e);
+    a->cluster = copy_string(cluster->name, e);
+    a->user = copy_string(user != NULL ? user->name : "", e);
+    a->file = copy_string(user != NULL ? user->file->path : "", e);
     a->ns = copy_string(ns != NULL ? ns : "default", e);
     if (user != NULL) {
         take_user(user, a, e);
@@ -525,6 +510,7 @@ static void take_pod(const char *dir, struct kube_access *a, struct err *e)
     a->context = copy_string("", e);
     a->cluster = copy_string("", e);
     a->user = copy_string("", e);
+    a->file = copy_string("", e);
     a->server_name = copy_string(a->server.host, e);
 }
 
@@ -565,6 +551,7 @@ void kube_access_deinit(struct kube_access *a)
     free(a->context);
     free(a->cluster);
     free(a->user);
+    free(a->file);
     free(a->ns);
     kube_proxy_deinit(&a->proxy);
     free(a->server_name);

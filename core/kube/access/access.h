@@ -19,6 +19,9 @@
 /* Where a pod finds its service account. */
 #define KUBE_SERVICE_ACCOUNT_DIR "/var/run/secrets/kubernetes.io/serviceaccount"
 
+/* The user in the URLs of localproxy that kubeconfig-gen writes where there is no TLS. */
+#define KUBE_LOCALPROXY_USER "cmesh"
+
 /* PEM text. */
 struct kube_pem {
     char *data; /* NULL: not given */
@@ -58,7 +61,8 @@ struct kube_access {
     char *context; /* names, for messages; "" in a cluster */
     char *cluster;
     char *user;
-    char *ns; /* default namespace; never NULL */
+    char *file; /* the kubeconfig that has the user; NULL or "": none has */
+    char *ns;   /* default namespace; never NULL */
 
     struct url server;
     struct kube_proxy proxy; /* on the way there */

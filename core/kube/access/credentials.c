@@ -595,6 +595,16 @@ struct slice credentials_key(const struct credentials *c)
     return slice_of(c->key.data, c->key.len);
 }
 
+void credentials_refresh(struct credentials *c)
+{
+    look_at_files(c, 0);
+}
+
+void credentials_describe(const struct credentials *c, struct credential_text *out)
+{
+    credential_text(c->access, c->authorization, credentials_cert(c), out);
+}
+
 void credentials_rejected(struct credentials *c)
 {
     enum { AGAIN_MS = 1000 };

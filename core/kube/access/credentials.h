@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/slice.h"
 #include "kube/access/access.h"
+#include "kube/access/credential_text.h"
 #include "net/loop.h"
 
 struct credentials;
@@ -67,6 +68,13 @@ struct slice credentials_ca(const struct credentials *c);
 /* The client certificate and key, as PEM; empty: none. Valid until CREDENTIALS_TLS. */
 struct slice credentials_cert(const struct credentials *c);
 struct slice credentials_key(const struct credentials *c);
+
+/* Looks at once whether the files of token, certificates and authorities changed, as each request
+ * does now and then. Calls on_event. */
+void credentials_refresh(struct credentials *c);
+
+/* Which credential the next request has, for messages. */
+void credentials_describe(const struct credentials *c, struct credential_text *out);
 
 /* To be told when the server answered 401: files are looked at again, a plugin is run again (not
  * more often than every 10 s). */

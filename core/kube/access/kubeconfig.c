@@ -439,3 +439,20 @@ const struct kubeconfig_entry *kubeconfig_context(const struct kubeconfig *kc, c
     }
     return NULL;
 }
+
+const struct kubeconfig_entry *kubeconfig_referred(const struct kubeconfig *kc,
+                                                   const struct kubeconfig_entry *context,
+                                                   const char *key, struct err *e)
+{
+    const char *name = kubeconfig_string(context, key, e);
+    if (name == NULL) {
+        return NULL;
+    }
+    const struct kubeconfig_entry *found =
+        kubeconfig_find(strcmp(key, "cluster") == 0 ? &kc->clusters : &kc->users, name);
+    if (found == NULL) {
+        kubeconfig_fail(context, key, e, "there is no %s named \"%.80s\" in the kubeconfig", key,
+                        name);
+    }
+    return found;
+}

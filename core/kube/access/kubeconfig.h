@@ -67,6 +67,12 @@ const struct kubeconfig_entry *kubeconfig_find(const struct kubeconfig_list *lis
 MUST_CHECK const struct kubeconfig_entry *kubeconfig_context(const struct kubeconfig *kc,
                                                              const char *name, struct err *e);
 
+/* The cluster or the user that a context names; `key` is "cluster" or "user". NULL: it names none,
+ * or `e` is set, since the kubeconfig has no such entry. */
+const struct kubeconfig_entry *kubeconfig_referred(const struct kubeconfig *kc,
+                                                   const struct kubeconfig_entry *context,
+                                                   const char *key, struct err *e);
+
 /*
  * Fields of an entry. `path` names one of its body, or one below that ("exec.command"). What is
  * wrong goes into `e`, which is not NULL; the first error stays there, and once there is one,

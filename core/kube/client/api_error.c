@@ -38,6 +38,7 @@ void api_error_from_status(const cJSON *status, struct api_error *out)
 {
     const cJSON *details = cJSON_GetObjectItemCaseSensitive(status, "details");
     const char *reason = field_text(status, "reason");
+    out->level = LOG_WARN;
     out->code = number_of(status, "code", 999);
     out->retry_after = number_of(details, "retryAfterSeconds", API_ERROR_RETRY_MAX);
     out->expired =

@@ -13,6 +13,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/slice.h"
 
 /* A server cannot ask for a longer pause than this: seconds. */
@@ -24,6 +25,7 @@ struct api_error {
     bool exists;           /* 409 because an object of that name is there already; without it a 409
                               is a conflict: with a version, a precondition, another's field */
     unsigned retry_after;  /* seconds to wait at least; 0: not said */
+    enum log_level level;  /* at which to log it: LOG_WARN, or as kube_client_failure_level */
     char msg[ERR_MSG_MAX]; /* "403 Forbidden: the server's words"; never empty */
 };
 

@@ -6,6 +6,10 @@
 
 #include "base/log.h"
 #include "kube/access/credentials.h"
+#include "kube/client/credential_check.h"
+#include "kube/client/expiry.h"
+#include "kube/client/permission.h"
+#include "net/deadline.h"
 
 enum {
     CONNECT_TIMEOUT_MS = 15000,
@@ -18,14 +22,25 @@ enum {
 };
 
 struct kube_client {
+    struct net_loop *loop;
+    const struct net_clock *clock;
     struct http_client *http;
+    struct tls_config *tls; /* NULL for plain http */
     struct credentials *credentials;
+    struct credential_check *check;
+    struct health *health;
+    const char *(*granted_by)(const struct request_info *ri);
+    struct health own_health;   /* where nobody gave one */
+    struct net_deadline expiry; /* when certificates are looked at again */
+    unsigned expiry_look_ms;
     const struct kube_access *access;
     void (*on_change)(void *data);
     void *data;
     kube_client_close_cb on_closed;
     void *closed_data;
     bool http1_only;
+    bool connected; /* with `tls` */
+    bool judged;    /* the certificate that the server showed, with `tls` */
     char host[URL_HOST_PORT_SIZE];
     char server[URL_HOST_PORT_SIZE + URL_PATH_MAX + 16];
 };
@@ -101,17 +116,93 @@ static int make_tls(const struct kube_client *c, struct tls_configs *out, struct
     return rc;
 }
 
-static void renew_tls(struct kube_client *c)
+/* ---- what ends soon ---- */
+
+static const char server_remedy[] =
+    "renew the certificate of the API server or of the authority that signed it (kubeadm certs "
+    "check-expiration, where kubeadm made them)";
+
+static void keep_tls(struct kube_client *c, struct tls_config *tls)
+{
+    struct tls_config *before = c->tls;
+    c->tls = tls_config_ref(tls);
+    c->connected = false;
+    c->judged = false;
+    tls_config_unref(before);
+}
+
+/* The next connections are without what those before know of the server. */
+static int renew_tls(struct kube_client *c, struct err *e)
+{
+    struct tls_configs tls;
+    if (make_tls(c, &tls, e) != 0) {
+        return e->code;
+    }
+    http_client_set_tls(c->http, tls.usual, tls.upgrade);
+    keep_tls(c, tls.usual);
+    tls_configs_unref(&tls);
+    return 0;
+}
+
+/* The server may have another certificate by now: connections that are kept, and sessions that are
+ * resumed, do not show it. So it counts once, and then the next request's connection has to show
+ * what the server has. Once it has expired, kept connections may be all that works. */
+static void look_at_server(struct kube_client *c, int64_t now)
+{
+    char subject[CREDENTIAL_SUBJECT_SIZE];
+    struct validity server;
+    struct err e = ERR_INIT;
+    if (c->tls == NULL || !tls_config_peer_validity(c->tls, &server.from, &server.until)) {
+        return;
+    }
+    bool may_be_another = c->judged && validity_ends_soon(&server, now) && server.until > now;
+    if (may_be_another && renew_tls(c, &e) == 0) {
+        return;
+    }
+    (void)snprintf(subject, sizeof subject, "the certificate of %.250s", c->server);
+    expiry_judge(c->health, subject, &server, now, server_remedy);
+    c->judged = true;
+}
+
+/* A plugin's credential is fetched anew before it ends. Who sends no requests has not looked at the
+ * files, which may have new ones. */
+static void look_at_expiry(struct kube_client *c)
+{
+    enum { US_PER_SECOND = 1000000 };
+    int64_t now = net_clock_wall(c->clock) / US_PER_SECOND;
+    struct credential_text text;
+    credentials_refresh(c->credentials);
+    credentials_describe(c->credentials, &text);
+    if (c->access->exec == NULL) {
+        expiry_judge(c->health, text.subject, &text.valid, now, text.remedy);
+    }
+    look_at_server(c, now);
+}
+
+static void on_expiry(struct net_deadline *d)
+{
+    struct kube_client *c = LIST_ITEM(d, struct kube_client, expiry);
+    look_at_expiry(c);
+    net_deadline_set(c->loop, &c->expiry, c->expiry_look_ms);
+}
+
+static void look_at_expiry_soon(struct kube_client *c)
+{
+    enum { SOON_MS = 1000 };
+    net_deadline_set(c->loop, &c->expiry, SOON_MS);
+}
+
+/* ---- what the HTTP client and the credentials tell ---- */
+
+static void use_new_certificates(struct kube_client *c)
 {
     struct err e = ERR_INIT;
-    struct tls_configs tls;
-    if (make_tls(c, &tls, &e) != 0) {
+    if (renew_tls(c, &e) != 0) {
         log_error("the new certificates cannot be used; the old ones stay in use",
                   log_str("error", e.msg));
         return;
     }
-    http_client_set_tls(c->http, tls.usual, tls.upgrade);
-    tls_configs_unref(&tls);
+    look_at_expiry_soon(c);
     log_info("new connections use the new certificates");
 }
 
@@ -120,19 +211,50 @@ static void on_credentials(void *data, enum credentials_event event)
     struct kube_client *c = data;
     switch (event) {
     case CREDENTIALS_TLS:
-        renew_tls(c);
+        use_new_certificates(c);
         return;
     case CREDENTIALS_READY:
         log_info("credentials are ready");
+        credential_check_found(c->check);
         break;
     case CREDENTIALS_FAILED:
-        log_error("no usable credentials", log_str("error", credentials_error(c->credentials)));
+        credential_check_lost(c->check);
         break;
     }
     if (c->on_change != NULL) {
         c->on_change(c->data);
     }
 }
+
+static void on_status(void *data, const struct http_head *request, unsigned status)
+{
+    struct kube_client *c = data;
+    if (!c->connected) {
+        c->connected = true;
+        look_at_expiry_soon(c); /* the server has shown its certificate */
+    }
+    credential_check_status(c->check, request, status);
+}
+
+static void on_reach(void *data, const struct err *why)
+{
+    const struct kube_client *c = data;
+    if (why == NULL) {
+        health_clear(c->health, HEALTH_UNREACHABLE, c->server);
+        return;
+    }
+    const struct health_report r = {
+        .cause = HEALTH_UNREACHABLE,
+        .subject = c->server,
+        .message = why->msg,
+        .remedy = "see that this address is the API server's, that it runs, and that nothing "
+                  "between here and there (a NetworkPolicy, a firewall, a proxy) keeps connections "
+                  "away",
+    };
+    health_raise(c->health, &r);
+}
+
+static void probe(void *data, struct http_probe *p);
 
 static int open_http(struct kube_client *c, struct net_loop *l,
                      const struct kube_client_options *given, struct err *e)
@@ -160,6 +282,11 @@ static int open_http(struct kube_client *c, struct net_loop *l,
         .max_idle = given->max_idle,
         .may_send = given->may_send,
         .data = given->may_data,
+        .probe = probe,
+        .probe_data = c,
+        .on_status = on_status,
+        .on_reach = on_reach,
+        .notice_data = c,
     };
     if (o.proxy != NULL) {
         char name[KUBE_PROXY_NAME_SIZE];
@@ -168,8 +295,22 @@ static int open_http(struct kube_client *c, struct net_loop *l,
                  log_str("proxy", name));
     }
     c->http = http_client_new(l, &o, e);
+    keep_tls(c, tls.usual);
     tls_configs_unref(&tls);
     return c->http == NULL ? e->code : 0;
+}
+
+static int open_check(struct kube_client *c, struct net_loop *l, struct err *e)
+{
+    const struct credential_check_options o = {
+        .via = kube_client_requester(c),
+        .credentials = c->credentials,
+        .health = c->health,
+        .clock = c->clock,
+        .server = c->server,
+    };
+    c->check = credential_check_new(l, &o, e);
+    return c->check == NULL ? e->code : 0;
 }
 
 static void on_credentials_closed(void *data)
@@ -177,6 +318,7 @@ static void on_credentials_closed(void *data)
     struct kube_client *c = data;
     kube_client_close_cb cb = c->on_closed;
     void *cb_data = c->closed_data;
+    health_deinit(&c->own_health);
     free(c);
     if (cb != NULL) {
         cb(cb_data);
@@ -191,6 +333,13 @@ struct kube_client *kube_client_new(struct net_loop *l, const struct kube_client
         err_memory(e);
         return NULL;
     }
+    c->loop = l;
+    c->clock = o->clock != NULL ? o->clock : &net_clock_system;
+    health_init(&c->own_health, c->clock);
+    c->health = o->health != NULL ? o->health : &c->own_health;
+    c->granted_by = o->granted_by;
+    net_deadline_init(&c->expiry, on_expiry);
+    c->expiry_look_ms = o->expiry_look_ms != 0 ? o->expiry_look_ms : EXPIRY_LOOK_MS;
     c->access = o->access;
     c->on_change = o->on_change;
     c->data = o->data;
@@ -204,10 +353,11 @@ struct kube_client *kube_client_new(struct net_loop *l, const struct kube_client
         free(c);
         return NULL;
     }
-    if (open_http(c, l, o, e) != 0) {
+    if (open_check(c, l, e) != 0 || open_http(c, l, o, e) != 0) {
         kube_client_close(c, NULL, NULL);
         return NULL;
     }
+    look_at_expiry_soon(c);
     return c;
 }
 
@@ -273,32 +423,60 @@ static size_t gather_headers(struct kube_client *c, const struct http_head *head
     return n;
 }
 
+/* The head with what the kubeconfig adds to it; `target` has its path then. 0, or a code. */
+static int complete_head(struct kube_client *c, struct http_head *head,
+                         struct http_header headers[HEADERS_MAX], struct buf *target, struct err *e)
+{
+    size_t count = gather_headers(c, head, headers);
+    if (count == 0) {
+        return err_set(e, UV_E2BIG, "the request has too many headers");
+    }
+    head->headers = headers;
+    head->header_count = count;
+    if (c->access->server.path[0] == '\0') {
+        return 0;
+    }
+    if (buf_append_str(target, c->access->server.path) != 0 ||
+        buf_append(target, head->target.ptr, head->target.len) != 0) {
+        return err_memory(e);
+    }
+    head->target = buf_slice(target);
+    return 0;
+}
+
 struct http_exchange *kube_client_request(struct kube_client *c, const struct http_head *head,
                                           const struct http_exchange_handlers *handlers, void *data,
                                           struct err *e)
 {
     struct http_header headers[HEADERS_MAX];
     struct http_head h = *head;
-    h.headers = headers;
-    h.header_count = gather_headers(c, head, headers);
-    if (h.header_count == 0) {
-        err_set(e, UV_E2BIG, "the request has too many headers");
-        return NULL;
-    }
-    if (c->access->server.path[0] == '\0') {
-        return http_client_request(c->http, &h, handlers, data, e);
-    }
     struct buf target = BUF_INIT(TARGET_MAX);
     struct http_exchange *x = NULL;
-    if (buf_append_str(&target, c->access->server.path) != 0 ||
-        buf_append(&target, head->target.ptr, head->target.len) != 0) {
-        err_memory(e);
-    } else {
-        h.target = buf_slice(&target);
+    if (complete_head(c, &h, headers, &target, e) == 0) {
         x = http_client_request(c->http, &h, handlers, data, e);
     }
     buf_reset(&target);
     return x;
+}
+
+/* What asks whether it lives is answered whatever else waits (the FlowSchema "probes"), and whoever
+ * asks. */
+static void probe(void *data, struct http_probe *p)
+{
+    struct kube_client *c = data;
+    const struct http_header agent = {SLICE("User-Agent"), SLICE("cmesh/" CMESH_VERSION)};
+    struct http_head h = {.method = SLICE("GET"),
+                          .target = SLICE("/livez"),
+                          .headers = &agent,
+                          .header_count = 1,
+                          .framing = HTTP_BODY_NONE};
+    struct http_header headers[HEADERS_MAX];
+    struct buf target = BUF_INIT(TARGET_MAX);
+    struct err e = ERR_INIT;
+    if (complete_head(c, &h, headers, &target, &e) == 0) {
+        http_probe_send(p, &h);
+    }
+    buf_reset(&target);
 }
 
 static struct http_exchange *request_kube(void *client, const struct http_head *head,
@@ -323,16 +501,53 @@ void kube_client_break_off(struct kube_client *c)
     http_client_break_off(c->http);
 }
 
-void kube_client_rejected(struct kube_client *c)
+struct health *kube_client_health(const struct kube_client *c)
 {
-    credentials_rejected(c->credentials);
+    return c->health;
+}
+
+uint64_t kube_client_refused_ms(const struct kube_client *c)
+{
+    return credential_check_refused_ms(c->check);
+}
+
+void kube_client_describe(const struct kube_client *c, struct credential_text *out)
+{
+    credentials_describe(c->credentials, out);
+}
+
+bool kube_client_denied(struct kube_client *c, struct slice method, struct slice target,
+                        const char *message)
+{
+    return permission_denied(c->health, c->granted_by, method, target, message);
+}
+
+void kube_client_granted(struct kube_client *c, struct slice method, struct slice target)
+{
+    permission_granted(c->health, method, target);
+}
+
+enum log_level kube_client_failure_level(const struct kube_client *c, unsigned status)
+{
+    bool told = false;
+    if (status == 0) {
+        told = http_client_in_doubt(c->http) || !kube_client_ready(c);
+    } else if (status == 401) {
+        told = credential_check_doubted(c->check);
+    }
+    return told ? LOG_DEBUG : status == 403 ? LOG_INFO : LOG_WARN;
 }
 
 void kube_client_close(struct kube_client *c, kube_client_close_cb cb, void *data)
 {
     c->on_closed = cb;
     c->closed_data = data;
+    net_deadline_clear(&c->expiry);
+    credential_check_free(c->check);
+    c->check = NULL;
     http_client_free(c->http);
     c->http = NULL;
+    tls_config_unref(c->tls);
+    c->tls = NULL;
     credentials_close(c->credentials, on_credentials_closed, c);
 }

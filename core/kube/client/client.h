@@ -6,10 +6,15 @@
 #define CORE_KUBE_CLIENT_CLIENT_H
 
 #include "base/err.h"
+#include "base/log.h"
 #include "http/client.h"
 #include "http/exchange.h"
 #include "http/fetch.h"
 #include "kube/access/access.h"
+#include "kube/access/credential_text.h"
+#include "kube/client/health.h"
+#include "kube/request_info.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 struct kube_client;
@@ -27,6 +32,14 @@ struct kube_client_options {
      * kube_client_new. */
     void (*on_change)(void *data);
     void *data;
+    /* Where it reports what is wrong between it and the API server; outlives it. NULL: a table of
+     * its own. */
+    struct health *health;
+    /* Which role should allow a request of the program's own, as a remedy: "bind the ClusterRole x
+     * to its service account". NULL: nobody knows. */
+    const char *(*granted_by)(const struct request_info *ri);
+    const struct net_clock *clock; /* of its questions and tables; NULL: the system's */
+    unsigned expiry_look_ms;       /* 0: EXPIRY_LOOK_MS (expiry.h) */
 };
 
 typedef void (*kube_client_close_cb)(void *data);
@@ -47,9 +60,10 @@ const struct http_client_stats *kube_client_stats(const struct kube_client *c);
 const char *kube_client_unreachable(const struct kube_client *c);
 uint64_t kube_client_failing_ms(const struct kube_client *c);
 
-/* As http_client_request. The head is the caller's without Host, Authorization and hop-by-hop
- * headers; the server's path prefix, Host, Authorization and Impersonate-* (if the kubeconfig has
- * them; the head's own are dropped then) are put in. */
+/* As http_client_request. A head that is `borrowed` is somebody else's request, carried on, or one
+ * that the program can do without. The head is the caller's without Host, Authorization and
+ * hop-by-hop headers; the server's path prefix, Host, Authorization and Impersonate-* (if the
+ * kubeconfig has them; the head's own are dropped then) are put in. */
 MUST_CHECK struct http_exchange *kube_client_request(struct kube_client *c,
                                                      const struct http_head *head,
                                                      const struct http_exchange_handlers *handlers,
@@ -64,8 +78,22 @@ void kube_client_set_backlog(struct kube_client *c, struct net_backlog *backlog)
 /* As http_client_break_off. */
 void kube_client_break_off(struct kube_client *c);
 
-/* To be told when a response had status 401. */
-void kube_client_rejected(struct kube_client *c);
+struct health *kube_client_health(const struct kube_client *c);
+/* For how long the API server has refused the credentials: ms; 0: it does not. It is asked by a
+ * request of the client's own when any answer has status 401 (kube/client/credential_check.h). */
+uint64_t kube_client_refused_ms(const struct kube_client *c);
+/* Which credential requests have, for messages. */
+void kube_client_describe(const struct kube_client *c, struct credential_text *out);
+
+/* A request of the program's own was answered 403, with that message, or was not. Reports the
+ * permission that is missing; false: it is not that, for admission plugins answer 403, too. */
+bool kube_client_denied(struct kube_client *c, struct slice method, struct slice target,
+                        const char *message);
+void kube_client_granted(struct kube_client *c, struct slice method, struct slice target);
+
+/* At which level to log that a request failed, with that status or, 0, without an answer: LOG_WARN,
+ * or less where the cause has a line of its own (kube/client/health.h). */
+enum log_level kube_client_failure_level(const struct kube_client *c, unsigned status);
 
 /* Running exchanges get on_close; `cb` is the last access. */
 void kube_client_close(struct kube_client *c, kube_client_close_cb cb, void *data);

@@ -66,9 +66,11 @@ struct discovery {
 
     struct resource_table known;
     bool ready;
-    struct err error;  /* as told to on_state; code 0: none */
-    uint64_t begun;    /* rounds */
-    uint64_t complete; /* the last of them in which every part answered */
+    struct err error;             /* as told to on_state; code 0: none */
+    enum log_level level;         /* likewise */
+    enum log_level failure_level; /* of what failed in this round: the highest */
+    uint64_t begun;               /* rounds */
+    uint64_t complete;            /* the last of them in which every part answered */
 
     /* of this round */
     struct resource_table found;
@@ -121,14 +123,16 @@ static void leave(struct discovery *d)
 /* NULL: all is known. */
 static void report_state(struct discovery *d, const struct err *e)
 {
+    enum log_level before = d->level;
     if (d->state == STATE_CLOSED ||
         (e == NULL ? d->error.code == 0
                    : d->error.code != 0 && strcmp(d->error.msg, e->msg) == 0)) {
         return;
     }
     d->error = e == NULL ? (struct err)ERR_INIT : *e;
+    d->level = e != NULL ? d->failure_level : before == LOG_DEBUG ? LOG_DEBUG : LOG_INFO;
     if (d->handlers != NULL && d->handlers->on_state != NULL) {
-        d->handlers->on_state(d->data, e == NULL ? NULL : d->error.msg);
+        d->handlers->on_state(d->data, e == NULL ? NULL : d->error.msg, d->level);
     }
 }
 
@@ -166,8 +170,10 @@ static void keep_known(struct discovery *d, const struct question *q)
     }
 }
 
-static void question_failed(struct discovery *d, const struct question *q, const char *why)
+static void question_failed(struct discovery *d, const struct question *q, const char *why,
+                            enum log_level level)
 {
+    d->failure_level = d->failed == 0 || level < d->failure_level ? level : d->failure_level;
     const struct resource_version *v = q->version;
     if (d->failed++ == 0 && v == NULL) {
         err_set(&d->failure, -EIO, "%s: %s", q->path, why);
@@ -185,7 +191,7 @@ static void add_document(struct discovery *d, const struct question *q, const cJ
     int rc = q->version == NULL ? resource_table_add_root(&d->found, document, &d->versions, &e)
                                 : resource_table_add_list(&d->found, document, q->version, &e);
     if (rc != 0) {
-        question_failed(d, q, e.msg);
+        question_failed(d, q, e.msg, LOG_WARN);
     }
 }
 
@@ -208,7 +214,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
     if (object != NULL) {
         add_document(d, q, object);
     } else if (error->code != 404) { /* it is not there, or not any more */
-        question_failed(d, q, error->msg);
+        question_failed(d, q, error->msg, error->level);
     }
     close_question(q);
     enter(d);
@@ -236,7 +242,8 @@ static void send_question(struct discovery *d, struct question *q)
         (void)snprintf(q->path, sizeof q->path, "%s%s/%s", v->group[0] == '\0' ? "/api" : "/apis/",
                        v->group, v->version);
     }
-    if (v != NULL && v->stale) {
+    bool stale = v != NULL && v->stale;
+    if (stale) {
         err_set(&e, -EIO, "its API server does not respond");
     } else {
         q->request = object_request_start(d->loop, d->client, &request, on_answer, q, &e);
@@ -244,7 +251,7 @@ static void send_question(struct discovery *d, struct question *q)
     if (q->request != NULL) {
         d->asking++;
     } else {
-        question_failed(d, q, e.msg);
+        question_failed(d, q, e.msg, stale ? LOG_WARN : kube_client_failure_level(d->client, 0));
         close_question(q);
     }
 }

@@ -28,8 +28,8 @@ struct discovery_handlers {
     /* What is known has changed. */
     void (*on_change)(void *data);
     /* What is not known, for people: groups whose server does not answer, or all of it. NULL:
-     * everything is. When it changes. */
-    void (*on_state)(void *data, const char *error);
+     * everything is. When it changes. `level`: at which to log it, as kube_client_failure_level. */
+    void (*on_state)(void *data, const char *error, enum log_level level);
     /* A round is complete, and on_change has been called if it showed anything new. */
     void (*on_complete)(void *data);
 };
@@ -60,8 +60,8 @@ bool discovery_ready(const struct discovery *d);
 /* What on_state said last; NULL: nothing. Valid until the loop runs on. */
 const char *discovery_error(const struct discovery *d);
 
-/* Everything, sorted by group, version and plural; no subresources. Valid until on_change, or the
- * discovery is freed. */
+/* Everything, sorted by group, version and plural; no subresources. Valid until the loop runs on:
+ * each round replaces it, also when nothing has changed. */
 const struct discovery_resource *discovery_all(const struct discovery *d, size_t *count);
 
 void discovery_free(struct discovery *d);

@@ -59,10 +59,11 @@ struct lease {
     uint64_t retry_period_ms;
 
     enum state state;
-    unsigned calls;   /* of ours on the stack that may call the user */
-    struct err error; /* as told to on_state; code 0: none */
-    bool refused;     /* that is what the API server answered */
-    char *leader;     /* as told to on_leader; NULL: "" */
+    unsigned calls;       /* of ours on the stack that may call the user */
+    struct err error;     /* as told to on_state; code 0: none */
+    enum log_level level; /* likewise */
+    bool refused;         /* that is what the API server answered */
+    char *leader;         /* as told to on_leader; NULL: "" */
 
     struct net_timer *timer;
     uint64_t attempt_at; /* the next attempt, while no request is under way */
@@ -156,19 +157,24 @@ static void leave(struct lease *l)
     }
 }
 
-/* NULL: all is well. */
-static void report_state(struct lease *l, const struct err *e, bool refused)
+static void report_state(struct lease *l, const struct err *e, enum log_level level)
 {
-    l->refused = refused;
     if (l->state == STATE_CLOSED ||
         (e == NULL ? l->error.code == 0
                    : l->error.code != 0 && strcmp(l->error.msg, e->msg) == 0)) {
         return;
     }
     l->error = e == NULL ? (struct err)ERR_INIT : *e;
+    l->level = level;
     if (l->handlers->on_state != NULL) {
-        l->handlers->on_state(l->data, e == NULL ? NULL : l->error.msg);
+        l->handlers->on_state(l->data, e == NULL ? NULL : l->error.msg, level);
     }
+}
+
+static void report_well(struct lease *l)
+{
+    l->refused = false;
+    report_state(l, NULL, l->level == LOG_DEBUG ? LOG_DEBUG : LOG_INFO);
 }
 
 static const char *leader(const struct lease *l)
@@ -264,23 +270,25 @@ static void schedule_next_attempt(struct lease *l)
     l->looks = 0;
 }
 
-static void fail_attempt(struct lease *l, const char *verb, const char *why, bool refused)
+static void fail_attempt(struct lease *l, const char *verb, const char *why, enum log_level level)
 {
     struct err e = ERR_INIT;
     err_set(&e, -EIO, "cannot %s the lease %s/%s: %s", verb, l->namespace, l->name, why);
     schedule_next_attempt(l);
-    report_state(l, &e, refused);
+    report_state(l, &e, level);
 }
 
 /* Here, not there. */
 static void attempt_failed(struct lease *l, const char *verb, const char *why)
 {
-    fail_attempt(l, verb, why, false);
+    l->refused = false;
+    fail_attempt(l, verb, why, kube_client_failure_level(l->client, 0));
 }
 
 static void attempt_refused(struct lease *l, const char *verb, const struct api_error *error)
 {
-    fail_attempt(l, verb, error->msg, error->code != 0);
+    l->refused = error->code != 0;
+    fail_attempt(l, verb, error->msg, error->level);
 }
 
 static void cancel_request(struct lease *l)
@@ -369,7 +377,7 @@ static void wait_for_others(struct lease *l, uint64_t until)
     if (until < l->attempt_at) {
         l->attempt_at = until;
     }
-    report_state(l, NULL, false);
+    report_well(l);
 }
 
 /* The Lease is known as it is now. */
@@ -438,7 +446,7 @@ static void take_success(struct lease *l)
     } else if (l->state == STATE_CANDIDATE) {
         start_leading(l);
     }
-    report_state(l, NULL, false);
+    report_well(l);
 }
 
 /* Somebody else was faster, or removed it, or perhaps it was written: a look tells. A candidate

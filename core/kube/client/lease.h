@@ -41,8 +41,8 @@ struct lease_handlers {
     /* Another one leads, or this one; "": nobody. When it changes. */
     void (*on_leader)(void *data, const char *identity);
     /* Why the Lease can be neither read nor written, for people; NULL: it can again. When it
-     * changes. */
-    void (*on_state)(void *data, const char *error);
+     * changes. `level`: at which to log it, or that it is over, as kube_client_failure_level. */
+    void (*on_state)(void *data, const char *error, enum log_level level);
     /* Nobody is known to have led for so long: after LEASE_PATIENCE for the first time, and
      * again each time that as much has passed. */
     void (*on_leaderless)(void *data, uint64_t ms);

@@ -16,6 +16,9 @@ struct object_request {
     struct http_fetch *fetch;
     object_request_cb cb;
     void *data;
+    struct slice method;
+    size_t target_len;
+    char target[];
 };
 
 enum body {
@@ -47,7 +50,7 @@ static const struct {
 
 static void set_error(struct api_error *out, const struct err *e)
 {
-    *out = (struct api_error){0};
+    *out = (struct api_error){.level = LOG_WARN};
     memcpy(out->msg, e->msg, sizeof out->msg);
 }
 
@@ -73,6 +76,18 @@ static cJSON *read_answer(const struct object_request *w, const struct http_answ
     return object;
 }
 
+/* At which level to log it. */
+static enum log_level judge_failure(const struct object_request *w, const struct http_answer *a,
+                                    const struct api_error *error)
+{
+    struct slice target = slice_of(w->target, w->target_len);
+    if (a != NULL && a->status == 403 &&
+        !kube_client_denied(w->client, w->method, target, error->msg)) {
+        return LOG_WARN;
+    }
+    return kube_client_failure_level(w->client, a == NULL ? 0 : a->status);
+}
+
 static void on_answer(void *data, const struct http_answer *a, const struct err *e)
 {
     struct object_request *w = data;
@@ -85,8 +100,11 @@ static void on_answer(void *data, const struct http_answer *a, const struct err 
         err_prefix(&why, "request to %s failed", kube_client_server(w->client));
         set_error(&error, &why);
     }
-    if (a != NULL && a->status == 401) {
-        kube_client_rejected(w->client);
+    if (object == NULL) {
+        error.level = judge_failure(w, a, &error);
+    }
+    if (a != NULL && a->status != 401 && a->status != 403) {
+        kube_client_granted(w->client, w->method, slice_of(w->target, w->target_len));
     }
     w->cb(w->data, object, object == NULL ? &error : NULL);
     cJSON_Delete(object);
@@ -190,12 +208,15 @@ static struct object_request *start_request(struct net_loop *l, const struct obj
     if (write_request(q, &target, &body, e) != 0) {
         goto out;
     }
-    w = malloc(sizeof *w);
+    w = malloc(sizeof *w + target.len);
     if (w == NULL) {
         err_memory(e);
         goto out;
     }
     *w = *model;
+    w->method = verbs[q->verb].method;
+    w->target_len = target.len;
+    memcpy(w->target, buf_data(&target), target.len);
     w->fetch = start_fetch(l, w, q, buf_slice(&target), buf_slice(&body), e);
     if (w->fetch == NULL) {
         free(w);

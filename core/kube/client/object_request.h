@@ -67,7 +67,7 @@ struct object_request_options {
  * known, and then a write may have been done all the same. */
 typedef void (*object_request_cb)(void *data, const cJSON *object, const struct api_error *error);
 
-/* All of the request is copied. An answer 401 makes the client look at its credentials again. NULL
+/* All of the request is copied. NULL
  * with `e` set, and then no callback: -EINVAL (what the request lacks or cannot have), -EAGAIN (no
  * credentials yet), -ENOBUFS (body too large), -ENOMEM. */
 MUST_CHECK struct object_request *object_request_start(struct net_loop *l, struct kube_client *c,

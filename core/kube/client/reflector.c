@@ -85,9 +85,10 @@ struct reflector {
     struct net_task turn;      /* WAITING: goes on at once */
     struct net_deadline limit; /* WAITING: of the pause; else of what is awaited */
     struct backoff backoff;
-    unsigned failures; /* since a watch was proved */
-    unsigned refusals; /* watches since then that failed without any event */
-    struct err error;  /* as told to on_state; code 0: none */
+    unsigned failures;    /* since a watch was proved */
+    unsigned refusals;    /* watches since then that failed without any event */
+    struct err error;     /* as told to on_state; code 0: none */
+    enum log_level level; /* likewise */
 
     struct buf base;    /* of request targets */
     unsigned page_size; /* becomes smaller when pages are too large */
@@ -117,6 +118,7 @@ struct reflector {
 struct trouble {
     enum reflector_reason relist;
     unsigned retry_after; /* seconds */
+    unsigned status;      /* of the answer; 0: there is none, or it is no refusal */
     bool ordinary;        /* no news unless the next attempt fails as well */
     struct err e;
 };
@@ -166,14 +168,18 @@ static void leave(struct reflector *r)
 }
 
 /* NULL: all is well. The user may close the reflector in it. */
-static void report_state(struct reflector *r, const struct err *e)
+static void report_state(struct reflector *r, const struct err *e, enum log_level level)
 {
     if (e == NULL ? r->error.code == 0 : r->error.code != 0 && strcmp(r->error.msg, e->msg) == 0) {
         return;
     }
     r->error = e == NULL ? (struct err)ERR_INIT : *e;
+    if (e == NULL) {
+        level = r->level == LOG_DEBUG ? LOG_DEBUG : LOG_INFO; /* as its beginning */
+    }
+    r->level = level;
     if (r->handlers->on_state != NULL) {
-        r->handlers->on_state(r->data, e == NULL ? NULL : r->error.msg);
+        r->handlers->on_state(r->data, e == NULL ? NULL : r->error.msg, level);
     }
 }
 
@@ -237,7 +243,7 @@ static void retry_after_failure(struct reflector *r, struct trouble *t)
     }
     pause_for(r, pause_after(r, t));
     if (!t->ordinary || r->failures > 1) {
-        report_state(r, &t->e);
+        report_state(r, &t->e, kube_client_failure_level(r->client, t->status));
     }
 }
 
@@ -260,6 +266,25 @@ static void fail_reading(struct reflector *r, const struct err *e)
     fail_with(r, e->code == -ENOMEM ? SAME_AGAIN : REFLECTOR_MALFORMED, e);
 }
 
+/* To list, or to watch, is forbidden, as `denied` says; NULL: it is not. Without memory it is not
+ * noted this time. */
+static void note_permission(struct reflector *r, const char *denied)
+{
+    bool lists = r->state == STATE_LISTING;
+    if (denied == NULL && health_count(kube_client_health(r->client), HEALTH_PERMISSION) == 0) {
+        return;
+    }
+    struct buf target = BUF_INIT(COLLECTION_TARGET_MAX);
+    buf_append(&target, buf_data(&r->base), r->base.len);
+    buf_append_str(&target, lists ? "limit=1" : "watch=true");
+    if (buf_error(&target) == 0 && denied != NULL) {
+        (void)kube_client_denied(r->client, SLICE("GET"), buf_slice(&target), denied);
+    } else if (buf_error(&target) == 0) {
+        kube_client_granted(r->client, SLICE("GET"), buf_slice(&target));
+    }
+    buf_reset(&target);
+}
+
 /* Another answer than 200. */
 static void fail_refused(struct reflector *r, unsigned status, const char *retry_after,
                          struct slice body)
@@ -274,7 +299,11 @@ static void fail_refused(struct reflector *r, unsigned status, const char *retry
         return;
     }
     api_error_from_answer(status, retry_after, body, &error);
-    err_set(&t.e, status == 403 ? -EACCES : -EPROTO, "%s", error.msg);
+    if (status == 403) {
+        note_permission(r, error.msg);
+    }
+    t.status = status;
+    err_set(&t.e, status == 403 ? -EACCES : status == 404 ? -ENOENT : -EPROTO, "%s", error.msg);
     t.retry_after = error.retry_after;
     if (error.expired) {
         t.relist = REFLECTOR_EXPIRED;
@@ -285,9 +314,6 @@ static void fail_refused(struct reflector *r, unsigned status, const char *retry
         t.relist = REFLECTOR_REFUSED;
     }
     retry_after_failure(r, &t);
-    if (status == 401 && r->state != STATE_CLOSED) {
-        kube_client_rejected(r->client);
-    }
 }
 
 /* ---- lists ---- */
@@ -346,6 +372,7 @@ static void take_page(struct reflector *r, struct slice body)
     }
     p.wants = r->handlers->wants;
     p.data = r->data;
+    note_permission(r, NULL);
     int rc = r->token == NULL ? begin_list(r) : 0;
     if (rc == 0) {
         rc = take_objects(r, &p, &e);
@@ -439,7 +466,7 @@ static void watch_proved(struct reflector *r)
     r->refusals = 0;
     backoff_reset(&r->backoff);
     await_bytes(r);
-    report_state(r, NULL);
+    report_state(r, NULL, LOG_INFO);
 }
 
 static void take_error(struct reflector *r, const cJSON *status)
@@ -540,6 +567,7 @@ static void on_head(struct http_exchange *x, const struct http_head *head)
 {
     struct reflector *r = x->data;
     if (head->status == 200) {
+        note_permission(r, NULL);
         set_state(r, STATE_PROVING);
         r->stats.watches++;
         r->fruitful = false;
@@ -657,7 +685,7 @@ static void await_credentials(struct reflector *r)
     err_set(&e, -EAGAIN, "waiting for credentials%s%s", why == NULL ? "" : ": ",
             why == NULL ? "" : why);
     pause_for(r, CREDENTIALS_MS);
-    report_state(r, &e);
+    report_state(r, &e, kube_client_failure_level(r->client, 0));
 }
 
 static void list_or_watch(struct reflector *r)
@@ -782,6 +810,11 @@ const char *reflector_error(const struct reflector *r)
 bool reflector_forbidden(const struct reflector *r)
 {
     return r->error.code == -EACCES;
+}
+
+bool reflector_not_found(const struct reflector *r)
+{
+    return r->error.code == -ENOENT;
 }
 
 const char *reflector_version(const struct reflector *r)

@@ -56,8 +56,9 @@ struct reflector_handlers {
     void (*on_synced)(void *data);
     /* What keeps the reflector from following, for people: when it changes. NULL: nothing any more,
      * told when a watch has been open for a second. What is part of ordinary life (the end of a
-     * watch, one cut, one expired version) is no news. */
-    void (*on_state)(void *data, const char *error);
+     * watch, one cut, one expired version) is no news. `level`: at which to log it, or that it is
+     * over, as kube_client_failure_level. */
+    void (*on_state)(void *data, const char *error, enum log_level level);
     /* Whether objects of that namespace are of interest: called for each, before anything is built
      * of it. on_object is not called for others, but may be for some of them. NULL: all are. */
     bool (*wants)(void *data, const char *ns);
@@ -121,6 +122,8 @@ void reflector_release(struct reflector *r);
 const char *reflector_error(const struct reflector *r);
 /* Whether that is status 403: the rights are missing. */
 bool reflector_forbidden(const struct reflector *r);
+/* Whether that is status 404: the API server has no such collection. */
+bool reflector_not_found(const struct reflector *r);
 /* The resourceVersion of the last complete list, or of the last event or bookmark since: all that
  * happened up to it has been told. In on_object that is the event's. "": a list is needed or under
  * way. Valid until the loop runs on. */

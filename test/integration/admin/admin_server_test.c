@@ -15,11 +15,13 @@ struct world {
     int metrics_rc;
 };
 
-static bool on_ready(void *data, char why[ADMIN_WHY_MAX])
+static void on_check(void *data, struct admin_checks *checks)
 {
     const struct world *w = data;
-    (void)snprintf(why, ADMIN_WHY_MAX, "%s", w->ready ? "ok" : "not yet");
-    return w->ready;
+    admin_check(checks, "first", NULL);
+    admin_check_shown(checks, "second", "who cares");
+    admin_check(checks, "third", w->ready ? NULL : "not yet");
+    admin_check(checks, "fourth", w->ready ? NULL : "nor this");
 }
 
 static int on_metrics(void *data, struct buf *out)
@@ -35,7 +37,7 @@ static void on_status(void *data, cJSON *root)
 }
 
 static const struct admin_server_ops ops = {
-    .ready = on_ready,
+    .check = on_check,
     .metrics = on_metrics,
     .status = on_status,
 };
@@ -93,12 +95,18 @@ static void serves_four_pages(void **state)
 {
     struct world *w = *state;
     expect(w, "GET /healthz", "200", "\r\n\r\nok\n");
-    expect(w, "GET /readyz?verbose", "200", "\r\n\r\nok\n");
-    expect(w, "GET /metrics", "200", "own_metric 1\n# HELP process_resident_memory_bytes");
+    expect(w, "GET /readyz", "200", "\r\n\r\nok\n");
+    expect(w, "GET /readyz?verbose", "200",
+           "\r\n\r\n[+]first ok\n[-]second failed, not required: who cares\n[+]third ok\n"
+           "[+]fourth ok\nreadyz check passed\n");
+    expect(w, "GET /metrics", "200", "own_metric 1\n# HELP cmesh_build_info");
+    expect(w, "GET /metrics", "200", "\nprocess_resident_memory_bytes ");
     expect(w, "GET /metrics", "200", "text/plain; version=0.0.4; charset=utf-8");
     expect(w, "GET /status", "200", "\"program\":\t\"tester\"");
     expect(w, "GET /status", "200", "\"own\":\t\"field\"");
     expect(w, "GET /status", "200", "\"ready\":\ttrue");
+    expect(w, "GET /metrics", "200",
+           "\ncmesh_build_info{program=\"tester\",version=\"" CMESH_VERSION "\"} 1\n");
     expect(w, "GET /", "404", "/metrics");
     expect(w, "POST /status", "405", "GET");
     expect(w, "garbage", "501", "cmesh: ");
@@ -109,7 +117,9 @@ static void says_why_it_is_not_ready(void **state)
     struct world *w = *state;
     w->ready = false;
     expect(w, "GET /healthz", "200", "ok");
-    expect(w, "GET /readyz", "503", "not yet\n");
+    expect(w, "GET /readyz", "503", "\r\n\r\nnot yet\n");
+    expect(w, "GET /readyz?verbose=1", "503",
+           "[-]third failed: not yet\n[-]fourth failed: nor this\nreadyz check failed\n");
     expect(w, "GET /status", "200", "\"message\":\t\"not yet\"");
 }
 

@@ -373,6 +373,263 @@ static void test_a_connection_that_answers_is_used_again(void **state)
     assert_int_equal(server.accepted, 1);
 }
 
+/* ---- a server that answers PINGs alone ---- */
+
+/* Within JUDGED_MS a connection on which nothing comes is probed and judged. */
+enum { STALL_MS = 75000, JUDGED_MS = 2 * STALL_MS + 2 * PING_MS };
+
+static void send_probe(void *data, struct http_probe *p)
+{
+    const struct http_header host = {SLICE("Host"), SLICE("test")};
+    const struct http_head head = {
+        .method = SLICE("GET"), .target = SLICE("/probe"), .headers = &host, .header_count = 1};
+    ++*(unsigned *)data;
+    http_probe_send(p, &head);
+}
+
+static void use_probe(struct world *w, unsigned *probes)
+{
+    struct http_client_options o = h2_client_options();
+    o.probe = send_probe;
+    o.probe_data = probes;
+    *probes = 0;
+    world_use_options(w, &o);
+}
+
+/* Long enough for a probe: nothing came for a whole period, in which the server was not being asked
+ * with a PING at the end. */
+static void pass_until_probed(struct world *w, const unsigned *probes, unsigned count)
+{
+    for (unsigned passed = 0; *probes < count && passed <= 4 * STALL_MS; passed += PING_MS) {
+        loop_skip(w->loop, PING_MS);
+        run_for(w->loop, 300); /* a deadline may be as late */
+    }
+    assert_int_equal(*probes, count);
+}
+
+/* It is found by a request that is given up, and left at once; what is on it ends later. */
+static void test_a_stalled_connection_is_left(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[3];
+    unsigned probes;
+    use_probe(w, &probes);
+    (void)ask_begin_get(w, &a[0], 0);
+    h2_begin(h2_request(&server, 0), 200);
+    run_until(w->loop, &a[0].headed); /* a watch, say */
+    (void)ask_begin_get(w, &a[1], 1);
+    run_for(w->loop, DOUBT_MS + 50);
+    h2_ping(h2_conn(&server, 0)); /* it lives */
+    run_for(w->loop, 20);
+    http_exchange_abort(a[1].x);
+    h2_expect_requests(&server, 3);
+    assert_string_equal(h2_request(&server, 2)->path, "/probe");
+    struct h2_request *r = ask_begin_get(w, &a[1], 3);
+    assert_ptr_not_equal(r->conn, h2_conn(&server, 0));
+    h2_answer(r, 200, "hello");
+    run_until(w->loop, &a[1].closed);
+    ask_expect_hello(&a[1]);
+    assert_false(a[0].closed);
+    loop_skip(w->loop, PING_MS);
+    run_until(w->loop, &a[0].closed);
+    assert_int_equal(a[0].error.code, UV_ETIMEDOUT);
+    assert_non_null(strstr(a[0].error.msg, "answers PINGs"));
+    assert_int_equal(world_stats(w)->stalled, 1);
+    assert_int_equal(world_stats(w)->open, 1);
+    assert_int_equal(world_stats(w)->busy, 0);
+    assert_int_equal(server.asked, 4); /* the probe is not sent again */
+    assert_int_equal(probes, 1);
+}
+
+/* A quiet one is asked each two minutes, and used on when anything comes for a request. */
+static void test_a_quiet_connection_is_probed(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[2];
+    unsigned probes;
+    use_probe(w, &probes);
+    struct h2_request *r = ask_begin_get(w, &a[0], 0);
+    for (unsigned i = 1; i <= 3; i++) {
+        pass_until_probed(w, &probes, i);
+        if (i == 3) { /* an event instead of the answer */
+            h2_begin(r, 200);
+            run_until(w->loop, &a[0].headed);
+        } else {
+            h2_answer(h2_request(&server, i), 404, "no such path");
+        }
+        run_for(w->loop, 20);
+        loop_skip(w->loop, PING_MS); /* nothing is waited for any more */
+        run_for(w->loop, 300);
+    }
+    r = ask_begin_get(w, &a[1], 4);
+    assert_ptr_equal(r->conn, h2_conn(&server, 0));
+    assert_int_equal(world_stats(w)->stalled, 0);
+}
+
+/* It has a stream for the probe even when all others are taken. */
+static void test_a_full_connection_is_probed(void **state)
+{
+    enum { ALL = 20 };
+    struct world *w = *state;
+    static struct ask a[ALL];
+    unsigned probes;
+    server.max_streams = ALL;
+    use_probe(w, &probes);
+    server.answers = true;
+    (void)world_proven(w);
+    server.answers = false;
+    for (unsigned i = 0; i < ALL; i++) {
+        h2_begin(ask_begin_get(w, &a[i], 1 + i), 200);
+        run_until(w->loop, &a[i].headed);
+    }
+    assert_int_equal(h2_conn(&server, 0)->streams, ALL); /* the first one too */
+    assert_int_equal(h2_conn(&server, 1)->streams, 1);
+    pass_until_probed(w, &probes, 2); /* of either */
+    loop_skip(w->loop, PING_MS);
+    for (int i = 0; i < ALL; i++) {
+        run_until(w->loop, &a[i].closed);
+    }
+    assert_int_equal(world_stats(w)->stalled, 2);
+}
+
+/* Nothing comes for its requests, but the server lives. */
+static void pass_quietly(struct world *w, struct h2_server_conn *c, uint64_t ms)
+{
+    for (uint64_t passed = 0; passed < ms; passed += PING_MS) {
+        loop_skip(w->loop, PING_MS);
+        h2_ping(c);
+        run_for(w->loop, 300);
+    }
+}
+
+/* An event comes for a watch, on a connection that nobody has left. */
+static void expect_used(struct world *w, struct ask *a, struct h2_request *r)
+{
+    h2_send(r, "hello", 5);
+    h2_end(r);
+    run_until(w->loop, &a->closed);
+    ask_expect_hello(a);
+    assert_int_equal(world_stats(w)->stalled, 0);
+}
+
+/* No stream is free for the probe: that nothing answers it tells nothing of the server. */
+static void test_a_probe_without_a_stream_judges_nothing(void **state)
+{
+    enum { ALL = 5 };
+    struct world *w = *state;
+    static struct ask a[ALL];
+    unsigned probes;
+    server.max_streams = ALL;
+    use_probe(w, &probes);
+    server.answers = true;
+    (void)world_proven(w);
+    server.answers = false;
+    for (unsigned i = 0; i < ALL; i++) {
+        h2_begin(ask_begin_get(w, &a[i], 1 + i), 200);
+        run_until(w->loop, &a[i].headed);
+    }
+    pass_quietly(w, h2_conn(&server, 0), JUDGED_MS);
+    assert_true(probes >= 1);
+    assert_int_equal(server.asked, 1 + ALL);
+    for (unsigned i = 0; i < ALL; i++) {
+        expect_used(w, &a[i], h2_request(&server, 1 + i));
+    }
+    assert_int_equal(world_stats(w)->dialled, 1);
+}
+
+/* It is found all the same when it is gone. */
+static void test_a_frozen_server_without_a_stream_is_found(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    unsigned probes;
+    server.max_streams = 1;
+    use_probe(w, &probes);
+    server.answers = true;
+    (void)world_proven(w);
+    server.answers = false;
+    struct h2_request *r = ask_begin_get(w, &a, 1);
+    h2_begin(r, 200);
+    run_until(w->loop, &a.headed);
+    pass_quietly(w, r->conn, STALL_MS - PING_MS);
+    h2_freeze(r->conn);
+    for (uint64_t passed = 0; passed < SILENCE_MS + 2 * PING_MS; passed += PING_MS) {
+        loop_skip(w->loop, PING_MS);
+        run_for(w->loop, 300);
+    }
+    assert_true(a.closed);
+    assert_int_equal(a.error.code, UV_ETIMEDOUT);
+}
+
+/* The server takes no more requests on it, and those that are there go on. */
+static void test_a_connection_that_leaves_is_not_judged_by_a_probe(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    unsigned probes;
+    use_probe(w, &probes);
+    struct h2_request *r = ask_begin_get(w, &a, 0);
+    h2_begin(r, 200);
+    run_until(w->loop, &a.headed);
+    h2_goaway(r->conn, r->id, NGHTTP2_NO_ERROR);
+    pass_quietly(w, r->conn, JUDGED_MS);
+    assert_true(probes >= 1);
+    assert_int_equal(server.asked, 1);
+    expect_used(w, &a, r);
+}
+
+/* Nor does one that was sent, and refused; it is not sent elsewhere. */
+static void test_a_probe_that_is_refused_judges_nothing(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    unsigned probes;
+    use_probe(w, &probes);
+    struct h2_request *r = ask_begin_get(w, &a, 0);
+    h2_begin(r, 200);
+    run_until(w->loop, &a.headed);
+    for (unsigned i = 0; i < 10 && server.asked == 1; i++) {
+        pass_quietly(w, r->conn, PING_MS);
+    }
+    assert_int_equal(server.asked, 2);
+    h2_goaway(r->conn, r->id, NGHTTP2_NO_ERROR);
+    run_for(w->loop, 20);
+    pass_quietly(w, r->conn, 2 * PING_MS);
+    expect_used(w, &a, r);
+    assert_int_equal(server.asked, 2);
+    assert_int_equal(world_stats(w)->dialled, 1);
+}
+
+/* The server takes no bytes for a while, though it sends some: the probe waits behind others. */
+static void test_a_probe_that_is_not_sent_yet_judges_nothing(void **state)
+{
+    struct world *w = *state;
+    static struct ask a[6];
+    unsigned probes;
+    server.window = INT32_MAX;
+    use_probe(w, &probes);
+    struct h2_request *r = ask_begin_get(w, &a[0], 0);
+    h2_begin(r, 200);
+    run_until(w->loop, &a[0].headed);
+    net_stream_read_stop(r->conn->stream);
+    for (int i = 1; i < 6; i++) {
+        static char block[3 * 1024 * 1024];
+        ask_begin(w, &a[i], "PUT", HTTP_BODY_LENGTH, sizeof block, false);
+        assert_int_equal(http_exchange_send_body(a[i].x, slice_of(block, sizeof block)), 0);
+        assert_int_equal(http_exchange_send_end(a[i].x), 0);
+    }
+    run_for(w->loop, 100);
+    pass_quietly(w, r->conn, JUDGED_MS);
+    assert_true(probes >= 1);
+    net_stream_read_start(r->conn->stream);
+    for (unsigned i = 1; i < 6; i++) {
+        run_until(w->loop, &h2_request(&server, i)->ended);
+        http_exchange_abort(a[i].x);
+    }
+    expect_used(w, &a[0], r);
+    assert_int_equal(world_stats(w)->dialled, 1);
+}
+
 static void test_an_unused_connection_is_not_asked(void **state)
 {
     struct world *w = *state;
@@ -422,7 +679,7 @@ static void test_a_paused_answer_holds_no_other_up(void **state)
     http_exchange_pause(a[0].x);
     h2_send(r, block, sizeof block);
     run_for(w->loop, 50);
-    assert_in_range(r->taken, 1, 4 * 1024 * 1024); /* its window */
+    assert_in_range(r->taken, 1, 1024 * 1024); /* its window */
     size_t before = a[0].received;
     h2_answer(ask_begin_get(w, &a[1], 1), 200, "hello");
     run_until(w->loop, &a[1].closed);
@@ -521,6 +778,56 @@ static void test_an_answer_does_not_outlive_its_user(void **state)
     w->client = NULL;
     assert_true(a[0].closed);
     assert_int_equal(a[0].error.code, UV_ECANCELED);
+}
+
+/* Too much is kept of answers that nobody reads: those that were not read for longest end, alone.
+ */
+static void test_what_nobody_reads_is_given_up(void **state)
+{
+    enum { READERS = 40, MAX = 1024 * 1024 };
+    struct world *w = *state;
+    static struct ask a[READERS];
+    static char block[60 * 1024];
+    struct net_backlog *backlog = net_backlog_new(w->loop, MAX);
+    assert_non_null(backlog);
+    http_client_set_backlog(w->client, backlog);
+    for (unsigned i = 0; i < READERS; i++) {
+        struct h2_request *r = ask_begin_get(w, &a[i], i);
+        a[i].keep_body = false;
+        h2_begin(r, 200);
+        run_until(w->loop, &a[i].headed);
+        http_exchange_pause(a[i].x);
+        h2_send(r, block, sizeof block);
+        if (i == READERS / 2) { /* one begins to read again */
+            unsigned first = i - 2;
+            http_exchange_resume(a[first].x);
+            run_for(w->loop, 5);
+            assert_int_equal(a[first].received, sizeof block);
+            http_exchange_pause(a[first].x);
+            h2_send(h2_request(&server, first), block, sizeof block);
+        }
+        run_for(w->loop, 2);
+        assert_true(net_backlog_stats(backlog).bytes <= MAX);
+    }
+    unsigned ended = 0;
+    for (unsigned i = 0; i < READERS; i++) {
+        assert_true(!a[i].closed || (a[i].failed && a[i].error.code == UV_ENOBUFS));
+        assert_true(!a[i].closed || h2_request(&server, i)->reset);
+        ended += a[i].closed ? 1 : 0;
+    }
+    assert_in_range(ended, READERS - 17, READERS - 8);
+    assert_int_equal(net_backlog_stats(backlog).given_up, ended);
+    assert_true(a[0].closed && a[READERS / 2 - 3].closed);
+    assert_false(a[READERS - 1].closed);
+    server.answers = true;
+    static struct ask free_one;
+    ask_all(w, &free_one);
+    ask_expect_hello(&free_one);
+    assert_int_equal(world_stats(w)->dialled, 1);
+    http_client_free(w->client);
+    w->client = NULL;
+    assert_int_equal(net_backlog_stats(backlog).bytes, 0);
+    net_backlog_unref(backlog);
 }
 
 static void test_a_server_that_reads_nothing_is_given_up(void **state)
@@ -772,6 +1079,14 @@ int main(void)
         TEST(test_a_quiet_server_is_asked_and_left_alone),
         TEST(test_a_connection_in_doubt_is_not_used),
         TEST(test_a_connection_that_answers_is_used_again),
+        TEST(test_a_stalled_connection_is_left),
+        TEST(test_a_quiet_connection_is_probed),
+        TEST(test_a_full_connection_is_probed),
+        TEST(test_a_probe_without_a_stream_judges_nothing),
+        TEST(test_a_frozen_server_without_a_stream_is_found),
+        TEST(test_a_connection_that_leaves_is_not_judged_by_a_probe),
+        TEST(test_a_probe_that_is_refused_judges_nothing),
+        TEST(test_a_probe_that_is_not_sent_yet_judges_nothing),
         TEST(test_an_unused_connection_is_not_asked),
         TEST(test_a_server_that_does_not_begin),
         TEST(test_a_paused_answer_holds_no_other_up),
@@ -779,6 +1094,7 @@ int main(void)
         TEST(test_a_large_body_is_sent_as_the_server_takes_it),
         TEST(test_an_answer_outlives_its_connection),
         TEST(test_an_answer_does_not_outlive_its_user),
+        TEST(test_what_nobody_reads_is_given_up),
         TEST(test_a_server_that_reads_nothing_is_given_up),
         TEST(test_a_guarded_request_is_not_queued),
         TEST(test_the_rest_of_a_guarded_request),

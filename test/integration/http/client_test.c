@@ -396,12 +396,76 @@ static void test_a_guarded_request_is_not_sent_once_it_may_not(void **state)
     assert_int_equal(w->requests, 2);
 }
 
+/* What a client says of the server, in the order in which it does. */
+struct notices {
+    struct ask *asked; /* hears of it only after that */
+    unsigned statuses;
+    unsigned status;
+    char target[64];
+    unsigned lost;
+    unsigned reached;
+};
+
+static void on_status(void *data, const struct http_head *request, unsigned status)
+{
+    struct notices *n = data;
+    assert_false(n->asked->headed);
+    n->statuses++;
+    n->status = status;
+    (void)snprintf(n->target, sizeof n->target, "%.*s", (int)request->target.len,
+                   request->target.ptr);
+}
+
+static void on_reach(void *data, const struct err *why)
+{
+    struct notices *n = data;
+    assert_false(n->asked->closed);
+    n->lost += why != NULL;
+    n->reached += why == NULL;
+    assert_true(why == NULL || why->code == UV_ECONNREFUSED);
+}
+
+static void test_statuses_and_a_server_that_is_away_are_told_first(void **state)
+{
+    struct world *w = *state;
+    static struct ask a;
+    struct notices n = {.asked = &a};
+    unsigned port = (unsigned)atoi(strrchr(http_server_address(w->server), ':') + 1);
+    const struct http_client_options o = {.host = "127.0.0.1",
+                                          .port = port,
+                                          .connect_timeout_ms = LONG_MS,
+                                          .idle_timeout_ms = LONG_MS,
+                                          .on_status = on_status,
+                                          .on_reach = on_reach,
+                                          .notice_data = &n};
+    http_client_free(w->client);
+    w->client = http_client_new(w->loop, &o, NULL);
+    assert_non_null(w->client);
+    w->behaviour = ANSWER_NO;
+    ask_all(w, &a);
+    buf_reset(&a.body);
+    assert_int_equal(n.statuses, 1);
+    assert_int_equal(n.status, 401);
+    assert_string_equal(n.target, w->last_target);
+    assert_int_equal(n.lost + n.reached, 0);
+    http_server_free(w->server);
+    ask_get(w, &a);
+    run_until(w->loop, &a.closed);
+    buf_reset(&a.body);
+    assert_int_equal(n.lost, 1);
+    w->server = world_server(w, NULL, LONG_MS);
+    http_client_free(w->client);
+    w->client = NULL;
+    assert_int_equal(n.statuses, 1);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_a_get_is_repeated_on_a_new_connection),
         TEST(test_a_guarded_request_is_not_sent_once_it_may_not),
+        TEST(test_statuses_and_a_server_that_is_away_are_told_first),
         TEST(test_what_would_be_repeated_is_not_sent),
         TEST(test_a_post_is_not_repeated),
         TEST(test_a_get_that_was_answered_in_part_is_not_repeated),

@@ -331,9 +331,9 @@ static void test_one_failed_dial_fails_one_request(void **state)
     run_until(w->loop, &a[0].closed);
     assert_int_equal(a[0].error.code, UV_ECONNREFUSED);
     assert_int_equal(listen(fd, 16), 0);
-    run_until(w->loop, &a[11].drained);
-    for (int i = 1; i < 12; i++) {
-        assert_true(a[i].drained && !a[i].closed);
+    for (int i = 1; i < 12; i++) { /* in whatever order the kernel opens them */
+        run_until(w->loop, &a[i].drained);
+        assert_false(a[i].closed);
     }
     assert_int_equal(http_client_stats(w->client)->failed, 1);
     assert_null(http_client_unreachable(w->client)); /* since others could be opened */
@@ -468,6 +468,10 @@ static void test_tls_connections_resume_the_first_session(void **state)
     struct world *w = *state;
     static struct ask a[12];
     use_tls(w);
+    if (tls_has_13()) { /* where a ticket comes too late for those that begin at the same time */
+        ask_all(w, &a[0]);
+        ask_expect_body(&a[0], "hello");
+    }
     w->behaviour = ANSWER_AT_END; /* none is done before all are sent */
     for (int i = 0; i < 12; i++) {
         ask_get(w, &a[i]);

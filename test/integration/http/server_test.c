@@ -477,6 +477,112 @@ static void test_the_client_goes_before_a_slow_answer(void **state)
     assert_null(w->serving);
 }
 
+/* ---- clients that say they will send no more ---- */
+
+static void wait_requests(struct world *w, unsigned count)
+{
+    while (w->requests < count) {
+        run_for(w->loop, 1);
+    }
+}
+
+static void wait_closed(struct world *w, unsigned count)
+{
+    while (w->server_closed < count) {
+        run_for(w->loop, 1);
+    }
+}
+
+static unsigned count_of(const char *text, const char *part)
+{
+    unsigned n = 0;
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at++) {
+        n++;
+    }
+    return n;
+}
+
+static void half_close(struct raw_peer *p)
+{
+    assert_int_equal(shutdown(p->fd, SHUT_WR), 0);
+}
+
+static void answer_later(struct world *w)
+{
+    assert_int_equal(http_respond(w->serving, 200, SLICE("text/plain"), SLICE("later"), NULL, 0),
+                     0);
+}
+
+static void test_who_half_closes_is_answered(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_NEVER;
+    raw_connect(&p, http_server_address(w->server));
+    raw_send(&p, get, strlen(get));
+    half_close(&p);
+    wait_requests(w, 1);
+    run_for(w->loop, 20); /* the end is read */
+    assert_int_equal(w->server_closed, 0);
+    answer_later(w);
+    raw_expect(w->loop, &p, "later");
+    raw_expect(w->loop, &p, NULL);
+    raw_close(&p);
+    wait_closed(w, 1);
+    assert_false(w->server_broke);
+}
+
+static void test_who_half_closes_gets_all_that_was_asked(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_AT_ONCE;
+    raw_connect(&p, http_server_address(w->server));
+    send_ahead(&p, 3);
+    half_close(&p);
+    raw_expect(w->loop, &p, NULL);
+    raw_close(&p);
+    assert_int_equal(w->requests, 3);
+    assert_int_equal(count_of(p.text, "hello"), 3);
+}
+
+static void test_an_answer_that_has_begun_goes_on(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    w->behaviour = ANSWER_CHUNKED;
+    raw_exchange(w, &p, get, "two");
+    half_close(&p);
+    run_for(w->loop, 20);
+    assert_int_equal(w->server_closed, 0);
+    assert_int_equal(http_exchange_send_body(w->serving, SLICE("three")), 0);
+    assert_int_equal(http_exchange_send_end(w->serving), 0);
+    raw_expect(w->loop, &p, "three\r\n0\r\n\r\n");
+    raw_expect(w->loop, &p, NULL);
+    raw_close(&p);
+}
+
+/* Whether it has said so before or not. */
+static void test_who_has_closed_is_not_waited_for(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    for (unsigned i = 0; i < 4; i++) {
+        w->behaviour = i % 2 == 0 ? ANSWER_NEVER : ANSWER_CHUNKED;
+        raw_connect(&p, http_server_address(w->server));
+        raw_send(&p, get, strlen(get));
+        wait_requests(w, i + 1);
+        if (i / 2 == 1) {
+            half_close(&p);
+            run_for(w->loop, 20);
+            assert_int_equal(w->server_closed, i);
+        }
+        raw_close(&p);
+        wait_closed(w, i + 1);
+        assert_true(w->server_broke);
+    }
+}
+
 static void test_connection_close_is_honoured(void **state)
 {
     struct world *w = *state;
@@ -633,6 +739,10 @@ int main(void)
         TEST(test_http_1_0_is_told_of_an_answer_that_it_read_too_late),
         TEST(test_a_slow_answer_of_known_length),
         TEST(test_the_client_goes_before_a_slow_answer),
+        TEST(test_who_half_closes_is_answered),
+        TEST(test_who_half_closes_gets_all_that_was_asked),
+        TEST(test_an_answer_that_has_begun_goes_on),
+        TEST(test_who_has_closed_is_not_waited_for),
         TEST(test_connection_close_is_honoured),
         TEST(test_too_many_connections_are_closed),
         TEST(test_several_addresses),

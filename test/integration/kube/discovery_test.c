@@ -57,8 +57,9 @@ static void on_change(void *data)
     }
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
+    (void)level;
     struct user *u = data;
     (void)snprintf(u->state, sizeof u->state, "%s", error == NULL ? "fine" : error);
     if (u->free_on_state) {

@@ -362,6 +362,9 @@ static void test_tries_again(void **state)
         (void)snprintf(name, sizeof name, "%s", name_of(q));
         api_answer(q, statuses[i], NULL, "");
         settle(u);
+        if (statuses[i] == 401) { /* whether the credential is accepted */
+            api_answer(expect_request(u, "GET", "/version"), 200, NULL, "{}");
+        }
         event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
         fake_clock_pass(&u->api.clock, pause - 1);
         expect_nothing(u);

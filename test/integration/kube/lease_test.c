@@ -86,8 +86,9 @@ static void on_leader(void *data, const char *identity)
     follow_whim(c, FREES_ON_LEADER);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
+    (void)level;
     struct elector *c = data;
     note(c, error == NULL ? "fine" : "error", "");
     assert_true(error == lease_error(c->lease));

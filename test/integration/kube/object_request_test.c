@@ -397,6 +397,9 @@ static void test_a_401_makes_the_token_be_read_again(void **state)
     run_for(a->loop, 1100); /* files are not looked at more often */
     api_answer(q, 401, NULL, STATUS(401, "Unauthorized"));
     assert_string_equal(expect_error(c, 401)->msg, "401 Unauthorized: m");
+    q = api_expect(a, "GET", "/version"); /* whether the new one is accepted */
+    assert_string_equal(q->authorization, "Bearer newer");
+    api_answer(q, 200, NULL, "{}");
     get(c);
     q = api_expect(a, "GET", "/p/x");
     assert_string_equal(q->authorization, "Bearer newer");

@@ -81,8 +81,9 @@ static void on_synced(void *data)
     follow_whim(data, USER_FREES_ON_SYNCED);
 }
 
-static void on_state(void *data, const char *error)
+static void on_state(void *data, const char *error, enum log_level level)
 {
+    (void)level;
     struct fixture *f = data;
     char text[ERR_MSG_MAX + 16];
     (void)snprintf(text, sizeof text, "error(%s)", error == NULL ? "" : error);

@@ -394,10 +394,12 @@ static void test_a_list_that_is_refused(void **state)
     api_answer(f->asked, 500, NULL, "oh");
     fixture_expect_error(f, "500 Internal Server Error: oh)");
     assert_false(reflector_forbidden(f->reflector));
+    assert_false(reflector_not_found(f->reflector));
     fixture_pass(f, 200, 200);
     fixture_expect_request(f, LIST);
     api_answer(f->asked, 404, NULL, "");
     fixture_expect_error(f, "404");
+    assert_true(reflector_not_found(f->reflector));
     fixture_pass(f, 400, 400);
     fixture_expect_request(f, LIST);
     api_answer(f->asked, 200, NULL, one("a", "1"));
@@ -885,6 +887,8 @@ static void test_a_token_that_is_rotated(void **state)
     run_for(f->api.loop, 1100); /* files are not looked at more often */
     api_answer(f->asked, 401, NULL, "");
     fixture_expect_error(f, "401");
+    fixture_expect_request(f, "/version"); /* whether the credential is accepted */
+    api_answer(f->asked, 200, NULL, "{}");
     fixture_pass(f, 100, 100);
     fixture_expect_request(f, LIST);
     assert_string_equal(f->asked->authorization, "Bearer newer");

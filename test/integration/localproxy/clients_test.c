@@ -457,6 +457,33 @@ static void lists_that_cannot_be_read_may_be_of_any_version(void **state)
     temp_dir_deinit(&dir);
 }
 
+/* It tells nobody anything. */
+static void the_head_of_a_list_is_of_no_version(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    struct temp_dir dir;
+    char path[256];
+    temp_dir_init(&dir);
+    f->flags.state = temp_dir_path(&dir, "state", path); /* so that all else is known */
+    fixture_restart(f);
+    fixture_limit(f, "a");
+    client_open(f, &c);
+    client_send(&c, "HEAD " PODS " HTTP/1.1\r\nHost: localhost\r\n" PLAIN_HTTP "\r\n");
+    struct api_request *q = api_expect_part(f->api, PODS);
+    api_begin(q, "application/json");
+    api_end(q);
+    fixture_expect(f, &c, "200 OK");
+    client_close(&c);
+    fixture_limit(f, "b");
+    send_watch(f, &c, 500, PLAIN_HTTP);
+    api_expect_part(f->api, "watch=true");
+    client_close(&c);
+    f->flags.state = NULL;
+    fixture_restart(f);
+    temp_dir_deinit(&dir);
+}
+
 /* ---- the end of a stream ---- */
 
 /* kube-apiserver ends each event with a newline; other servers need not. */
@@ -554,6 +581,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(lists_that_cannot_be_read_may_be_of_any_version,
                                         fixture_setup, fixture_teardown),
+        cmocka_unit_test_setup_teardown(the_head_of_a_list_is_of_no_version, fixture_setup,
+                                        fixture_teardown),
         cmocka_unit_test_setup_teardown(last_event_needs_no_newline, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(tunnel_passes_bytes_and_its_end, fixture_setup,

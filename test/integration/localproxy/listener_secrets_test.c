@@ -215,6 +215,7 @@ static void the_authority_is_followed(void **state)
     run_for(f->loop, 5 * CHECK_MS);
     assert_int_equal(f->changes, 0);
     assert_int_equal(unlink(temp_dir_path(&f->dir, LOCAL_TLS_CERT, path)), 0);
+    assert_int_equal(unlink(temp_dir_path(&f->dir, LOCAL_TLS_KEY, path)), 0);
     assert_int_equal(local_tls_authority(f->dir.path, (int64_t)time(NULL), &authority, &made, &e),
                      0);
     certificate_pair_deinit(&authority);
@@ -234,6 +235,33 @@ static void without_an_authority_it_does_not_start(void **state)
     fails_to_start(f, "others may use it");
 }
 
+static void the_end_of_a_certificate_is_told_ahead(void **state)
+{
+    struct fixture *f = *state;
+    struct health health;
+    struct certs_pair brief;
+    char until[32];
+    time_t soon = time(NULL) + 3 * 24 * 3600;
+    struct tm tm;
+    health_init(&health, NULL);
+    (void)strftime(until, sizeof until, "%Y%m%d%H%M%S", gmtime_r(&soon, &tm));
+    certs_issue(&f->first, &(struct certs_spec){.not_after = until}, &brief);
+    f->flags.listen_tls_cert = f->cert;
+    f->flags.listen_tls_key = f->key;
+    write_pair(f, &brief);
+    start(f);
+    listener_secrets_report_to(f->secrets, &health);
+    assert_int_equal(health_count(&health, HEALTH_EXPIRY), 1);
+    write_pair(f, &f->second); /* valid for long */
+    for (int i = 0; i < 1000 && health_count(&health, HEALTH_EXPIRY) > 0; i++) {
+        run_for(f->loop, CHECK_MS);
+    }
+    assert_int_equal(health_count(&health, HEALTH_EXPIRY), 0);
+    listener_secrets_report_to(f->secrets, NULL);
+    health_deinit(&health);
+    certs_free(&brief);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +271,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_certificate_is_followed, setup, teardown),
         cmocka_unit_test_setup_teardown(half_of_a_pair_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(the_authority_is_followed, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_end_of_a_certificate_is_told_ahead, setup, teardown),
         cmocka_unit_test_setup_teardown(without_an_authority_it_does_not_start, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,11 @@
  */
 #include "reload_fixture.h"
 
+#include <unistd.h>
+
 #include "base/array.h"
-#include "guard/unanswered_writes.h"
+#include "guard/pending_writes.h"
+#include "temp_dir.h"
 
 #define OWN "ctrlmesh.kusionstack.io/namespace"
 
@@ -58,7 +61,7 @@ static void deletion_of_a_collection_is_waited_for(void **state)
     client_close(&c);
 }
 
-/* The API server may work on a write for UNANSWERED_WRITE_MS. */
+/* The API server may work on a write for PENDING_WRITE_MS. */
 static void expect_unsettled_for(struct fixture *f, uint64_t ms)
 {
     unsigned before = f->settled;
@@ -82,7 +85,7 @@ static void lost_write_whose_client_leaves_may_be_executed(void **state)
     client_close(&c);
     api_expect_given_up(a);
     assert_int_equal(proxy_lost_writes(f->proxy), 1);
-    expect_unsettled_for(f, UNANSWERED_WRITE_MS - 1000);
+    expect_unsettled_for(f, PENDING_WRITE_MS - 1000);
 }
 
 static void lost_write_whose_connection_breaks_may_be_executed(void **state)
@@ -94,7 +97,7 @@ static void lost_write_whose_connection_breaks_may_be_executed(void **state)
     fixture_limit(f, OWN " in (b)");
     api_cut(a);
     fixture_expect(f, &c, "HTTP/1.1 5");
-    expect_unsettled_for(f, UNANSWERED_WRITE_MS);
+    expect_unsettled_for(f, PENDING_WRITE_MS);
     client_close(&c);
 }
 
@@ -113,7 +116,7 @@ static void write_that_was_given_up_before_may_be_executed(void **state)
     assert_true(proxy_settled(f->proxy));
     fixture_limit(f, OWN " in (b)");
     assert_int_equal(proxy_lost_writes(f->proxy), 1);
-    expect_unsettled_for(f, UNANSWERED_WRITE_MS);
+    expect_unsettled_for(f, PENDING_WRITE_MS);
 }
 
 static void write_that_is_over_is_forgotten(void **state)
@@ -124,7 +127,7 @@ static void write_that_is_over_is_forgotten(void **state)
     struct api_request *a = send_write(f, &c, "a");
     client_close(&c);
     api_expect_given_up(a);
-    fake_clock_pass(&f->clock, UNANSWERED_WRITE_MS);
+    fake_clock_pass(&f->clock, PENDING_WRITE_MS);
     run_for(f->api->loop, 1);
     fixture_limit(f, OWN " in (b)");
     assert_true(proxy_settled(f->proxy));
@@ -211,6 +214,90 @@ static void write_that_nobody_lost_goes_on(void **state)
     }
 }
 
+/* ---- the process ends ---- */
+
+struct ending {
+    bool killed;
+    bool given_up; /* by its client, before */
+    const char *rules;
+    bool settled;     /* at once */
+    uint64_t over_ms; /* else */
+};
+
+/* A write to namespace a is under way, or was given up 1 s ago. */
+static void end_with_a_write(struct fixture *f, const struct ending *e)
+{
+    struct client c;
+    fixture_limit(f, OWN " in (a)");
+    struct api_request *a = send_write(f, &c, "a");
+    if (e->given_up) {
+        client_close(&c);
+        api_expect_given_up(a);
+        fake_clock_pass(&f->clock, 1000);
+    }
+    fixture_stop(f, e->killed);
+    fixture_start(f);
+    if (!e->given_up) {
+        client_close(&c);
+    }
+    fixture_limit(f, e->rules);
+    assert_int_equal(proxy_settled(f->proxy), e->settled);
+    if (!e->settled) {
+        expect_unsettled_for(f, e->over_ms);
+    }
+}
+
+/* No end of a process stops the API server. */
+static void writes_outlive_the_process(void **state)
+{
+    enum { SENT = PENDING_WRITE_MS, KILLED = PENDING_ARRIVAL_MS + PENDING_WRITE_MS };
+    static const char same[] = OWN " in (a)";
+    static const char other[] = OWN " in (b)";
+    static const struct ending endings[] = {
+        {.killed = true, .rules = other, .over_ms = KILLED},
+        {.killed = true, .rules = same, .settled = true},
+        {.killed = true, .given_up = true, .rules = other, .over_ms = SENT - 1000},
+        {.killed = true, .given_up = true, .rules = same, .settled = true},
+        {.rules = other, .over_ms = SENT},
+        {.rules = same, .settled = true},
+        {.given_up = true, .rules = other, .over_ms = SENT - 1000},
+    };
+    struct fixture *f = *state;
+    for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
+        struct temp_dir dir;
+        char path[256];
+        temp_dir_init(&dir);
+        f->flags.state = temp_dir_path(&dir, "state", path);
+        fixture_restart(f);
+        end_with_a_write(f, &endings[i]);
+        f->flags.state = NULL;
+        fixture_restart(f);
+        temp_dir_deinit(&dir);
+    }
+}
+
+/* With a file that says nothing of a process before, or without one. */
+static void nothing_is_under_way_at_first(void **state)
+{
+    struct fixture *f = *state;
+    struct temp_dir dir;
+    char path[256];
+    temp_dir_init(&dir);
+    f->flags.state = temp_dir_path(&dir, "state", path);
+    fixture_restart(f);
+    fixture_limit(f, OWN " in (a)");
+    assert_true(proxy_settled(f->proxy));
+    fixture_stop(f, true);
+    assert_int_equal(truncate(path, 100), 0); /* it is not whole */
+    fixture_start(f);
+    fixture_limit(f, OWN " in (a)");
+    assert_false(proxy_settled(f->proxy));
+    expect_unsettled_for(f, PENDING_ARRIVAL_MS + PENDING_WRITE_MS);
+    f->flags.state = NULL;
+    fixture_restart(f);
+    temp_dir_deinit(&dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +320,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(lost_write_is_not_broken_off, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(write_that_nobody_lost_goes_on, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(writes_outlive_the_process, fixture_setup,
+                                        fixture_teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_under_way_at_first, fixture_setup,
                                         fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

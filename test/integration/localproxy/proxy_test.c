@@ -182,7 +182,16 @@ static void a_body_without_a_type_is_refused_without_a_token(void **state)
     f->flags.no_rules = NO_RULES_PASSTHROUGH;
     send_untyped(f, &c, "Content-Length: 2\r\n");
     expect_refused(f, &c, "415 Unsupported Media Type", "Content-Type: application/json");
+    send_untyped(f, &c,
+                 "Content-Length: 2\r\nUser-Agent: Mozilla/5.0 (X11; rv:68.0) Firefox/68.0\r\n"
+                 "Accept: */*\r\nAccept-Language: en\r\nReferer: http://evil.example/\r\n");
+    expect_refused(f, &c, "415 Unsupported Media Type", "Content-Type: application/json");
     send_untyped(f, &c, "Content-Length: 2\r\nContent-Type: application/json\r\n");
+    expect_passed(f, &c, "/api/v1/x");
+    /* client-go's RESTClient with raw bytes. */
+    send_untyped(f, &c,
+                 "User-Agent: e2e.test/v1.36.2 (linux/amd64) kubernetes/7a5c31d\r\n"
+                 "Content-Length: 2\r\nAccept: application/json\r\nAccept-Encoding: gzip\r\n");
     expect_passed(f, &c, "/api/v1/x");
     temp_dir_init(&dir);
     temp_dir_write(&dir, "token", "secret\n", 0600);
@@ -705,30 +714,38 @@ static void the_end_of_initial_events_tells_the_newest_version(void **state)
     }
 }
 
-/* Without a file nothing is known of versions from before, but for what is above the newest one. A
- * list out of memory does not have that, nor does a page, which is as old as the first. */
-static void only_whole_lists_after_a_refusal_are_of_the_newest_version(void **state)
+/* Without a file nothing is known of versions from before, but that they are not above the newest
+ * one. So that is what lists ask for, instead of one out of memory; an exact one says nothing. */
+static void without_a_file_lists_are_of_the_newest_version(void **state)
 {
     struct fixture *f = *state;
     struct client c;
+    struct temp_dir dir;
+    char path[256];
+    const char *exact = "/api/v1/pods?resourceVersion=100&resourceVersionMatch=Exact";
+    const char *limited =
+        "/api/v1/pods?resourceVersion=100&resourceVersionMatch=Exact&labelSelector=a";
     fixture_limit(f, "a");
-    list_at(f, "/api/v1/pods?resourceVersion=0", "/api/v1/pods?resourceVersion=0&labelSelector=a",
-            100);
-    fixture_limit(f, "b");
-    ask(f, &c, "GET", "/api/v1/pods?limit=1&resourceVersion=0", "");
-    api_answer(api_expect_part(f->api, "limit=1"), 200, NULL, pod_list(90, "more", NULL));
-    fixture_expect(f, &c, "\"more\"");
-    client_close(&c);
-    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=100", "");
-    expect_refused(f, &c, "", "list again");
-    list_at(f, "/api/v1/pods?limit=1&continue=more",
-            "/api/v1/pods?limit=1&continue=more&labelSelector=b", 90);
-    ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=101", "");
-    expect_refused(f, &c, "", "list again");
-    list_at(f, "/api/v1/pods?resourceVersion=0", "/api/v1/pods?labelSelector=b", 100);
+    list_at(f, exact, limited, 100);
+    for (unsigned version = 100; version <= 101; version++) {
+        char target[64];
+        (void)snprintf(target, sizeof target, "/api/v1/pods?watch=1&resourceVersion=%u", version);
+        ask(f, &c, "GET", target, "");
+        expect_refused(f, &c, "", "list again");
+    }
+    list_at(f, "/api/v1/pods?resourceVersion=0", "/api/v1/pods?labelSelector=a", 100);
     ask(f, &c, "GET", "/api/v1/pods?watch=1&resourceVersion=101", "");
     (void)api_expect_part(f->api, "watch=1");
     client_close(&c);
+    temp_dir_init(&dir);
+    f->flags.state = temp_dir_path(&dir, "state", path);
+    fixture_restart(f);
+    fixture_limit(f, "a");
+    list_at(f, "/api/v1/pods?resourceVersion=0", "/api/v1/pods?resourceVersion=0&labelSelector=a",
+            90);
+    f->flags.state = NULL;
+    fixture_restart(f);
+    temp_dir_deinit(&dir);
 }
 
 /* With the memory for it gone too. */
@@ -792,7 +809,7 @@ int main(void)
         TEST(a_watch_that_was_asked_for_goes_on_in_the_next_process),
         TEST(a_list_in_vain_is_followed_by_one_of_the_newest_version),
         TEST(the_end_of_initial_events_tells_the_newest_version),
-        TEST(only_whole_lists_after_a_refusal_are_of_the_newest_version),
+        TEST(without_a_file_lists_are_of_the_newest_version),
         TEST(what_waits_ends_with_the_proxy),
         TEST(cbor_is_not_asked_for_where_versions_must_be_read),
     };

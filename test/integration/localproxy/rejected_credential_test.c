@@ -46,8 +46,12 @@ static void expect_read_anew(struct fixture *f, struct client *c, struct api_req
     api_answer(q, 401, NULL, "{}");
     run_for(f->api->loop, 20);
     client_close(c);
-    fixture_get(f, c, "/version");
-    assert_string_equal(api_expect_part(f->api, "/version")->authorization, "Bearer new");
+    /* localproxy asks whether it is known now. */
+    q = api_expect_part(f->api, "/version");
+    assert_string_equal(q->authorization, "Bearer new");
+    api_answer(q, 200, NULL, "{}");
+    fixture_get(f, c, "/healthz");
+    assert_string_equal(api_expect_part(f->api, "/healthz")->authorization, "Bearer new");
     client_close(c);
 }
 

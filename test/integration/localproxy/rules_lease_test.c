@@ -407,14 +407,17 @@ static void a_watch_within_a_large_event_is_broken_off(void **state)
     client_close(&c);
 }
 
-/* Of a client that has listed. */
-static struct api_request *begin_known_watch(struct fixture *f, struct client *c)
+/* Of a client that has listed at that version. */
+static struct api_request *begin_known_watch(struct fixture *f, struct client *c, unsigned at)
 {
+    char watch[128];
+    (void)snprintf(watch, sizeof watch,
+                   "/api/v1/pods?watch=1&resourceVersion=%u&allowWatchBookmarks=true", at);
     fixture_get(f, c, "/api/v1/pods");
-    answer(api_expect_part(f->api, "/pods"), 200, pod_list(100, NULL, NULL));
+    answer(api_expect_part(f->api, "/pods"), 200, pod_list(at, NULL, NULL));
     fixture_expect(f, c, "PodList");
     client_close(c);
-    fixture_get(f, c, "/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=true");
+    fixture_get(f, c, watch);
     struct api_request *q = api_expect_part(f->api, "watch=1");
     api_begin(q, NULL);
     fixture_expect(f, c, "200 OK");
@@ -426,14 +429,14 @@ static void a_watch_that_migrates_ends(void **state)
 {
     struct fixture *f = *state;
     start(f);
-    for (int step = 0; step < 2; step++) {
+    for (unsigned step = 0; step < 2; step++) {
         struct client c;
-        struct api_request *q = begin_known_watch(f, &c);
+        struct api_request *q = begin_known_watch(f, &c, 100 + step);
         fixture_limit(f, step == 0 ? OWN " in (b)" : OWN " in (c)");
         api_expect_given_up(q);
         q = api_expect_part(f->api, "limit=");
         while (step == 1 && strstr(q->target, "watch=") == NULL) {
-            answer(q, 200, pod_list(100, NULL, NULL));
+            answer(q, 200, pod_list(100 + step, NULL, NULL));
             q = api_expect_part(f->api, "/pods");
         }
         run_out(f);

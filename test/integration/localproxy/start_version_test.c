@@ -94,12 +94,33 @@ static void what_was_listed_is_not_asked_for(void **state)
     start(f);
     tell(f, NAMESPACES, START);
     fixture_get(f, &c, PODS "?resourceVersion=0");
-    api_answer(expect_target(f, PODS "?resourceVersion=0&labelSelector=a"), 200, NULL,
-               pod_list(45, NULL, NULL));
+    api_answer(expect_target(f, PODS "?labelSelector=a"), 200, NULL, pod_list(45, NULL, NULL));
     fixture_expect(f, &c, "\"45\"");
     client_close(&c);
     watch_from(f, &c, 45);
     expect_passed(f, &c);
+}
+
+/* The list is of a version above that of the object from which a client watches. */
+static void what_was_listed_later_makes_nothing_older(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    start(f);
+    tell(f, NAMESPACES, START);
+    fixture_get(f, &c, PODS);
+    api_answer(expect_target(f, PODS "?labelSelector=a"), 200, NULL, pod_list(45, NULL, NULL));
+    fixture_expect(f, &c, "\"45\"");
+    client_close(&c);
+    watch_from(f, &c, 42);
+    tell(f, NAMESPACES, 50);
+    tell(f, PODS_ASKED, 50);
+    tell(f, NAMESPACES, 50);
+    expect_passed(f, &c);
+    watch_from(f, &c, START + 1);
+    expect_passed(f, &c);
+    watch_from(f, &c, START);
+    expect_refused(f, &c);
 }
 
 /* Events may be kept elsewhere, and aggregated API servers count for themselves. */
@@ -231,6 +252,7 @@ static void fail_to_tell(struct fixture *f, const char *target, enum failure how
         api_end(q);
         break;
     case UNAUTHORIZED:
+        f->api->knows_client = true;
         api_answer(q, 401, NULL, "{\"kind\":\"Status\"}");
         break;
     case FAILING:
@@ -486,6 +508,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(younger_versions_are_served),
         TEST(what_was_listed_is_not_asked_for),
+        TEST(what_was_listed_later_makes_nothing_older),
         TEST(other_stores_count_otherwise),
         TEST(the_start_is_waited_for),
         TEST(the_start_may_be_told_last),

@@ -5,7 +5,8 @@
 
 struct limit {
     struct net_deadline deadline;
-    struct net_deadline *victim; /* cleared when this one fires */
+    struct net_deadline *victim; /* cleared, or moved, when this one fires */
+    uint64_t move_ms;
     bool fired;
     uint64_t fired_at;
     struct net_loop *loop;
@@ -17,7 +18,9 @@ static void on_fire(struct net_deadline *d)
     assert_false(t->fired);
     t->fired = true;
     t->fired_at = net_loop_now(t->loop);
-    if (t->victim != NULL) {
+    if (t->victim != NULL && t->move_ms > 0) {
+        net_deadline_set(t->loop, t->victim, t->move_ms);
+    } else if (t->victim != NULL) {
         net_deadline_clear(t->victim);
     }
 }
@@ -125,6 +128,21 @@ static void test_one_may_clear_another_that_is_due(void **state)
     assert_false(second.fired);
 }
 
+static void test_one_may_move_another_that_is_due(void **state)
+{
+    struct net_loop *l = *state;
+    struct limit first;
+    struct limit second;
+    set(&first, l, 100);
+    set(&second, l, 100);
+    first.victim = &second.deadline;
+    first.move_ms = 1000;
+    run_until(l, &first.fired);
+    assert_false(second.fired);
+    run_until(l, &second.fired);
+    assert_true(second.fired_at - first.fired_at >= 1000);
+}
+
 /* What sets one after it has kept the loop for long. */
 struct slow {
     struct net_timer *timer;
@@ -170,6 +188,7 @@ int main(void)
         LOOP_TEST(test_busy_setting_does_not_starve),
         LOOP_TEST(test_counts_from_when_it_is_set),
         LOOP_TEST(test_one_may_clear_another_that_is_due),
+        LOOP_TEST(test_one_may_move_another_that_is_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,11 +112,12 @@ static void a_crowd_comes_too_late(void **state)
     while (c.accepted == 0) {
         (void)uv_run(&l->uv, UV_RUN_NOWAIT);
     }
-    assert_int_equal(c.accepted, BURST);
+    unsigned accepted = c.accepted;
+    assert_in_range(accepted, 1, BURST); /* libuv decides how many there are in a turn */
     net_listener_close(c.listener);
     uv_sleep(2);
     run_for(l, 20);
-    assert_int_equal(c.accepted, BURST);
+    assert_int_equal(c.accepted, accepted);
     crowd_leave(&c);
 }
 

@@ -127,16 +127,22 @@ static int world_teardown(void **state)
     return loop_teardown((void **)&w->loop);
 }
 
-static void serve(struct world *w, const struct certs_spec *spec)
+static void serve_as(struct world *w, const struct certs_spec *spec, bool plain_too)
 {
     struct err e = ERR_INIT;
     certs_issue(&w->ca, spec, &w->cert);
     struct tls_server_options so = {.cert = slice_str(w->cert.cert), .key = slice_str(w->cert.key)};
     w->server_config = tls_config_new_server(&so, &e);
     assert_non_null(w->server_config);
-    struct net_listener_options lo = {.address = "127.0.0.1:0", .tls = w->server_config};
+    struct net_listener_options lo = {
+        .address = "127.0.0.1:0", .tls = w->server_config, .plain_too = plain_too};
     w->listener = net_listener_new(w->loop, &lo, on_accept, w, &e);
     assert_non_null(w->listener);
+}
+
+static void serve(struct world *w, const struct certs_spec *spec)
+{
+    serve_as(w, spec, false);
 }
 
 static void serve_localhost(struct world *w)
@@ -251,6 +257,69 @@ static void test_bytes_after_a_quiet_time(void **state)
         run_for(w->loop, 1600); /* both sides have given their buffers back */
     }
     assert_false(w->client.failed || w->server.failed);
+}
+
+/* The peer's first byte tells. */
+static void test_one_address_for_both(void **state)
+{
+    struct world *w = *state;
+    const char *const ips[] = {"127.0.0.1", NULL};
+    serve_as(w, &(struct certs_spec){.ips = ips}, true);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    for (int i = 0; i < 4; i++) {
+        bool with_tls = i % 2 == 0;
+        struct slice part = SLICE("ping");
+        connect_with(w, with_tls ? tls : NULL);
+        w->client.want = part.len;
+        assert_int_equal(net_stream_write(w->client.stream, &part, 1), 0);
+        run_until(w->loop, &w->client.enough);
+        assert_int_equal(net_stream_tls(w->server.stream) != NULL, with_tls);
+        assert_int_equal(net_stream_has_tls(w->server.stream), with_tls);
+        net_stream_shutdown(w->client.stream);
+        run_until(w->loop, &w->server.eof);
+        assert_false(w->server.failed);
+        close_end(&w->client);
+        close_end(&w->server);
+    }
+    tls_config_unref(tls);
+}
+
+/* Nothing tells before that, and whoever has accepted it may wait for as long as it likes. */
+static void test_one_that_says_nothing(void **state)
+{
+    struct world *w = *state;
+    static struct raw_peer p;
+    const char *const ips[] = {"127.0.0.1", NULL};
+    serve_as(w, &(struct certs_spec){.ips = ips}, true);
+    for (int i = 0; i < 3; i++) {
+        w->server = (struct end){.stream = NULL};
+        raw_connect(&p, net_listener_address(w->listener));
+        while (w->server.stream == NULL) {
+            run_for(w->loop, 1);
+        }
+        loop_skip(w->loop, 60000);
+        run_for(w->loop, 300);
+        assert_false(w->server.failed || w->server.eof);
+        if (i == 0) {
+            raw_close(&p);
+            run_until(w->loop, &w->server.eof);
+            assert_false(w->server.failed);
+        } else if (i == 1) {
+            raw_send(&p, "\x16\x03\x01", 3); /* a handshake has its time */
+            run_for(w->loop, 300);
+            assert_false(w->server.failed);
+            loop_skip(w->loop, 60000);
+            run_until(w->loop, &w->server.failed);
+            assert_non_null(strstr(w->server.error.msg, "handshake timed out"));
+            raw_close(&p);
+        } else {
+            raw_send(&p, "late", 4);
+            raw_expect(w->loop, &p, "late");
+            raw_close(&p);
+            run_until(w->loop, &w->server.eof);
+        }
+        close_end(&w->server);
+    }
 }
 
 static void test_an_unknown_authority_is_refused(void **state)
@@ -377,6 +446,8 @@ int main(void)
         TLS_TEST(test_echo_with_back_pressure),
         TLS_TEST(test_sessions_are_resumed),
         TLS_TEST(test_bytes_after_a_quiet_time),
+        TLS_TEST(test_one_address_for_both),
+        TLS_TEST(test_one_that_says_nothing),
         TLS_TEST(test_an_unknown_authority_is_refused),
         TLS_TEST(test_an_expired_certificate_is_refused),
         TLS_TEST(test_a_wrong_name_is_refused),

@@ -51,8 +51,10 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
     return f->offers % 2 == 0 ? err_set(e, -EINVAL, "whatever") : 0;
 }
 
-static void on_trouble(void *data, enum source_trouble trouble, const struct err *e)
+static void on_trouble(void *data, enum source_trouble trouble, const struct err *e,
+                       enum log_level level)
 {
+    (void)level;
     struct fixture *f = data;
     f->trouble = trouble;
     (void)snprintf(f->error, sizeof f->error, "%s", e != NULL ? e->msg : "");
@@ -71,8 +73,10 @@ static int on_traffic(void *data, const char *place, struct slice text, bool fin
     return 0;
 }
 
-static void on_traffic_trouble(void *data, enum source_trouble trouble, const struct err *e)
+static void on_traffic_trouble(void *data, enum source_trouble trouble, const struct err *e,
+                               enum log_level level)
 {
+    (void)level;
     struct fixture *f = data;
     if (trouble != SOURCE_FINE) {
         (void)snprintf(f->traffic, sizeof f->traffic, "trouble %d: %s", (int)trouble, e->msg);

@@ -47,8 +47,10 @@ static int on_offer(void *data, const char *place, struct slice text, bool final
     return f->refuse ? err_set(e, -EINVAL, "refused") : 0;
 }
 
-static void on_trouble(void *data, enum source_trouble trouble, const struct err *e)
+static void on_trouble(void *data, enum source_trouble trouble, const struct err *e,
+                       enum log_level level)
 {
+    (void)level;
     struct fixture *f = data;
     f->trouble = trouble;
     if (trouble != SOURCE_FINE) {

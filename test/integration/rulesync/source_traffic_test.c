@@ -45,8 +45,10 @@ static int on_rules(void *data, const char *place, struct slice text, bool final
     return 0;
 }
 
-static void on_rules_trouble(void *data, enum source_trouble trouble, const struct err *e)
+static void on_rules_trouble(void *data, enum source_trouble trouble, const struct err *e,
+                             enum log_level level)
 {
+    (void)level;
     (void)data;
     (void)trouble;
     (void)e;
@@ -82,8 +84,10 @@ static int on_traffic(void *data, const char *place, struct slice text, bool fin
     return f->refuse ? err_set(e, -EINVAL, "refused") : 0;
 }
 
-static void on_traffic_trouble(void *data, enum source_trouble trouble, const struct err *e)
+static void on_traffic_trouble(void *data, enum source_trouble trouble, const struct err *e,
+                               enum log_level level)
 {
+    (void)level;
     if (trouble != SOURCE_FINE) {
         tell(data, e->msg);
     }

@@ -327,6 +327,8 @@ static void refuses_arguments(void **state)
     } rows[] = {
         {"", "unexpected argument \"\""},
         {"two words", "unexpected argument \"two words\""},
+        {"help", "unexpected argument \"help\"; is --help meant?"},
+        {"version", "unexpected argument \"version\"; is --version meant?"},
         {"run", "the command run must come first, its flags behind it: prog run"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -457,7 +459,7 @@ static void checks_one_argument(void **state)
         {"-p", "must be --FLAG=VALUE"},
         {"--", "must be --FLAG=VALUE"},
         {"", "must be --FLAG=VALUE"},
-        {"--a-pat=x", "unknown flag --a-pat"},
+        {"--a-pat=x", "unknown flag --a-pat; is --a-path meant?"},
         {"--=x", "unknown flag --"},
         {"--help", "unknown flag --help"},
         {"--a-path", "--a-path needs a value: --a-path=PATH"},
@@ -482,6 +484,37 @@ static void prints_the_version_and_exits_0(void **state)
     char *argv[] = {"prog", "--version", NULL};
     assert_int_equal(run(argv, STDOUT_FILENO, text, sizeof text), 0);
     assert_string_equal(text, "prog " CMESH_VERSION "\n");
+}
+
+/* An unknown flag is followed by the one that is meant, if one is likely. */
+static void names_the_flag_that_is_meant(void **state)
+{
+    static const struct {
+        char *argument;
+        const char *message;
+    } rows[] = {
+        {"--a-pth=x", "unknown flag --a-pth; is --a-path meant?"},
+        {"--pathh", "unknown flag --pathh"},
+        {"--prot=1", "unknown flag --prot; is --port meant?"},
+        {"-port=1", "unknown flag -port; is --port meant?"},
+        {"-a-path", "unknown flag -a-path; is --a-path meant?"},
+        {"-list=x", "unknown flag -list; is --list meant?"},
+        {"-zzz", "unknown flag -z"},
+        {"--nope", "unknown flag --nope"},
+        {"--x", "unknown flag --x"},
+        {"--help=x", "--help takes no value"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[1024];
+        char wanted[256];
+        char *argv[] = {"prog", rows[i].argument, NULL};
+        (void)snprintf(wanted, sizeof wanted, "prog: %s\n", rows[i].message);
+        assert_int_equal(run(argv, STDERR_FILENO, text, sizeof text), 2);
+        if (strstr(text, wanted) == NULL) {
+            fail_msg("%s: %s", rows[i].argument, text);
+        }
+    }
 }
 
 static void wrong_usage_exits_2(void **state)
@@ -517,6 +550,7 @@ int main(void)
         TEST(prints_help_and_exits_0),
         TEST(prints_the_manual_page),
         TEST(prints_the_version_and_exits_0),
+        TEST(names_the_flag_that_is_meant),
         TEST(wrong_usage_exits_2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

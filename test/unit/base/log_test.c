@@ -5,42 +5,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/log.h"
+#include "log_capture.h"
 #include "json/json.h"
-
-/* What the body of `CAPTURE` wrote to standard error. */
-struct capture {
-    int saved;
-    int pipe[2];
-    char text[8 * LOG_LINE_MAX];
-};
-
-static void capture_begin(struct capture *c)
-{
-    assert_int_equal(pipe(c->pipe), 0);
-    c->saved = dup(STDERR_FILENO);
-    assert_true(c->saved >= 0 && dup2(c->pipe[1], STDERR_FILENO) >= 0);
-}
-
-/* A line or a few fit into the pipe. */
-static const char *capture_end(struct capture *c)
-{
-    (void)dup2(c->saved, STDERR_FILENO);
-    (void)close(c->saved);
-    (void)close(c->pipe[1]);
-    size_t len = 0;
-    ssize_t n;
-    while ((n = read(c->pipe[0], c->text + len, sizeof c->text - 1 - len)) > 0) {
-        len += (size_t)n;
-    }
-    (void)close(c->pipe[0]);
-    c->text[len] = '\0';
-    return c->text;
-}
 
 static cJSON *parse_line(const char *line)
 {
@@ -65,12 +35,12 @@ static const char *string_of(const cJSON *root, const char *key)
 static void text_lines_show_fields(void **state)
 {
     (void)state;
-    struct capture c;
+    struct log_capture c;
     log_init("prog", LOG_TEXT, LOG_INFO);
-    capture_begin(&c);
+    log_capture_begin(&c);
     log_info("it happened", log_str("plain", "a/b"), log_str("spaced", "a b"), log_str("empty", ""),
              log_str("none", NULL), log_num("n", INT64_MIN));
-    const char *line = capture_end(&c);
+    const char *line = log_capture_end(&c);
     /* 2024-01-02T03:04:05.678Z */
     assert_true(strlen(line) > 25 && line[10] == 'T' && line[23] == 'Z');
     assert_string_equal(line + 24, " INFO prog: it happened plain=a/b spaced=\"a b\" empty=\"\" "
@@ -80,13 +50,13 @@ static void text_lines_show_fields(void **state)
 static void values_cannot_forge_lines_or_fields(void **state)
 {
     (void)state;
-    struct capture c;
+    struct log_capture c;
     log_init("prog", LOG_TEXT, LOG_INFO);
-    capture_begin(&c);
+    log_capture_begin(&c);
     log_warn("m", log_str("a", "x\n2024 ERROR prog: forged"), log_str("b", "y\" c=\"z"),
              log_str("d", "\x1b[31m\r\x7f\xc2\x9b"), log_str("e", "k=v"),
              log_str("f", "\xc3\xa4\xff"));
-    const char *line = capture_end(&c);
+    const char *line = log_capture_end(&c);
     assert_string_equal(line + 24,
                         " WARN prog: m a=\"x\\n2024 ERROR prog: forged\" b=\"y\\\" c=\\\"z\" "
                         "d=\"\\u001b[31m\\u000d\\u007f\\u009b\" e=\"k=v\" f=\"\xc3\xa4\\ufffd\"\n");
@@ -95,12 +65,12 @@ static void values_cannot_forge_lines_or_fields(void **state)
 static void json_lines_are_json(void **state)
 {
     (void)state;
-    struct capture c;
+    struct log_capture c;
     log_init("prog", LOG_JSON, LOG_DEBUG);
-    capture_begin(&c);
+    log_capture_begin(&c);
     log_debug("it \"happened\"", log_str("a", "q\"\\\n\t\x01\x7f\xff\xc3\xa4"),
               log_strn("b", "cut here", 3), log_num("n", -5));
-    cJSON *root = parse_line(capture_end(&c));
+    cJSON *root = parse_line(log_capture_end(&c));
     assert_string_equal(string_of(root, "level"), "debug");
     assert_string_equal(string_of(root, "component"), "prog");
     assert_string_equal(string_of(root, "msg"), "it \"happened\"");
@@ -114,7 +84,7 @@ static void json_lines_are_json(void **state)
 static void long_lines_are_cut_and_say_so(void **state)
 {
     (void)state;
-    struct capture c;
+    struct log_capture c;
     char *big = malloc(3 * LOG_LINE_MAX + 1);
     assert_non_null(big);
     for (int fill = 0; fill < 3; fill++) {
@@ -124,22 +94,22 @@ static void long_lines_are_cut_and_say_so(void **state)
             memcpy(big + i * strlen(fills[fill]), fills[fill], strlen(fills[fill]) + 1);
         }
         log_init("prog", LOG_JSON, LOG_DEBUG);
-        capture_begin(&c);
+        log_capture_begin(&c);
         log_debug("m", log_str("kept", "k"), log_str("big", big), log_str("after", "a"));
-        cJSON *root = parse_line(capture_end(&c));
+        cJSON *root = parse_line(log_capture_end(&c));
         assert_string_equal(string_of(root, "kept"), "k");
         assert_null(cJSON_GetObjectItemCaseSensitive(root, "big"));
         assert_non_null(cJSON_GetObjectItemCaseSensitive(root, "cut"));
         cJSON_Delete(root);
 
-        capture_begin(&c);
+        log_capture_begin(&c);
         log_debug(big, log_str("a", "b"));
-        cJSON_Delete(parse_line(capture_end(&c)));
+        cJSON_Delete(parse_line(log_capture_end(&c)));
 
         log_init("prog", LOG_TEXT, LOG_DEBUG);
-        capture_begin(&c);
+        log_capture_begin(&c);
         log_debug("m", log_str("big", big));
-        const char *line = capture_end(&c);
+        const char *line = log_capture_end(&c);
         assert_true(strlen(line) <= LOG_LINE_MAX && strlen(line) > LOG_LINE_MAX - 32);
         assert_string_equal(strstr(line, " [cut]"), " [cut]\n");
     }
@@ -151,29 +121,29 @@ static void lines_near_the_bound_stay_json(void **state)
 {
     (void)state;
     char text[LOG_LINE_MAX];
-    struct capture c;
+    struct log_capture c;
     log_init("prog", LOG_JSON, LOG_DEBUG);
     memset(text, 'x', sizeof text);
     for (size_t len = LOG_LINE_MAX - 160; len < LOG_LINE_MAX; len++) {
-        capture_begin(&c);
+        log_capture_begin(&c);
         log_debug("m", log_strn("a", text, len), log_num("n", 123456));
-        cJSON_Delete(parse_line(capture_end(&c)));
+        cJSON_Delete(parse_line(log_capture_end(&c)));
     }
 }
 
 static void levels_are_obeyed(void **state)
 {
     (void)state;
-    struct capture c;
+    struct log_capture c;
     log_init("prog", LOG_TEXT, LOG_WARN);
     assert_true(log_enabled(LOG_ERROR) && log_enabled(LOG_WARN));
     assert_false(log_enabled(LOG_INFO) || log_enabled(LOG_DEBUG));
-    capture_begin(&c);
+    log_capture_begin(&c);
     log_debug("d");
     log_info("i");
     log_warn("w");
     log_error("e");
-    const char *text = capture_end(&c);
+    const char *text = log_capture_end(&c);
     assert_non_null(strstr(text, " WARN prog: w\n"));
     assert_non_null(strstr(text, " ERROR prog: e\n"));
     assert_null(strstr(text, "INFO"));
@@ -193,15 +163,15 @@ static size_t count(const char *text, const char *word)
 static void a_flood_of_one_message_is_thinned(void **state)
 {
     (void)state;
-    struct capture c;
+    struct log_capture c;
     log_init("prog", LOG_TEXT, LOG_INFO);
-    capture_begin(&c);
+    log_capture_begin(&c);
     for (int i = 0; i < 40; i++) {
         log_info("flood", log_num("i", i));
     }
     (void)usleep(1100 * 1000);
     log_info("flood", log_str("the", "last"));
-    const char *text = capture_end(&c);
+    const char *text = log_capture_end(&c);
     size_t floods = count(text, " flood");
     assert_true(floods >= LOG_BURST + 1 && floods <= 2 * LOG_BURST + 1);
     assert_non_null(strstr(text, "left_out="));

@@ -116,6 +116,31 @@ static void test_a_server_is_of_its_authority(void **state)
     certificate_free(o);
 }
 
+static void test_an_authority_permits_some_names(void **state)
+{
+    struct certs_pair root;
+    struct certs_pair limited;
+    struct certs_pair signed_by_it;
+    (void)state;
+    certs_make_ca("root", &root);
+    for (int i = 0; i < 2; i++) {
+        certs_issue(
+            &root,
+            &(struct certs_spec){.is_ca = true, .permitted = i == 0 ? "example.org" : "localhost"},
+            &limited);
+        certs_issue(&limited, &(struct certs_spec){.dns = (const char *[]){"localhost", NULL}},
+                    &signed_by_it);
+        struct certificate *a = read_pem(limited.cert);
+        struct certificate *c = read_pem(signed_by_it.cert);
+        assert_int_equal(certificate_signed_by(c, a), i == 1);
+        certificate_free(a);
+        certificate_free(c);
+        certs_free(&limited);
+        certs_free(&signed_by_it);
+    }
+    certs_free(&root);
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -387,6 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_authority_is_one),
         cmocka_unit_test(test_a_server_is_of_its_authority),
+        cmocka_unit_test(test_an_authority_permits_some_names),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_dates_are_not_looked_at_by_signatures),
         cmocka_unit_test(test_far_dates),

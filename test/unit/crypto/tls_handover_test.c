@@ -88,6 +88,7 @@ static bool connect_and_talk(void *data)
     l.client.tls = tls_session_new(client, &l.client.e);
     l.server.tls = tls_session_new(server, &l.server.e);
     bool well = l.client.tls != NULL && l.server.tls != NULL && shake(&l);
+    well = well && says(&l.client, &l.server) && says(&l.server, &l.client);
     if (well) {
         assert_true((l.client.tls->ssl == NULL) == (l.client.tls->records != NULL));
         seen->own = seen->own || l.client.tls->records != NULL;

@@ -200,6 +200,48 @@ static void pieces_make_no_difference(void **state)
     }
 }
 
+/* Allocations of reading a record that comes in so many pieces. */
+static long allocations_of(struct talk *t, size_t pieces)
+{
+    enum { PLENTY = 1000000 };
+    say(t, TLS_APPLICATION_DATA, text, TLS_RECORD_DATA_MAX);
+    struct slice rest = buf_slice(&t->to_client);
+    sweep_left = PLENTY;
+    for (size_t left = pieces; left > 0; left--) {
+        size_t n = rest.len / left;
+        assert_int_equal(read_bytes(t, slice_of(rest.ptr, n), 65536), TLS_MORE);
+        rest = slice_of(rest.ptr + n, rest.len - n);
+    }
+    long count = PLENTY - sweep_left;
+    sweep_left = -1;
+    buf_clear(&t->to_client);
+    expect_plain(t, text, TLS_RECORD_DATA_MAX);
+    return count;
+}
+
+/* What a record is gathered in is there for the next one, until the session is quiet. */
+static void records_that_flow_in_pieces_need_no_memory_each(void **state)
+{
+    struct talk t;
+    (void)state;
+    talk_init(&t, &forms[0]);
+    (void)allocations_of(&t, 2);
+    long whole = allocations_of(&t, 1);
+    assert_int_equal(allocations_of(&t, 2), whole);
+    tls_records_idle(t.client);
+    assert_int_equal(allocations_of(&t, 1), whole);
+    assert_int_equal(allocations_of(&t, 2), whole + 1);
+    /* Not while there is something in it. */
+    say(&t, TLS_APPLICATION_DATA, text, 1000);
+    struct slice all = buf_slice(&t.to_client);
+    for (size_t i = 0; i < all.len; i++) {
+        assert_int_equal(read_bytes(&t, slice_of(all.ptr + i, 1), i < 900 ? 65536 : 7), TLS_MORE);
+        tls_records_idle(t.client);
+    }
+    expect_plain(&t, text, 1000);
+    talk_deinit(&t);
+}
+
 static void a_cut_anywhere_makes_no_difference(void **state)
 {
     (void)state;
@@ -768,6 +810,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(data_of_all_sizes_goes_both_ways),
         cmocka_unit_test(pieces_make_no_difference),
+        cmocka_unit_test(records_that_flow_in_pieces_need_no_memory_each),
         cmocka_unit_test(a_cut_anywhere_makes_no_difference),
         cmocka_unit_test(as_many_records_as_fit_come_at_once),
         cmocka_unit_test(no_record_is_longer_than_agreed),

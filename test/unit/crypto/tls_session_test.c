@@ -65,6 +65,12 @@ static int free_configs(void **state)
     return 0;
 }
 
+/* Whether TLS 1.3 is spoken: see version_limit.c. */
+static bool speaks_13(void)
+{
+    return tls_has_13() && getenv("TEST_TLS_MAX") == NULL;
+}
+
 /* Whether the records of an established session are our own. */
 static bool has_own(const struct link_end *end)
 {
@@ -80,6 +86,10 @@ static void open_link_of(struct link *l, struct tls_config *c, struct tls_config
     assert_int_equal(l->server.result, TLS_OK);
     assert_int_equal(l->client.out.len, 0);
     assert_int_equal(l->server.out.len, 0);
+    if (speaks_13()) {
+        assert_false(has_own(&l->client)); /* until the first data, for the sake of tickets */
+        send_and_check(&l->server, &l->client, 1, LINK_MAX);
+    }
     assert_int_equal(has_own(&l->client), client_by == TLS_RECORDS_OWN && aead_usable());
     assert_int_equal(has_own(&l->server), server_by == TLS_RECORDS_OWN && aead_usable());
 }
@@ -141,7 +151,8 @@ static void records_are_as_few_as_possible(void **state)
         const uint8_t *head = buf_data(&l.client.out) + at;
         at += 5 + (size_t)(head[3] << 8 | head[4]);
     }
-    assert_int_equal(records, 3);
+    /* In TLS 1.3 the library pads records, and so has no room for the last byte of each. */
+    assert_int_equal(records, has_own(&l.client) || !speaks_13() ? 3 : 4);
     link_deinit(&l);
 }
 
@@ -334,7 +345,8 @@ static void the_fastest_cipher_is_chosen(void **state)
     link_shake_end(&l.client, &l.server, LINK_MAX);
     check_suite(suite_in(&l.client.out, true), client_by);
     link_shake_end(&l.server, &l.client, LINK_MAX);
-    check_suite(suite_in(&l.server.out, false), server_by);
+    /* In TLS 1.3 the client has the choice. */
+    check_suite(suite_in(&l.server.out, false), speaks_13() ? client_by : server_by);
     link_shake(&l);
     assert_null(tls_session_alpn(l.client.tls));
     assert_null(tls_session_alpn(l.server.tls));
@@ -360,7 +372,11 @@ static void check_cipher(struct tls_config *c, struct tls_config *s, int suite)
 static void every_cipher_carries_all_sizes(void **state)
 {
     static const char *const names[] = {"localhost", NULL};
-    static const int suites[][2] = {
+    static const int suites13[][2] = {
+        {COMPAT_TLS13_AES_128_GCM, COMPAT_TLS13_AES_128_GCM},
+        {COMPAT_TLS13_AES_256_GCM, COMPAT_TLS13_AES_256_GCM},
+        {COMPAT_TLS13_CHACHA20_POLY1305, COMPAT_TLS13_CHACHA20_POLY1305}};
+    static const int suites12[][2] = {
         {MBEDTLS_TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
          MBEDTLS_TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256},
         {MBEDTLS_TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
@@ -374,7 +390,8 @@ static void every_cipher_carries_all_sizes(void **state)
     tls_use_records(server_by);
     struct tls_config *with_rsa = tls_config_new_server(
         &(struct tls_server_options){.cert = slice_str(rsa.cert), .key = slice_str(rsa.key)}, NULL);
-    for (size_t i = 0; i < ARRAY_LEN(suites); i++) {
+    const int(*suites)[2] = speaks_13() ? suites13 : suites12;
+    for (size_t i = 0; i < ARRAY_LEN(suites12); i++) {
         struct tls_config *c = new_client(NULL);
         check_cipher(c, server, suites[i][0]);
         tls_config_unref(c);
@@ -525,13 +542,22 @@ static void no_session_is_resumed_after_the_certificate_expired(void **state)
     struct certs_pair brief;
     struct err e = ERR_INIT;
     (void)state;
-    certs_issue(&ca, &(struct certs_spec){.dns = names, .not_after = "20470504030201"}, &brief);
+    certs_issue(&ca,
+                &(struct certs_spec){
+                    .dns = names, .not_before = "20240504030201", .not_after = "20470504030201"},
+                &brief);
     struct tls_config *s = tls_config_new_server(
         &(struct tls_server_options){.cert = slice_str(brief.cert), .key = slice_str(brief.key)},
         &e);
     struct tls_config *c = new_client(NULL);
+    int64_t from;
+    int64_t until;
+    assert_false(tls_config_peer_validity(c, &from, &until));
     assert_false(connects_resumed(c, s));
     assert_true(connects_resumed(c, s));
+    assert_true(tls_config_peer_validity(c, &from, &until));
+    assert_int_equal(from, 1714791721);
+    assert_int_equal(until, 2440551721);
     assert_int_equal(c->resumable_until.year, 2047); /* the CA's certificate ends later */
     assert_int_equal(c->resumable_until.mon, 5);
     assert_int_equal(c->resumable_until.sec, 1);
@@ -600,6 +626,9 @@ static void a_changed_byte_breaks_the_handshake(bool from_server)
                 buf_data(b)[at - passed] ^= 0x55;
             }
             passed += from_server ? b->len : 0;
+        }
+        if (l.client.result == TLS_OK && l.server.out.len > 0) {
+            link_shake(&l); /* in TLS 1.3 it may have been the ticket's */
         }
         if (at < passed) {
             assert_false(l.client.result == TLS_OK && l.server.result == TLS_OK);

@@ -178,12 +178,14 @@ static bool scenario(void *data)
 {
     (void)data;
     struct scene c = {.pongs = 0, .budget = {.max = 1024 * 1024}};
+    struct byte_budget windows = {.max = 1024 * 1024};
     buf_init(&c.out, SIZE_MAX);
-    c.s = h2_session_new(&handlers, &c);
+    c.s = h2_session_new(&handlers, &windows, NULL, &c);
     bool well = c.s != NULL && exchange(&c);
     h2_session_free(c.s);
     buf_reset(&c.out);
     assert_int_equal(c.budget.used, 0);
+    assert_int_equal(windows.used, 0);
     for (int i = 0; i < USERS; i++) {
         assert_true(c.users[i].ends <= 1);
     }

@@ -34,8 +34,8 @@ struct world;
 struct user {
     struct world *w;
     char letter;
-    struct h2_stream *stream;
-    bool pauses; /* at each piece of body */
+    struct h2_stream *stream; /* NULL: it has ended */
+    bool pauses;              /* at each piece of body */
     bool pauses_at_head;
     bool aborts_at_head;
     bool aborts_at_body;
@@ -48,8 +48,11 @@ struct user {
     struct buf bytes; /* of the first 64 that came */
 };
 
+enum { WINDOWS = 16 * 1024 * 1024 };
+
 struct world {
     struct h2_session *s;
+    struct byte_budget windows;
     struct h2_peer *peer;
     struct buf said;
     struct user users[128];
@@ -137,12 +140,14 @@ static inline void on_end(void *data, bool whole)
     if (u->aborts_at_end && !whole) {
         h2_stream_abort(u->stream);
     }
+    u->stream = whole ? NULL : u->stream;
 }
 
 static inline void on_sent(void *data)
 {
     struct user *u = data;
     say(u->w, "%c:sent ", u->letter);
+    u->stream = NULL;
 }
 
 static inline void on_drain(void *data)
@@ -156,6 +161,7 @@ static inline void on_reset(void *data, enum h2_end how, const struct err *e)
     struct user *u = data;
     say_body(u);
     say(u->w, "%c:%s(%d) ", u->letter, how == H2_END_REFUSED ? "refused" : "reset", e->code);
+    u->stream = NULL;
 }
 
 static inline void on_room(void *data)
@@ -185,7 +191,8 @@ static inline void world_init(struct world *w, const struct h2_peer_options *o)
 {
     *w = (struct world){.count = 0};
     buf_init(&w->said, SIZE_MAX);
-    w->s = h2_session_new(&handlers, w);
+    w->windows = (struct byte_budget){.max = WINDOWS};
+    w->s = h2_session_new(&handlers, &w->windows, NULL, w);
     assert_non_null(w->s);
     w->peer = h2_peer_new(o != NULL ? o : &(struct h2_peer_options){.max_streams = 0});
 }

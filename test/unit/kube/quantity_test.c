@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,10 +96,43 @@ static void others_are_refused(void **state)
     }
 }
 
+static void quantities_are_written(void **state)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } rows[] = {
+        {0, "0"},
+        {1, "1"},
+        {0.155, "155m"},
+        {0.1 + 0.05 + 0.005, "155m"},
+        {0.945 + 0.055, "1"},
+        {0.0001, "1m"},
+        {1.0001, "1001m"},
+        {1000, "1000"},
+        {1024, "1Ki"},
+        {1023.5, "1023500m"},
+        {440401920, "420Mi"},
+        {1073741824, "1Gi"},
+        {150331648, "150331648"},
+        {1152921504606846976.0 / 1024, "1Pi"},
+        {9007199254740991.0, "9007199254740991"},
+    };
+    char text[QUANTITY_SIZE];
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        assert_int_equal(quantity_print(rows[i].value, text), 0);
+        assert_string_equal(text, rows[i].text);
+    }
+    assert_int_equal(quantity_print(-1, text), -ERANGE);
+    assert_int_equal(quantity_print(1e18, text), -ERANGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantities_are_read),
+        cmocka_unit_test(quantities_are_written),
         cmocka_unit_test(others_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

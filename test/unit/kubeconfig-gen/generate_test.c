@@ -335,14 +335,20 @@ static void expect_refused(const char *input, const char *context, const char *w
     kubeconfig_free(kc);
 }
 
+static const char user_is_missing[] = "clusters: [{name: c, cluster: {server: https://h}}]\n"
+                                      "contexts: [{name: x, context: {cluster: c, user: gone}}]\n"
+                                      "current-context: x\n";
+
 static void test_refused(void **state)
 {
     (void)state;
     expect_refused(two_clusters, "n", "there is no context \"n\"; there are: e, w");
     expect_refused("contexts: [{name: x, context: {cluster: gone}}]\n", "x",
-                   "the context refers to a cluster that does not exist");
+                   "there is no cluster named \"gone\"");
     expect_refused("contexts: [{name: x, context: {user: gone}}]\n", "x",
-                   "the context refers to a cluster that does not exist");
+                   "the context names no cluster");
+    expect_refused(user_is_missing, "x", ":2: contexts[x].user: there is no user named \"gone\"");
+    expect_refused(user_is_missing, NULL, ":2: contexts[x].user: there is no user named \"gone\"");
     expect_refused("contexts: [{name: x, context: {namespace: 5}}]\n", NULL,
                    ":1: contexts[x].namespace: must be a string");
 }

@@ -113,6 +113,40 @@ static void expect_refused(struct temp_dir *d, const char *words)
     }
 }
 
+static void read_file_of(struct temp_dir *d, const char *name, char out[4096])
+{
+    char path[256];
+    FILE *f = fopen(temp_dir_path(d, name, path), "r");
+    assert_non_null(f);
+    size_t len = fread(out, 1, 4095, f);
+    out[len] = '\0';
+    (void)fclose(f);
+}
+
+/* A folder as of a service account: a token beside the authority of the cluster. */
+static void what_somebody_else_made_stays(void **state)
+{
+    struct temp_dir *d = *state;
+    const struct certificate_spec spec = {
+        .common_name = "kubernetes", .not_before = NOW - 86400, .not_after = NOW + 86400};
+    struct certificate_pair other;
+    struct err e = ERR_INIT;
+    char text[4096];
+    char path[256];
+    assert_int_equal(certificate_make_authority(&spec, &other, &e), 0);
+    temp_dir_write(d, LOCAL_TLS_CERT, other.cert, 0600);
+    expect_refused(d, "ca.crt: cmesh did not make this file");
+    read_file_of(d, LOCAL_TLS_CERT, text);
+    assert_string_equal(text, other.cert);
+    temp_dir_write(d, LOCAL_TLS_KEY, other.key, 0600); /* it ends within a year */
+    expect_refused(d, "ca.crt: cmesh did not make this file");
+    assert_int_equal(unlink(temp_dir_path(d, LOCAL_TLS_CERT, path)), 0);
+    expect_refused(d, "ca.key: cmesh did not make this file");
+    read_file_of(d, LOCAL_TLS_KEY, text);
+    assert_string_equal(text, other.key);
+    certificate_pair_deinit(&other);
+}
+
 static void files_that_others_can_use_are_refused(void **state)
 {
     struct temp_dir *d = *state;
@@ -186,20 +220,26 @@ static void what_the_flag_says(void **state)
     struct err e = ERR_INIT;
     char want[256];
     char *folder;
-    assert_int_equal(local_tls_folder(NULL, &folder, &e), 0);
+    assert_int_equal(local_tls_folder(NULL, NULL, &folder, &e), 0);
     assert_null(folder);
-    assert_int_equal(local_tls_folder("off", &folder, &e), 0);
+    assert_int_equal(local_tls_folder(NULL, "/run/cmesh/token", &folder, &e), 0);
+    assert_string_equal(folder, "/run/cmesh");
+    free(folder);
+    assert_int_equal(local_tls_folder(NULL, "token", &folder, &e), 0);
+    assert_string_equal(folder, ".");
+    free(folder);
+    assert_int_equal(local_tls_folder("off", "/run/cmesh/token", &folder, &e), 0);
     assert_null(folder);
-    assert_int_equal(local_tls_folder(d->path, &folder, &e), 0);
+    assert_int_equal(local_tls_folder(d->path, "/run/cmesh/token", &folder, &e), 0);
     assert_string_equal(folder, d->path);
     free(folder);
-    assert_int_equal(local_tls_folder("/nonexistent/x", &folder, &e), -ENOTDIR);
+    assert_int_equal(local_tls_folder("/nonexistent/x", NULL, &folder, &e), -ENOTDIR);
     assert_int_equal(setenv("XDG_STATE_HOME", d->path, 1), 0);
-    assert_int_equal(local_tls_folder("auto", &folder, &e), 0);
+    assert_int_equal(local_tls_folder("auto", NULL, &folder, &e), 0);
     assert_string_equal(folder, temp_dir_path(d, "cmesh", want));
     free(folder);
     assert_int_equal(chmod(want, 0755), 0);
-    assert_int_equal(local_tls_folder("auto", &folder, &e), -EPERM);
+    assert_int_equal(local_tls_folder("auto", NULL, &folder, &e), -EPERM);
     assert_non_null(strstr(e.msg, "--local-tls=PATH"));
     assert_int_equal(unsetenv("XDG_STATE_HOME"), 0);
 }
@@ -211,6 +251,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_near_its_end_is_replaced, temp_dir_setup,
                                         temp_dir_teardown),
         cmocka_unit_test_setup_teardown(one_that_is_broken_is_replaced, temp_dir_setup,
+                                        temp_dir_teardown),
+        cmocka_unit_test_setup_teardown(what_somebody_else_made_stays, temp_dir_setup,
                                         temp_dir_teardown),
         cmocka_unit_test_setup_teardown(files_that_others_can_use_are_refused, temp_dir_setup,
                                         temp_dir_teardown),

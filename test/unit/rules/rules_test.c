@@ -59,6 +59,7 @@ static void whole_document(void **state)
     assert_string_equal(rules_shard_namespace(r), "operator-demo");
     assert_string_equal(rules_shard_name(r), "sharding-demo");
     assert_string_equal(rules_leader_election(r), "operator-leader");
+    assert_null(rules_leader_election_namespace(r));
     assert_int_equal(rules_limit_count(r), 1);
     assert_string_equal(rules_labels(r)->namespace, "ctrlmesh.kusionstack.io/namespace");
     assert_string_equal(rules_labels(r)->shard_hash, "ctrlmesh.kusionstack.io/shard-hash");
@@ -260,6 +261,11 @@ static void errors_name_line_and_path(void **state)
         {"{", "line 1, column 2: unexpected end of JSON"},
         {"[]", "the document must be a JSON object"},
         {"{}", "line 1: apiVersion: Required value"},
+        {"apiVersion: ctrlmesh.kusionstack.io/v1alpha1\nkind: ShardingConfig\n",
+         "is a ShardingConfig: `manager compile -f` makes rules of it"},
+        {"{\"apiVersion\":\"ctrlmesh.kusionstack.io/v1alpha1\",\"kind\": \"ShardingConfig\"}",
+         "is a ShardingConfig: `manager compile -f` makes rules of it"},
+        {"kind: kind\nkind", "line 1, column 1: expected a JSON value"},
         {"{\"apiVersion\":1}", "line 1: apiVersion: Invalid value: must be a string"},
         {"{\n\"apiVersion\":\"cmesh/v3\"}",
          "line 2: apiVersion: Unsupported value: \"cmesh/v3\": supported are \"cmesh/v1\" to "
@@ -327,6 +333,9 @@ static void errors_name_line_and_path(void **state)
         {LIMITS(LIMIT("\"\"", "\"pods/log\"", "a")),
          "line 4: spec.limits[0].resources[0]: Invalid value: \"pods/log\": must be a resource "
          "without"},
+        {LIMITS(LIMIT("\"\"", "\"Pod\"", "a")),
+         "line 4: spec.limits[0].resources[0]: Invalid value: \"Pod\": must be a plural name in "
+         "lower case, as \"pods\""},
         {LIMITS(LIMIT("\"\"", "\"*/scale\"", "a")),
          "line 4: spec.limits[0].resources[0]: Invalid value"},
         {LIMITS(LIMIT("\"\"", "\"pods\",\"*\",\"pods\"", "a")),
@@ -357,6 +366,14 @@ static void errors_name_line_and_path(void **state)
          "line 4: spec.leaderElection: unknown field \"id\""},
         {SPEC("\"limits\":[],\"leaderElection\":{\"name\":\"A\"}"),
          "line 4: spec.leaderElection.name: Invalid value: \"A\""},
+        {SPEC("\"limits\":[],\"leaderElection\":{\"namespace\":\"a\"}"),
+         "line 4: spec.leaderElection.name: Required value"},
+        {SPEC("\"limits\":[],\"leaderElection\":{\"name\":\"a\",\"namespace\":\"a.b\"}"),
+         "line 4: spec.leaderElection.namespace: Invalid value: \"a.b\""},
+        {SPEC("\"limits\":[],\"leaderElection\":{\"name\":\"a\",\"namespace\":\"\"}"),
+         "line 4: spec.leaderElection.namespace: Invalid value: \"\""},
+        {SPEC("\"limits\":[],\"leaderElection\":{\"name\":\"a\",\"namespace\":null}"),
+         "line 4: spec.leaderElection.namespace: Invalid value: must be a string"},
         {SPEC("\"limits\":[],\"leaderElection\":{\"name\":\"" X250 "\"}"),
          "line 4: spec.leaderElection.name: Invalid value: with \"---\" and the shard's name it "
          "has "

@@ -657,6 +657,36 @@ static void test_both_kinds(void **state)
     traffic_unref(t);
 }
 
+/* An IPv4 address by any of its names in IPv6, in requests and in rules. */
+static void test_ipv4_in_ipv6(void **state)
+{
+#define EMBEDDED(verdict)                                                                          \
+    {"GET http://192.0.2.2/", verdict}, {"GET http://[::ffff:192.0.2.2]/", verdict},               \
+        {"GET http://[::ffff:0:192.0.2.2]/", verdict}, {"GET http://[::192.0.2.2]/", verdict},     \
+        {"GET http://[64:ff9b::c000:202]/", verdict}, {"GET http://[2002:c000:202::]/", verdict},  \
+        {"GET https://[2002:c000:202:1::9]/", verdict},                                            \
+        {"CONNECT [64:ff9b::c000:202]:443", verdict}
+    (void)state;
+    JUDGE(INTERCEPTS(BLACK("b", "Normal", "\"192.0.2.2\"", "\"*\"")), EMBEDDED("forbidden: b"),
+          {"GET http://[64:ff9b::c000:203]/", "allowed"});
+    JUDGE(INTERCEPTS(BLACK("b", "Normal", "\"64:ff9b::c000:202\"", "\"*\"")),
+          EMBEDDED("forbidden: b"));
+    JUDGE(INTERCEPTS(BLACK("b", "Regexp", "\"^192\\\\.0\\\\.2\\\\.\"", "\"*\"")),
+          EMBEDDED("forbidden: b"), {"GET http://[64:ff9b::c000:301]/", "allowed"});
+    JUDGE(INTERCEPTS(WHITE("w", "Normal", "\"192.0.2.2\"", "\"*\"")), EMBEDDED("by rule: w"),
+          {"GET http://[64:ff9b::c000:203]/", "not listed: w"});
+    /* An expression sees it as it was written, too. */
+    JUDGE(INTERCEPTS(BLACK("b", "Regexp", "\"^\\\\[64:ff9b:.*:443$\"", "\"*\"")),
+          {"GET https://[64:ff9b::c000:202]/", "forbidden: b"},
+          {"GET http://[64:ff9b::c000:202]/", "allowed"}, {"GET https://192.0.2.2/", "allowed"});
+    FIND(LIMITS(LIMIT("l", URL("http://192.0.2.2/*", "*"))), false,
+         {"GET http://[64:ff9b::c000:202]/", "l"}, {"GET http://[::192.0.2.2]/x", "l"},
+         {"GET http://[64:ff9b::c000:203]/", ""});
+    FIND(FAULTS(FAULT("f", "{\"host\":{\"exact\":\"192.0.2.2\"}}")), true,
+         {"GET http://[64:ff9b::c000:202]/", "f"}, {"GET http://[2002:c000:202::1]/x", "f"},
+         {"GET http://[64:ff9b::c000:203]/", ""});
+}
+
 /* ---- memory ---- */
 
 static const char everything[] =
@@ -747,6 +777,7 @@ int main(void)
         cmocka_unit_test(test_exhausted),
         cmocka_unit_test(test_one_budget),
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_ipv4_in_ipv6),
         cmocka_unit_test(test_most_specific_url),
         cmocka_unit_test(test_hosts_and_ports_of_urls),
         cmocka_unit_test(test_paths_of_urls),

@@ -204,6 +204,40 @@ static void subresources(void **state)
     traffic_unref(t);
 }
 
+/* What has two verbs meets the rules for either, each once. */
+static void two_verbs(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {{"get", "*", "", "pods/exec", "get"},
+                                      {"create", "*", "", "pods/exec", "create"},
+                                      {"delete", "*", "", "pods/exec", "delete"},
+                                      {"any", "*", "", "pods/exec", "*"},
+                                      {"attach", "*", "", "pods/attach", "create"}};
+    static const struct {
+        const char *subresource;
+        const char *verb;
+        const char *or_verb;
+        const char *limiting;
+        const char *fault;
+    } cases[] = {
+        {"exec", "get", "create", "get create", "get create any"},
+        {"exec", "create", "get", "get create", "get create any"},
+        {"exec", "get", "", "get", "get any"},
+        {"exec", "patch", "update", "any", "any"},
+        {"attach", "get", "create", "attach", "attach"},
+        {"attach", "create", "get", "attach", "attach"},
+        {"attach", "get", "", "", ""},
+    };
+    struct traffic *t = make(rows, ARRAY_LEN(rows));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct traffic_request r = ask("n", "", "pods", cases[i].subresource, cases[i].verb);
+        r.or_verb = slice_str(cases[i].or_verb);
+        assert_string_equal(limitings(t, &r), cases[i].limiting);
+        assert_string_equal(faults(t, &r), cases[i].fault);
+    }
+    traffic_unref(t);
+}
+
 /* What only rules are for that name it: no `*`, in either place. */
 static void named_only(void **state)
 {
@@ -303,11 +337,11 @@ static void many_rules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(most_specific),   cmocka_unit_test(several_of_one_key),
-        cmocka_unit_test(nothing_matches), cmocka_unit_test(belongs_to_none),
-        cmocka_unit_test(subresources),    cmocka_unit_test(named_only),
-        cmocka_unit_test(open_lists),      cmocka_unit_test(by_the_pods_labels),
-        cmocka_unit_test(many_rules),
+        cmocka_unit_test(most_specific),      cmocka_unit_test(several_of_one_key),
+        cmocka_unit_test(nothing_matches),    cmocka_unit_test(belongs_to_none),
+        cmocka_unit_test(subresources),       cmocka_unit_test(two_verbs),
+        cmocka_unit_test(named_only),         cmocka_unit_test(open_lists),
+        cmocka_unit_test(by_the_pods_labels), cmocka_unit_test(many_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "control/client.h"
+#include "guard/pending_writes.h"
 #include "localproxy/reload_fixture.h"
 #include "temp_dir.h"
 
@@ -244,6 +245,25 @@ static void a_call_does_not_wait_for_long(void **state)
     client_close(&c);
 }
 
+/* Nobody waits for its answer any more; when it is over is known, and not soon. */
+static void a_call_does_not_wait_in_vain(void **state)
+{
+    struct world *w = *state;
+    struct client c;
+    struct api_request *q = begin_write(w, &c);
+    client_close(&c);
+    api_expect_given_up(q);
+    run_until(w->f.api->loop, &w->call.over); /* before any time limit ends */
+    assert_true(w->call.changed);
+    assert_true(w->call.state.unsettled);
+    put(w, document(2, OWN " in (b)"));
+    assert_false(w->call.changed);
+    assert_true(w->call.state.unsettled);
+    fake_clock_pass(&w->f.clock, PENDING_WRITE_MS);
+    put(w, document(2, OWN " in (b)"));
+    assert_false(w->call.state.unsettled);
+}
+
 static void who_waits_may_leave(void **state)
 {
     struct world *w = *state;
@@ -381,6 +401,7 @@ int main(void)
         TEST(void_rules_give_way),
         TEST(a_call_waits_until_writes_are_over),
         TEST(a_call_does_not_wait_for_long),
+        TEST(a_call_does_not_wait_in_vain),
         TEST(who_waits_may_leave),
         TEST(none_come_into_force_while_it_shuts_down),
         TEST(the_file_is_read_at_the_start_and_again),

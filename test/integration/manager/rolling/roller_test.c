@@ -27,8 +27,9 @@ struct world {
     struct fixture f;
     struct roller *roller;
     struct roller_counts counts;
-    unsigned replicas; /* 0: PODS */
-    bool locks;        /* holders renew their Leases */
+    unsigned replicas;   /* 0: PODS */
+    bool locks;          /* holders renew their Leases */
+    const char *lock_ns; /* where these are; NULL: in the namespace of the pods */
     unsigned renewals;
 };
 
@@ -81,19 +82,21 @@ static void put_set(struct world *w, const char *revision, const char *label, co
 
 static void put_config(struct world *w, const char *name, const char *pods)
 {
+    const char *ns = w->lock_ns;
     store_put_text(store(w), "shardingconfigs", "n",
                    "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{"
                    "\"app\":\"op\"},\"matchExpressions\":[{\"key\":\"statefulset.kubernetes.io/"
                    "pod-name\",\"operator\":\"In\",\"values\":[%s]}]},\"controller\":{"
-                   "\"leaderElectionName\":\"lead\"},"
+                   "\"leaderElectionName\":\"lead\"%s%s%s},"
                    "\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],\"resources\":["
                    "\"pods\"]}],\"selector\":{\"matchLabels\":{\"app\":\"%s\"}}}]}}",
-                   name, pods, name);
+                   name, pods, ns == NULL ? "" : ",\"leaderElectionNamespace\":\"",
+                   ns == NULL ? "" : ns, ns == NULL ? "" : "\"", name);
 }
 
 static void put_lease(struct world *w, const char *shard, const char *holder)
 {
-    store_put_text(store(w), "leases", "n",
+    store_put_text(store(w), "leases", w->lock_ns == NULL ? "n" : w->lock_ns,
                    "{\"metadata\":{\"name\":\"lead---%s\"},\"spec\":{\"holderIdentity\":\"%s\","
                    "\"leaseDurationSeconds\":15,\"renewTime\":\"t%u\"}}",
                    shard, holder, w->renewals++);
@@ -245,9 +248,8 @@ static void begin(struct world *w)
 
 /* ---- tests ---- */
 
-static void test_to_the_end(void **state)
+static void roll_to_the_end(struct world *w)
 {
-    struct world *w = *state;
     w->locks = true;
     begin(w);
     expect_evicted(w, 0);
@@ -275,6 +277,18 @@ static void test_to_the_end(void **state)
     /* The label stays: the next change of the template is rolled out as well. */
     put_set(w, "r3", "all", "OnDelete");
     expect_evicted(w, 0);
+}
+
+static void test_to_the_end(void **state)
+{
+    roll_to_the_end(*state);
+}
+
+static void test_locks_in_another_namespace(void **state)
+{
+    struct world *w = *state;
+    w->lock_ns = "kube-system";
+    roll_to_the_end(w);
 }
 
 static void test_nothing_to_do(void **state)
@@ -579,6 +593,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_to_the_end),
+        TEST(test_locks_in_another_namespace),
         TEST(test_nothing_to_do),
         TEST(test_rolling_updates_are_refused),
         TEST(test_a_shard_without_a_leader),

@@ -656,6 +656,67 @@ static void test_without_the_right_to_statefulsets(void **state)
     assert_null(world_child(w, 3));
 }
 
+static bool is_followed(const struct world *w)
+{
+    LIST_FOR_EACH(n, &w->store.api.requests)
+    {
+        const struct api_request *q = LIST_ITEM(n, struct api_request, link);
+        if (q->begun && strstr(q->target, "statefulsets") != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* In no status is the reason cut off. */
+static void expect_reasons(const struct world *w)
+{
+    unsigned told = 0;
+    LIST_FOR_EACH(n, &w->store.objects)
+    {
+        const struct stored_object *o = LIST_ITEM(n, struct stored_object, link);
+        for (size_t i = 0; i < o->count && strcmp(o->name, "r") == 0; i++) {
+            const char *text = o->history[i].text;
+            const char *reason = text == NULL ? NULL : strstr(text, "op cannot be read: ");
+            told += reason != NULL;
+            assert_true(reason == NULL ||
+                        strstr(reason, "cannot be read: cannot list") == reason + 3);
+        }
+    }
+    assert_in_range(told, 1, 1000);
+}
+
+static void test_a_statefulset_that_can_be_read_in_the_midst_of_a_pass(void **state)
+{
+    struct world *w = *state;
+    begin_two(w);
+    world_retire(w);
+    w->store.refused.part = "statefulsets";
+    w->store.refused.status = 403;
+    store_end_watches(&w->store);
+    w->hurried = true;
+    world_root(w, AS_MANY);
+    world_lead(w);
+    world_expect_condition(w, "Sized", "Unknown", "Unreadable");
+    world_settle(w);
+    w->store.held = true;
+    world_root_with(w, AS_MANY, ",\"controller\":{\"leaderElectionName\":\"late\"}");
+    for (unsigned i = 0; i < 1000 && !store_holds(&w->store); i++) {
+        world_turn(w);
+    }
+    assert_true(store_holds(&w->store));
+    w->store.refused.part = NULL;
+    for (unsigned i = 0; i < 1000 && !is_followed(w); i++) {
+        world_turn(w);
+    }
+    assert_true(is_followed(w));
+    world_settle(w);
+    w->store.held = false;
+    store_go_on(&w->store);
+    world_expect_condition(w, "Sized", "True", "Sized");
+    expect_reasons(w);
+}
+
 static void put_other_root(struct world *w, const char *ns, const char *name)
 {
     store_put_text(&w->store, "shardingconfigs", ns,
@@ -733,6 +794,11 @@ static void test_namespaces_of_the_canary(void **state)
     world_size(w, 1, 1);
     world_expect_condition(w, "Compiled", "True", "Valid");
     world_settle(w);
+    LIST_FOR_EACH(n, &w->store.api.requests)
+    {
+        struct api_request *q = LIST_ITEM(n, struct api_request, link);
+        fprintf(stderr, "YY %s %s %s\n", q->method, q->target, q->body);
+    }
     unsigned lists = w->store.lists;
     store_expire_watches(&w->store, "/namespaces?");
     world_settle(w);
@@ -878,6 +944,41 @@ static void test_freed_at_any_moment(void **state)
     roots_free(NULL);
 }
 
+static void expect_metric(struct world *w, const char *line)
+{
+    struct buf out = BUF_INIT(65536);
+    assert_int_equal(roots_metrics(w->roots, &w->counts, &out), 0);
+    if (strstr(buf_cstr(&out), line) == NULL) {
+        fail_msg("\"%s\" is not in\n%s", line, buf_cstr(&out));
+    }
+    buf_reset(&out);
+}
+
+/* Each root is named, and what it has made counts also while its spec makes no sense. */
+static void test_metrics_of_each_root(void **state)
+{
+    struct world *w = *state;
+    static const char *const ready = "\ncmesh_manager_root_ready{root_namespace=\"n\",root=\"r\"} ";
+    char line[128];
+    begin_two(w);
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    (void)snprintf(line, sizeof line, "%s1\n", ready);
+    expect_metric(w, line);
+    expect_metric(w,
+                  "\ncmesh_manager_root_state{root_namespace=\"n\",root=\"r\",state=\"Enforced\"} "
+                  "1\n");
+    world_size(w, 99, 1);
+    world_expect_condition(w, "Ready", "False", "Invalid");
+    (void)snprintf(line, sizeof line, "%s0\n", ready);
+    expect_metric(w, line);
+    expect_metric(w, ",root=\"r\",state=\"Invalid\"} 1\n");
+    expect_metric(w, "\ncmesh_manager_root_children 2\n");
+    world_retire(w); /* nor does the next leader see none */
+    world_lead(w);
+    world_settle(w);
+    expect_metric(w, "\ncmesh_manager_root_children 2\n");
+}
+
 static void test_metrics(void **state)
 {
     struct world *w = *state;
@@ -927,6 +1028,7 @@ int main(void)
         TEST(test_elastic),
         TEST(test_another_first_ordinal),
         TEST(test_without_the_right_to_statefulsets),
+        TEST(test_a_statefulset_that_can_be_read_in_the_midst_of_a_pass),
         TEST(test_too_many_statefulsets),
         TEST(test_namespaces_of_the_canary),
         TEST(test_every_failure_is_tried_again),
@@ -936,6 +1038,7 @@ int main(void)
         TEST(test_nothing_is_written_without_the_lease),
         TEST(test_freed_at_any_moment),
         TEST(test_metrics),
+        TEST(test_metrics_of_each_root),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

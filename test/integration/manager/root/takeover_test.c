@@ -21,6 +21,7 @@
 /* Three shards with a pod each, for longer than a takeover takes: nobody moves anything now. */
 static void begin_three(struct world *w)
 {
+    world_stateful_set(w, 3);
     world_root(w, TAKEOVER);
     world_pod(w, 0, "x-1-normal", true);
     world_pod(w, 1, "x-2-normal", true);
@@ -167,6 +168,7 @@ static void expect_one_owner(const struct world *w, unsigned since, bool of_cana
 
 static unsigned begin_with_canary(struct world *w, const char *root)
 {
+    world_stateful_set(w, 3);
     world_namespace(w, "a");
     world_root(w, root);
     world_pod(w, 0, "x-0-canary", true);

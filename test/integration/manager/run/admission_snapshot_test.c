@@ -5,6 +5,7 @@
  */
 #include "run/admission_snapshot.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -28,7 +29,67 @@ struct place {
     struct shard_cache *cache;
     struct discovery *discovery;
     struct admission_snapshot snapshot;
+    void (*serve)(struct scripted_api *a, struct api_request *q); /* the store's */
+    unsigned metrics_asked;                                       /* rounds of discovery */
 };
+
+/* ---- an API server with an aggregated API that is down ---- */
+
+static const char *document_at(const char *target)
+{
+    static const char *const documents[][2] = {
+        {"/api", "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"]}"},
+        {"/apis", "{\"kind\":\"APIGroupList\",\"groups\":[{\"name\":\"metrics.k8s.io\","
+                  "\"versions\":[{\"version\":\"v1beta1\"}],"
+                  "\"preferredVersion\":{\"version\":\"v1beta1\"}}]}"},
+        {"/api/v1", "{\"kind\":\"APIResourceList\",\"resources\":["
+                    "{\"name\":\"pods\",\"kind\":\"Pod\",\"namespaced\":true,"
+                    "\"verbs\":[\"list\",\"watch\",\"patch\"]},"
+                    "{\"name\":\"nodes\",\"kind\":\"Node\",\"verbs\":[\"list\"]}]}"},
+    };
+    for (size_t i = 0; i < sizeof documents / sizeof documents[0]; i++) {
+        if (strcmp(target, documents[i][0]) == 0) {
+            return documents[i][1];
+        }
+    }
+    return NULL;
+}
+
+static void serve_discovery(struct scripted_api *a, struct api_request *q)
+{
+    struct storing_api *store = a->data;
+    struct place *p = LIST_ITEM(store, struct place, store);
+    const char *document = document_at(q->target);
+    if (document != NULL) {
+        api_answer(q, 200, NULL, document);
+    } else if (strcmp(q->target, "/apis/metrics.k8s.io/v1beta1") == 0) {
+        p->metrics_asked++;
+        api_answer(q, 503, NULL, "");
+    } else {
+        p->serve(a, q);
+    }
+}
+
+/* As the manager does it. */
+static void on_discovered(void *data)
+{
+    static const struct sharding_resource labelled = {"", "v1", "pods", "Pod"};
+    struct place *p = data;
+    assert_int_equal(admission_snapshot_discovered(&p->snapshot, &labelled, 1), 0);
+}
+
+static const struct discovery_handlers discovery_handlers = {.on_change = on_discovered};
+
+/* So many rounds of discovery are over. */
+static void await_rounds(struct place *p, unsigned rounds)
+{
+    for (int i = 0; i < PATIENCE_TURNS && p->metrics_asked < rounds; i++) {
+        fake_clock_pass(&p->store.api.clock, 100);
+        run_for(p->store.api.loop, 1);
+    }
+    assert_in_range(p->metrics_asked, rounds, UINT_MAX);
+    store_settle(&p->store);
+}
 
 static int setup(void **state)
 {
@@ -44,7 +105,9 @@ static int setup(void **state)
                                         .clock = &p->store.api.clock.clock};
     p->store.random = 4711;
     p->cache = shard_cache_new(l, &o, NULL);
-    p->discovery = discovery_new(l, &d, NULL, NULL, NULL);
+    p->serve = p->store.api.serve;
+    p->store.api.serve = serve_discovery;
+    p->discovery = discovery_new(l, &d, &discovery_handlers, p, NULL);
     p->snapshot = (struct admission_snapshot){
         .cache = p->cache, .discovery = p->discovery, .compile = &options};
     return p->cache == NULL || p->discovery == NULL ? -1 : 0;
@@ -287,6 +350,35 @@ static void test_not_known_yet(void **state)
     assert_int_equal(w.shards.count, 0);
 }
 
+/* What the last complete round found is known, however long a group does not answer. */
+static void test_an_aggregated_api_that_stays_down(void **state)
+{
+    static const char text[] =
+        "{\"apiVersion\":\"ctrlmesh.kusionstack.io/v1alpha1\",\"kind\":\"ShardingConfig\","
+        "\"metadata\":{\"name\":\"x\",\"namespace\":\"n\"},\"spec\":{\"selector\":"
+        "{\"matchLabels\":{\"app\":\"0\"}},\"limits\":[{\"relateResources\":[{"
+        "\"apiGroups\":[\"\"],\"resources\":[\"pods\",\"nodes\",\"pod\"]}],\"selector\":"
+        "{\"matchLabels\":{\"ctrlmesh.kusionstack.io/namespace\":\"a\"}}}]}}";
+    struct place *p = *state;
+    struct validate_context w;
+    struct err e = ERR_INIT;
+    struct warnings notes = WARNINGS_INIT;
+    await_synced(p);
+    await_rounds(p, 3);
+    cJSON *config = cJSON_Parse(text);
+    assert_int_equal(admission_snapshot_look(&p->snapshot, "n", &w, &e), 0);
+    assert_int_equal(w.resource_count, 2);
+    if (validate_config(config, &options, &w, &notes, &e) != 0) {
+        fail_msg("%s", e.msg);
+    }
+    assert_int_equal(count_notes(&notes, "is not found"), 1);
+    assert_int_equal(count_notes(&notes, "\"pod\" is not found"), 1);
+    assert_int_equal(count_notes(&notes, "is \"pods\" meant?"), 1);
+    assert_int_equal(count_notes(&notes, "nodes"), 1);
+    warnings_deinit(&notes);
+    cJSON_Delete(config);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -295,6 +387,7 @@ int main(void)
         TEST(test_configs_are_judged_by_all_that_there_is),
         TEST(test_pods_find_their_shard),
         TEST(test_not_known_yet),
+        TEST(test_an_aggregated_api_that_stays_down),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

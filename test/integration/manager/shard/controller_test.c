@@ -881,6 +881,90 @@ static void test_metrics(void **state)
     assert_int_not_equal(fixture_adds(s, "shards"), 0);
 }
 
+static bool has_series(struct fixture *s, const char *line)
+{
+    struct buf out = BUF_INIT(4 * 1024 * 1024);
+    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
+    bool has = strstr(buf_cstr(&out), line) != NULL;
+    buf_reset(&out);
+    return has;
+}
+
+static void await_series(struct fixture *s, const char *line)
+{
+    for (unsigned i = 0; i < 5000 && !has_series(s, line); i++) {
+        run_for(s->store.api.loop, 1);
+    }
+    if (!has_series(s, line)) {
+        fail_msg("there is no %s", line);
+    }
+}
+
+#define OF(shard) "{shard_namespace=\"n\",shard=\"" shard "\""
+
+/* Each shard is named, with what is wrong; a root is no shard. */
+static void test_series_of_each_shard(void **state)
+{
+    struct fixture *s = *state;
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"r\"},\"spec\":{\"root\":{}}}");
+    fixture_begin_enforced(s);
+    await_series(s, "\ncmesh_manager_shard_state" OF("a") ",state=\"enforced\"} 1\n");
+    await_series(s, "\ncmesh_manager_shard_ready" OF("a") "} 1\n");
+    await_series(s, "\ncmesh_manager_shard_compiled" OF("a") "} 1\n");
+    await_series(s, "\ncmesh_manager_shard_labelled" OF("a") "} 1\n");
+    await_series(s, "\ncmesh_manager_shard_shared" OF("a") "} 0\n");
+    await_series(s, "\ncmesh_manager_shard_handover_late" OF("a") "} 0\n");
+    await_series(s, "\ncmesh_manager_shards_compiled 1\n");
+    assert_false(has_series(s, "shard=\"r\""));
+    store_put_text(
+        &s->store, "shardingconfigs", "n",
+        "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"selector\":{\"matchLabels\":{\"shard\":"
+        "\"a\"}},\"limits\":7}}");
+    await_series(s, "\ncmesh_manager_shard_compiled" OF("a") "} 0\n");
+    await_series(s, "\ncmesh_manager_shard_ready" OF("a") "} 0\n");
+    await_series(s, "\ncmesh_manager_shard_state" OF("a") ",state=\"no_rules\"} 1\n");
+    fixture_retire(s);
+    struct buf out = BUF_INIT(65536);
+    assert_int_equal(controller_metrics(NULL, &s->counts, &out), 0);
+    assert_null(strstr(buf_cstr(&out), "shard=\""));
+    buf_reset(&out);
+}
+
+/* What a page can hold is kept, and those with trouble are not crowded out. */
+static void test_series_have_a_bound(void **state)
+{
+    enum { SHARDS = 800 };
+    struct fixture *s = *state;
+    char name[240];
+    memset(name, 'x', sizeof name);
+    for (unsigned i = 0; i < SHARDS; i++) {
+        (void)snprintf(name + 200, sizeof name - 200, "%u", i);
+        store_put_text(&s->store, "shardingconfigs", "n",
+                       "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                       "\"shard\":\"%u\"}},\"limits\":[]}}",
+                       name, i);
+    }
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"wrong\"},\"spec\":{\"limits\":7}}");
+    fixture_lead(s);
+    fixture_settle(s);
+    await_series(s, "\ncmesh_manager_shard_compiled" OF("wrong") "} 0\n");
+    struct buf out = BUF_INIT(2 * 1024 * 1024);
+    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
+    const char *unnamed = strstr(buf_cstr(&out), "\ncmesh_manager_shards_unnamed ");
+    assert_non_null(unnamed);
+    unsigned long left = strtoul(strchr(unnamed, ' '), NULL, 10);
+    unsigned long named = 0;
+    for (const char *at = buf_cstr(&out); (at = strstr(at, "\ncmesh_manager_shard_ready{")) != NULL;
+         at++) {
+        named++;
+    }
+    assert_in_range(left, 1, SHARDS);
+    assert_int_equal(named + left, SHARDS + 1);
+    buf_reset(&out);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -925,6 +1009,8 @@ int main(void)
         TEST(test_orphan_without_pods_is_deleted),
         TEST(test_pods_that_know_are_not_told_again),
         TEST(test_metrics),
+        TEST(test_series_of_each_shard),
+        TEST(test_series_have_a_bound),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -493,6 +493,17 @@ static void await_error(struct place *p, const char *part)
     assert_non_null(strstr(error, part));
 }
 
+static void test_the_definition_is_missing(void **state)
+{
+    struct place *p = *state;
+    refuse(p, "/shardingconfigs", 404);
+    place_begin(p, NULL);
+    await_error(p, "shardingconfigs.ctrlmesh.kusionstack.io is not installed: apply "
+                   "k8s/base/crd.yaml");
+    refuse(p, NULL, 0);
+    place_await_synced(p);
+}
+
 /* Limits come so much nearer. */
 static void pass(struct place *p, uint64_t ms)
 {
@@ -738,6 +749,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_few),
+        TEST(test_the_definition_is_missing),
         TEST(test_many_from_the_start),
         TEST(test_pages_of_configs),
         TEST(test_of_one_namespace),

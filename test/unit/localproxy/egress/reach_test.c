@@ -91,6 +91,8 @@ static void test_protected(void **state)
         "64:ff9b:1:a9fe:a9:fe00::",
         "2002:7f00:1::",
         "2002:a9fe:a9fe:1::1",
+        "::ffff:0:127.0.0.1",
+        "::ffff:0:a9fe:a9fe",
         "2001::1",
         "2001:0:1:2:3:4:5:6",
     };

@@ -136,6 +136,18 @@ static void test_points_outlive_the_process(void **state)
     assert_false(delivered_page(f->r, &pods_b, 77));
 }
 
+static void test_writes_outlive_the_process(void **state)
+{
+    static const struct pending_record none;
+    static const struct pending_record some = {
+        .under_way = 3, .until_ms = 5000, .lost = 1, .rules = 77};
+    struct fixture *f = *state;
+    assert_memory_equal(delivered_writes(f->r), &none, sizeof none);
+    *delivered_writes(f->r) = some;
+    restart(f);
+    assert_memory_equal(delivered_writes(f->r), &some, sizeof some);
+}
+
 static void test_open_watches_outlive_the_process(void **state)
 {
     struct fixture *f = *state;
@@ -144,6 +156,7 @@ static void test_open_watches_outlive_the_process(void **state)
     restart(f);
     assert_true(delivered_watch(f->r, &pods_a, 15));
     assert_false(delivered_watch(f->r, &(struct delivered_key){PODS, OTHER_VIEW, B}, 15));
+    give(f, pods_b, 20);
     assert_false(delivered_watch(f->r, &pods_a, 15)); /* it was one watch */
 }
 
@@ -178,16 +191,19 @@ static void test_ended_watches_are_no_account_any_more(void **state)
     assert_false(delivered_watch(f->r, &pods_a, 12));
 }
 
-static void test_a_list_that_was_not_noted_is_doubted(void **state)
+/* The version of an object, say. */
+static void test_what_nobody_was_shown_is_served(void **state)
 {
     struct fixture *f = *state;
     give(f, pods_a, 10);
     delivered_newest(f->r, &pods_a, 10);
-    restart(f);
-    assert_false(delivered_watch(f->r, &pods_a, 11));
-    give(f, pods_a, 20);
-    delivered_newest(f->r, &pods_a, 20);
-    assert_true(delivered_watch(f->r, &pods_a, 21));
+    for (int i = 0; i < 2; i++) {
+        assert_true(delivered_watch(f->r, &pods_a, 5));
+        assert_true(delivered_watch(f->r, &pods_a, 11));
+        assert_false(delivered_watch(f->r, &pods_b, 5));
+        assert_true(delivered_watch(f->r, &pods_b, 12));
+        restart(f);
+    }
 }
 
 static void test_ended_in_the_midst_of_a_change(void **state)
@@ -204,7 +220,8 @@ static void test_ended_before_all_initial_events(void **state)
     struct fixture *f = *state;
     open_account(f, pods_a, 10, 10)->synced = 0;
     restart(f);
-    assert_false(delivered_watch(f->r, &pods_a, 10));
+    assert_false(delivered_watch(f->r, &pods_b, 10));
+    assert_true(delivered_watch(f->r, &pods_b, 11));
 }
 
 static void test_versions_that_could_not_be_read(void **state)
@@ -213,7 +230,7 @@ static void test_versions_that_could_not_be_read(void **state)
     open_account(f, pods_a, 10, 10)->unknown = 1;
     restart(f);
     assert_true(delivered_watch(f->r, &pods_a, 15)); /* whatever it was */
-    assert_false(delivered_watch(f->r, &pods_a, 15));
+    assert_false(delivered_watch(f->r, &pods_b, 15));
 }
 
 static void test_a_change_that_is_over(void **state)
@@ -255,6 +272,7 @@ static void test_more_watches_than_accounts(void **state)
     free(elsewhere); /* with its process */
     open_again(f);
     assert_false(delivered_watch(f->r, &pods_a, 10)); /* not all is known: all is doubted */
+    delivered_newest(f->r, &pods_a, 20);
     open_account(f, pods_a, 20, 20);
     restart(f);
     assert_true(delivered_watch(f->r, &pods_a, 20)); /* there are few again */
@@ -272,6 +290,8 @@ static void damage(struct fixture *f, size_t at, int byte)
 static void assert_all_is_doubted(struct fixture *f)
 {
     open_again(f);
+    const struct pending_record unknown = PENDING_UNKNOWN;
+    assert_memory_equal(delivered_writes(f->r), &unknown, sizeof unknown);
     assert_false(delivered_watch(f->r, &pods_a, 10));
     assert_false(delivered_watch(f->r, &pods_a, 1000000));
 }
@@ -298,6 +318,21 @@ static void test_doubts_outlive_the_process(void **state)
         assert_false(delivered_past_is_known(f->r));
         assert_false(delivered_watch(f->r, &pods_a, 20));
     }
+}
+
+static void test_lists_from_memory_outlive_the_process(void **state)
+{
+    struct fixture *f = *state;
+    die(f);
+    damage(f, offsetof(struct delivered_versions, stamp.program), 'x');
+    open_again(f);
+    delivered_clock(f->r, 1000);
+    delivered_newest(f->r, &pods_a, 10);
+    restart(f);
+    delivered_clock(f->r, 60999);
+    assert_true(delivered_list_newest(f->r, &pods_a));
+    delivered_clock(f->r, 61000);
+    assert_false(delivered_list_newest(f->r, &pods_a));
 }
 
 static void test_what_a_build_with_another_layout_wrote(void **state)
@@ -378,6 +413,7 @@ static void test_bounds_outlive_the_process(void **state)
         give(f, (struct delivered_key){PODS, 1000 + i, A}, 70);
     }
     give(f, (struct delivered_key){PODS, 1, A}, 70); /* pushes the first out */
+    delivered_saw(f->r, &pods_b, 80);
     restart(f);
     assert_false(delivered_watch(f->r, &(struct delivered_key){PODS, 1001, A}, 70));
     give(f, (struct delivered_key){PODS, 1000, B}, 70);
@@ -398,7 +434,7 @@ static void test_what_is_doubted_is_believed_in_time(void **state)
 {
     struct fixture *f = *state;
     delivered_clock(f->r, 5000);
-    give(f, pods_a, 50);
+    give(f, pods_b, 50);
     restart(f);
     delivered_clock(f->r, 6000);
     assert_false(delivered_watch(f->r, &pods_a, 10));
@@ -449,6 +485,9 @@ static void test_a_forgotten_resource_is_doubted(void **state)
     }
     assert_false(delivered_watch(f->r, &pods_b, 5));
     assert_false(delivered_watch(f->r, &(struct delivered_key){PODS - 1, VIEW, B}, 5));
+    restart(f);
+    assert_false(delivered_watch(f->r, &(struct delivered_key){PODS - 1, VIEW, B}, 10));
+    assert_true(delivered_watch(f->r, &(struct delivered_key){PODS - 1, VIEW, B}, 11));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -458,10 +497,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_nobody_has_seen_anything_at_first),
         TEST(test_points_outlive_the_process),
+        TEST(test_writes_outlive_the_process),
         TEST(test_open_watches_outlive_the_process),
         TEST(test_a_client_from_before_takes_no_others_list),
         TEST(test_ended_watches_are_no_account_any_more),
-        TEST(test_a_list_that_was_not_noted_is_doubted),
+        TEST(test_what_nobody_was_shown_is_served),
         TEST(test_ended_in_the_midst_of_a_change),
         TEST(test_ended_before_all_initial_events),
         TEST(test_versions_that_could_not_be_read),
@@ -470,6 +510,7 @@ int main(void)
         TEST(test_more_watches_than_accounts),
         TEST(test_what_another_version_wrote),
         TEST(test_doubts_outlive_the_process),
+        TEST(test_lists_from_memory_outlive_the_process),
         TEST(test_what_a_build_with_another_layout_wrote),
         TEST(test_what_was_written_before_the_machine_started),
         TEST(test_ended_while_it_wrote),

@@ -11,6 +11,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "guard/delivered_versions_internal.h"
 
 enum { PODS = 100, SECRETS, VIEW = 200, OTHER_VIEW, A = 300, B, C };
 
@@ -34,6 +35,25 @@ static int setup(void **state)
     return *state == NULL ? -1 : 0;
 }
 
+/* Nobody has seen anything yet. */
+static int setup_known(void **state)
+{
+    int rc = setup(state);
+    if (rc == 0) {
+        ((struct delivered_versions *)*state)->all_known = true;
+    }
+    return rc;
+}
+
+static int setup_doubting(void **state)
+{
+    int rc = setup_known(state);
+    if (rc == 0) {
+        ((struct delivered_versions *)*state)->doubt_ms = 60000;
+    }
+    return rc;
+}
+
 static int teardown(void **state)
 {
     delivered_free(*state);
@@ -54,6 +74,7 @@ static void two_clients_may_list_at_one_version(void **state)
     struct delivered_versions *r = *state;
     give_list(r, pods_a, 10);
     give_list(r, pods_a, 10);
+    give_list(r, pods_b, 20);
     assert_true(delivered_watch(r, &pods_a, 10));
     assert_true(delivered_watch(r, &pods_a, 10));
     assert_false(delivered_watch(r, &pods_a, 10));
@@ -78,7 +99,8 @@ static void any_version_of_an_ended_watch(void **state)
     give(r, pods_a, 10, 30);
     assert_false(delivered_watch(r, &pods_b, 20));
     assert_false(delivered_watch(r, &pods_b, 20)); /* the client may not have heard it */
-    assert_true(delivered_watch(r, &pods_a, 30));  /* once for the client, wherever it got to */
+    give_list(r, pods_b, 40);
+    assert_true(delivered_watch(r, &pods_a, 30)); /* once for the client, wherever it got to */
     assert_false(delivered_watch(r, &pods_a, 10));
 }
 
@@ -118,6 +140,22 @@ static void the_narrowest_goes_first(void **state)
     assert_true(delivered_watch(r, &pods_a, 11)); /* 10..20 */
     assert_true(delivered_watch(r, &pods_a, 15)); /* any */
     assert_false(delivered_watch(r, &pods_a, 15));
+}
+
+/* Of two that overlap: the other client is still to come, with any version of either. */
+static void whose_point_it_was_is_not_known(void **state)
+{
+    static const uint64_t left[] = {11, 24};
+    for (size_t i = 0; i < ARRAY_LEN(left); i++) {
+        struct delivered_versions *r = *state;
+        const struct delivered_key a = {PODS, VIEW + i, A};
+        const struct delivered_key b = {PODS, VIEW + i, B};
+        give(r, a, 10, 20);
+        give(r, a, 15, 25);
+        assert_true(delivered_watch(r, &a, 18));
+        give_list(r, b, left[i]);
+        assert_false(delivered_watch(r, &b, left[i]));
+    }
 }
 
 static void above_the_ceiling(void **state)
@@ -223,7 +261,6 @@ static void versions_that_are_not_known(void **state)
     struct delivered_versions *r = *state;
     delivered_give(r, &pods_a, DELIVERED_ANY);
     assert_true(delivered_watch(r, &pods_a, 10));
-    assert_false(delivered_watch(r, &pods_a, 11)); /* the ceiling did not move */
     give_list(r, pods_a, 50);
     delivered_give(r, &pods_a, DELIVERED_ANY);
     /* Until a list under the selector in force tells where the resource is, nothing is above. */
@@ -257,6 +294,7 @@ static void versions_that_are_no_numbers(void **state)
     (void)state;
     struct delivered_versions *r = delivered_new(60000);
     assert_non_null(r);
+    r->all_known = true;
     delivered_clock(r, 1000);
     delivered_give(r, &pods_a, DELIVERED_ANY);
     assert_true(delivered_watch(r, &pods_a, DELIVERED_OPAQUE));
@@ -283,6 +321,7 @@ static void refusals_come_to_an_end(void **state)
     delivered_clock(r, 10000);
     give_list(r, pods_a, 10);
     give_list(r, pods_b, 10);
+    delivered_saw(r, &pods_b, 12); /* lists from memory would be of that */
     assert_false(delivered_list_newest(r, &pods_b));
     for (size_t i = 0; i < ARRAY_LEN(pauses); i++) {
         assert_false(delivered_watch(r, &pods_b, 10));
@@ -311,8 +350,142 @@ static void what_is_younger_than_the_process(void **state)
     assert_false(delivered_watch(r, &pods_a, 99));
     assert_true(delivered_watch(r, &pods_a, 100));
     assert_true(delivered_watch(r, &pods_a, 101));
-    delivered_started(r, PODS, 50); /* answers may overtake one another */
+    delivered_started(r, PODS, 120); /* answers may overtake one another */
+    assert_true(delivered_watch(r, &pods_a, 100));
     assert_false(delivered_watch(r, &pods_a, 98));
+    delivered_started(r, PODS, 50);
+    assert_true(delivered_watch(r, &pods_a, 97));
+}
+
+/* From the version of an object, though somebody has listed meanwhile. */
+static void a_list_makes_nothing_older(void **state)
+{
+    struct delivered_versions *r = *state;
+    give_list(r, pods_a, 120);
+    assert_true(delivered_is_doubted(r, &pods_a, 110));
+    assert_false(delivered_is_doubted(r, &pods_a, 120));
+    delivered_started(r, PODS, 100);
+    assert_true(delivered_watch(r, &pods_a, 110));
+    assert_false(delivered_watch(r, &pods_a, 99));
+}
+
+static void a_list_says_nothing_where_all_is_known(void **state)
+{
+    struct delivered_versions *r = *state;
+    give_list(r, pods_a, 120);
+    assert_true(delivered_watch(r, &pods_a, 110));
+    assert_true(delivered_watch(r, &pods_a, 1));
+    assert_false(delivered_watch(r, &pods_b, 110)); /* the rules have changed */
+    assert_true(delivered_watch(r, &pods_b, 121));
+}
+
+/* A list from the API server's memory may tell a version that somebody has from before, and so may
+ * a watch, or what could not be read. */
+static void only_the_newest_is_younger(void **state)
+{
+    (void)state;
+    static const struct delivered_range ranges[] = {{100, 100}, {90, 110}, {0, UINT64_MAX}};
+    for (size_t i = 0; i < ARRAY_LEN(ranges); i++) {
+        struct delivered_versions *r = delivered_new(60000);
+        assert_non_null(r);
+        assert_true(delivered_list_newest(r, &pods_a));
+        delivered_give(r, &pods_a, ranges[i]);
+        assert_false(delivered_watch(r, &pods_a, 100));
+        delivered_started(r, PODS, 105);
+        assert_false(delivered_watch(r, &pods_a, 100));
+        assert_true(delivered_pause(r, &pods_a, 100) > 0);
+        assert_true(delivered_list_newest(r, &pods_a));
+        give_list(r, pods_a, 105);
+        assert_true(delivered_watch(r, &pods_a, 105));
+        assert_false(delivered_watch(r, &pods_a, 104));
+        delivered_free(r);
+    }
+}
+
+/* The connection may be lost before. */
+static void a_410_may_not_have_been_read(void **state)
+{
+    struct delivered_versions *r = *state;
+    delivered_clock(r, 1000);
+    give(r, pods_a, 10, 10);
+    assert_true(delivered_watch(r, &pods_a, 10));
+    struct delivered_account *a = delivered_account_open(r, &pods_a, 10);
+    assert_non_null(a);
+    delivered_account_close(r, a, true);
+    give(r, pods_b, 10, 10);
+    assert_false(delivered_watch(r, &pods_b, 10));
+    give(r, pods_b, 11, 11);
+    assert_true(delivered_watch(r, &pods_b, 11));
+    /* Who had not read it has come by then. */
+    delivered_clock(r, 60999);
+    assert_false(delivered_watch(r, &pods_b, 10));
+    delivered_clock(r, 61000);
+    assert_true(delivered_watch(r, &pods_b, 10));
+}
+
+/* When nothing has changed since the last version that somebody has under other rules. */
+static void a_list_that_would_be_refused_is_of_the_newest(void **state)
+{
+    struct delivered_versions *r = *state;
+    for (int told = 0; told < 2; told++) {
+        const struct delivered_key a = {PODS + (uint64_t)told, VIEW, A};
+        const struct delivered_key b = {PODS + (uint64_t)told, VIEW, B};
+        struct delivered_account *watch = delivered_account_open(r, &a, 10);
+        assert_non_null(watch);
+        delivered_saw(r, &a, 10);
+        delivered_account_close(r, watch, told != 0);
+        assert_false(delivered_list_newest(r, &a));
+        assert_true(delivered_list_newest(r, &b));
+        assert_false(delivered_list_newest(r, &(struct delivered_key){b.resource, OTHER_VIEW, B}));
+        delivered_saw(r, &b, 11);
+        assert_false(delivered_list_newest(r, &b));
+    }
+}
+
+/* At first all clients list; later lists may come from the API server's memory. */
+static void lists_from_memory_after_a_start(void **state)
+{
+    (void)state;
+    struct delivered_versions *r = delivered_new(60000);
+    const struct delivered_key secrets_a = {SECRETS, VIEW, A};
+    assert_non_null(r);
+    delivered_clock(r, 5000);
+    assert_true(delivered_list_newest(r, &pods_a));
+    give_list(r, pods_a, 100);
+    delivered_clock(r, 64999);
+    assert_true(delivered_list_newest(r, &pods_a));
+    delivered_clock(r, 65000);
+    assert_false(delivered_list_newest(r, &pods_a));
+    assert_true(delivered_list_newest(r, &secrets_a)); /* nothing is known of it yet */
+    delivered_started(r, SECRETS, 80);
+    assert_false(delivered_list_newest(r, &secrets_a));
+    delivered_give_list(r, &pods_a, 101, false);
+    assert_true(delivered_watch(r, &pods_a, 101));
+    delivered_free(r);
+}
+
+/* Its version may be that of a client from before, for as long as the resource does not change. */
+static void a_list_from_memory_may_be_in_vain_once(void **state)
+{
+    (void)state;
+    for (uint64_t version = 90; version <= 100; version += 10) {
+        struct delivered_versions *r = delivered_new(60000);
+        assert_non_null(r);
+        delivered_clock(r, 5000);
+        give_list(r, pods_a, 100);
+        assert_true(delivered_watch(r, &pods_a, 100));
+        delivered_clock(r, 65000);
+        delivered_give_list(r, &pods_a, version, false);
+        assert_false(delivered_watch(r, &pods_a, version));
+        assert_true(delivered_list_newest(r, &pods_a));
+        give_list(r, pods_a, 120);
+        assert_true(delivered_watch(r, &pods_a, 120));
+        delivered_clock(r, 185001);
+        assert_false(delivered_list_newest(r, &pods_a));
+        delivered_give_list(r, &pods_a, version, false);
+        assert_true(delivered_watch(r, &pods_a, version));
+        delivered_free(r);
+    }
 }
 
 /* The events that a watch begins with are of versions from before the process. */
@@ -335,17 +508,19 @@ static void what_is_known_is_not_doubted(void **state)
 {
     struct delivered_versions *r = *state;
     delivered_give(r, &pods_a, (struct delivered_range){10, 10});
-    assert_false(delivered_is_doubted(r, &pods_a, 10));
+    assert_true(delivered_is_doubted(r, &pods_a, 10));
     assert_false(delivered_is_doubted(r, &pods_b, 10)); /* stale */
     assert_true(delivered_is_doubted(r, &pods_b, 11));
-    assert_true(delivered_watch(r, &pods_a, 10));
-    assert_true(delivered_is_doubted(r, &pods_a, 10));
+    delivered_newest(r, &pods_a, 10);
+    assert_false(delivered_is_doubted(r, &pods_a, 10));
+    assert_false(delivered_is_doubted(r, &pods_b, 11));
     for (uint64_t i = 0; i <= DELIVERED_POINTS_MAX; i++) {
-        struct delivered_key other = {PODS, 1000 + i, pods_b.selector};
+        struct delivered_key other = {SECRETS, 1000 + i, B};
         delivered_give(r, &other, (struct delivered_range){20, 20});
     }
-    assert_false(delivered_is_doubted(r, &pods_a, 20)); /* forgotten: as good as stale */
-    assert_true(delivered_is_doubted(r, &pods_a, 21));
+    const struct delivered_key secrets_a = {SECRETS, VIEW, A};
+    assert_false(delivered_is_doubted(r, &secrets_a, 20)); /* forgotten: as good as stale */
+    assert_true(delivered_is_doubted(r, &secrets_a, 21));
 }
 
 static void many_selectors(void **state)
@@ -484,6 +659,75 @@ static void forgotten_resources_are_as_after_a_start(void **state)
     assert_false(delivered_watch(r, &pods_a, 12));
 }
 
+/* What clients have of one is not from before the process. */
+static void forgotten_resources_are_as_high_as_they_were(void **state)
+{
+    struct delivered_versions *r = *state;
+    for (int known = 0; known < 2; known++) {
+        give_list(r, pods_a, 5000);
+        for (uint64_t i = 0; i < DELIVERED_RESOURCES_MAX; i++) {
+            delivered_saw(r, &(struct delivered_key){1000 + i, VIEW, A}, 5);
+        }
+        if (known) {
+            r->all_known = true;
+        }
+        assert_false(delivered_watch(r, &pods_b, 3000 + (uint64_t)known));
+        delivered_started(r, PODS, 100);
+        assert_false(delivered_watch(r, &pods_b, 4000 + (uint64_t)known));
+        assert_true(delivered_watch(r, &pods_b, 5001));
+    }
+}
+
+static void forget_all_resources(struct delivered_versions *r)
+{
+    for (uint64_t i = 0; i < DELIVERED_RESOURCES_MAX; i++) {
+        delivered_saw(r, &(struct delivered_key){1000 + i, VIEW, A}, 5);
+    }
+}
+
+static void push_out_all_points(struct delivered_versions *r)
+{
+    for (uint64_t i = 0; i < DELIVERED_POINTS_MAX; i++) {
+        give(r, (struct delivered_key){1000, 1000 + i, A}, 5, 5);
+    }
+}
+
+/* Whichever goes first, the point or its resource. */
+static void pushed_out_points_of_forgotten_resources_stay_stale(void **state)
+{
+    struct delivered_versions *r = *state;
+    for (uint64_t i = 0; i < 2; i++) {
+        const struct delivered_key a = {PODS + i, VIEW, A};
+        const struct delivered_key b = {PODS + i, VIEW, B};
+        give(r, a, 10, 20);
+        if (i == 0) {
+            push_out_all_points(r);
+            forget_all_resources(r);
+        } else {
+            forget_all_resources(r);
+            push_out_all_points(r);
+        }
+        give(r, b, 20, 20);
+        assert_false(delivered_watch(r, &b, 20));
+        assert_false(delivered_watch(r, &b, 20)); /* not for a time */
+        give_list(r, b, 21);
+        assert_true(delivered_watch(r, &b, 21));
+    }
+}
+
+/* Each API server counts its own versions. */
+static void what_was_forgotten_bounds_no_list_that_is_lower(void **state)
+{
+    struct delivered_versions *r = *state;
+    give(r, pods_a, 1000, 1000);
+    push_out_all_points(r);
+    forget_all_resources(r);
+    const struct delivered_key elsewhere = {SECRETS, VIEW, B};
+    give_list(r, elsewhere, 7);
+    give_list(r, elsewhere, 8);
+    assert_true(delivered_watch(r, &elsewhere, 8));
+}
+
 /*
  * Random calls, against a model that searches all there ever was.
  */
@@ -500,7 +744,7 @@ struct item {
 struct model {
     struct item items[MODEL_ITEMS];
     size_t count;
-    uint64_t floor[MODEL_IDS];              /* of a resource; 0: it was not listed */
+    uint64_t before[MODEL_IDS];             /* of a resource */
     uint64_t highest[MODEL_IDS][MODEL_IDS]; /* of resource and selector */
     bool unread[MODEL_IDS][MODEL_IDS];      /* something that could not be read was given */
 };
@@ -559,9 +803,8 @@ static void model_newest(struct model *m, struct delivered_key key, uint64_t ver
     bool *unread = m->unread[key.resource];
     uint64_t by = 0;
     uint64_t count = 0;
-    if (m->floor[key.resource] == 0) {
-        m->floor[key.resource] = version;
-    }
+    uint64_t *before = &m->before[key.resource];
+    *before = version < *before ? version : *before;
     for (uint64_t s = 0; s < MODEL_IDS; s++) {
         count += unread[s];
         by = unread[s] ? s : by;
@@ -598,7 +841,7 @@ static void model_give(struct model *m, struct delivered_key key, struct deliver
 
 static bool model_above(const struct model *m, struct delivered_key key, uint64_t version)
 {
-    bool above = m->floor[key.resource] != 0 && version > m->floor[key.resource];
+    bool above = version > m->before[key.resource];
     for (uint64_t s = 0; s < MODEL_IDS; s++) {
         above = above && (s == key.selector ||
                           (version > m->highest[key.resource][s] && !m->unread[key.resource][s]));
@@ -614,9 +857,9 @@ static bool model_watch(struct model *m, struct delivered_key key, uint64_t vers
     if (stale && !above) {
         return false;
     }
-    if (!above && fresh != NULL && fresh->range.from != fresh->range.to &&
-        fresh->range.to != UINT64_MAX &&
-        (m->floor[key.resource] == 0 || version <= m->floor[key.resource])) {
+    uint64_t before = m->before[key.resource];
+    if (fresh != NULL &&
+        (version < before || (version == before && fresh->range.from != fresh->range.to))) {
         fresh = NULL; /* somebody from before may have it */
     }
     if (fresh != NULL && !(above && fresh->range.to == UINT64_MAX)) {
@@ -695,6 +938,10 @@ static void random_calls(void **state)
         struct delivered_versions *r = delivered_new(0);
         assert_non_null(r);
         struct model m = {.count = 0};
+        r->all_known = round % 2 == 0;
+        for (size_t i = 0; i < MODEL_IDS; i++) {
+            m.before[i] = r->all_known ? 0 : UINT64_MAX;
+        }
         for (uint64_t i = 0; i < MODEL_ITEMS; i++) {
             random_call(r, &m, &seed, 1 + i / 4);
         }
@@ -912,17 +1159,20 @@ static void only_the_start_can_fail(void **state)
 }
 
 #define WITH_RESUME(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define WITH_ALL_KNOWN(test) cmocka_unit_test_setup_teardown(test, setup_known, teardown)
+#define WITH_DOUBT(test) cmocka_unit_test_setup_teardown(test, setup_doubting, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_RESUME(a_list_is_good_for_one_watch),
-        WITH_RESUME(two_clients_may_list_at_one_version),
+        WITH_ALL_KNOWN(a_list_is_good_for_one_watch),
+        WITH_ALL_KNOWN(two_clients_may_list_at_one_version),
         WITH_RESUME(another_selector_must_list_again),
-        WITH_RESUME(any_version_of_an_ended_watch),
+        WITH_ALL_KNOWN(any_version_of_an_ended_watch),
         WITH_RESUME(the_old_selector_comes_back),
         WITH_RESUME(fresh_and_stale_alike),
         WITH_RESUME(the_narrowest_goes_first),
+        WITH_ALL_KNOWN(whose_point_it_was_is_not_known),
         WITH_RESUME(above_the_ceiling),
         WITH_RESUME(resources_have_their_own),
         WITH_RESUME(many_resources_with_one_view),
@@ -930,11 +1180,18 @@ int main(void)
         WITH_RESUME(nothing_is_known_after_a_start),
         WITH_RESUME(refused_once_for_each_view_version_and_selector),
         cmocka_unit_test(refused_for_as_long_as_it_is_doubted),
-        WITH_RESUME(versions_that_are_not_known),
+        WITH_ALL_KNOWN(versions_that_are_not_known),
         WITH_RESUME(several_selectors_with_versions_that_are_not_known),
         cmocka_unit_test(versions_that_are_no_numbers),
         WITH_RESUME(refusals_come_to_an_end),
         WITH_RESUME(what_is_younger_than_the_process),
+        WITH_RESUME(a_list_makes_nothing_older),
+        WITH_ALL_KNOWN(a_list_says_nothing_where_all_is_known),
+        cmocka_unit_test(only_the_newest_is_younger),
+        WITH_DOUBT(a_410_may_not_have_been_read),
+        WITH_DOUBT(a_list_that_would_be_refused_is_of_the_newest),
+        cmocka_unit_test(lists_from_memory_after_a_start),
+        cmocka_unit_test(a_list_from_memory_may_be_in_vain_once),
         WITH_RESUME(what_is_known_is_not_doubted),
         WITH_RESUME(somebody_from_before_may_have_a_version_of_a_range),
         WITH_RESUME(pushed_out_points_stay_stale),
@@ -946,6 +1203,9 @@ int main(void)
         WITH_RESUME(what_is_used_is_kept),
         WITH_RESUME(what_was_dropped_is_used_again),
         WITH_RESUME(forgotten_resources_are_as_after_a_start),
+        WITH_RESUME(forgotten_resources_are_as_high_as_they_were),
+        WITH_ALL_KNOWN(pushed_out_points_of_forgotten_resources_stay_stale),
+        WITH_ALL_KNOWN(what_was_forgotten_bounds_no_list_that_is_lower),
         cmocka_unit_test(random_calls),
         cmocka_unit_test(clients_never_miss_a_change),
         cmocka_unit_test(clients_that_look_alike),

@@ -103,6 +103,24 @@ static void every_operator_on_the_namespace(void **state)
     write_by_selector(NS_KEY " in (aa)", "a", true);
 }
 
+/* There the label is the namespace's name, for all shards that list it. */
+static void shared_namespaces_are_listed_by_name(void **state)
+{
+    (void)state;
+    write_by_selector(HASH_KEY " in (" HASH_A ",ops)", "ops", false);
+    write_by_selector(HASH_KEY "=ops", "ops", false);
+    write_by_selector(HASH_KEY " in (" HASH_A ",ops)", "a", false);
+    write_by_selector(HASH_KEY " in (" HASH_A ",ops)", "b", true);
+    write_by_selector(HASH_KEY " in (" HASH_A ")", "ops", true);
+    /* not listed, though it is another text than the hash */
+    write_by_selector(HASH_KEY " notin (" HASH_B ")", "b", true);
+    write_by_selector(HASH_KEY " != " HASH_B, "b", true);
+    /* namespace "3", whose hash is 19, cannot be shared: 3 is a hash */
+    write_by_selector(HASH_KEY " in (3)", "3", true);
+    write_by_selector(HASH_KEY " in (19)", "3", false);
+    write_by_selector(HASH_KEY " in (32)", "32", false);
+}
+
 static void every_operator_on_the_hash(void **state)
 {
     (void)state;
@@ -529,6 +547,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operator_on_the_namespace),
+        cmocka_unit_test(shared_namespaces_are_listed_by_name),
         cmocka_unit_test(every_operator_on_the_hash),
         cmocka_unit_test(all_requirements_count),
         cmocka_unit_test(what_cannot_be_decided_passes),

@@ -117,38 +117,93 @@ static void what_never_matches_is_no_origin(void **state)
     }
 }
 
-static bool is_untyped(enum http_framing framing, uint64_t length, const char *type)
+#define GO "e2e.test/v1.36.2 (linux/amd64) kubernetes/7a5c31d"
+#define FIREFOX "Mozilla/5.0 (X11; Linux x86_64; rv:68.0) Gecko/20100101 Firefox/68.0"
+#define EDGE                                                                                       \
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "            \
+    "Chrome/70.0.3538.102 Safari/537.36 Edge/18.19582"
+
+/* A POST without Origin and Sec-Fetch-Site; NULL: without that header. */
+struct post {
+    enum http_framing framing;
+    uint64_t length;
+    const char *type;
+    const char *agent;
+    const char *language;
+};
+
+static bool is_untold(const struct post *p)
 {
-    const struct http_header h = {SLICE("content-type"), slice_str(type != NULL ? type : "")};
-    const struct http_head head = {.method = SLICE("POST"),
-                                   .headers = &h,
-                                   .header_count = type != NULL ? 1 : 0,
-                                   .framing = framing,
-                                   .content_length = length};
-    assert_false(origin_is_untyped(&head, &any));
-    return origin_is_untyped(&head, &none);
+    const struct http_header all[] = {
+        {SLICE("content-type"), slice_str(p->type != NULL ? p->type : "")},
+        {SLICE("user-agent"), slice_str(p->agent != NULL ? p->agent : "")},
+        {SLICE("accept-language"), slice_str(p->language != NULL ? p->language : "")},
+    };
+    const bool there[] = {p->type != NULL, p->agent != NULL, p->language != NULL};
+    struct http_header h[ARRAY_LEN(all)];
+    struct http_head head = {
+        .method = SLICE("POST"), .headers = h, .framing = p->framing, .content_length = p->length};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        if (there[i]) {
+            h[head.header_count++] = all[i];
+        }
+    }
+    assert_false(origin_is_untold_page(&head, &any));
+    return origin_is_untold_page(&head, &none);
 }
 
-static void bodies_without_a_type(void **state)
+static void pages_of_old_browsers(void **state)
 {
+    static const struct {
+        struct post post;
+        bool untold;
+    } rows[] = {
+        {{HTTP_BODY_LENGTH, 1, NULL, FIREFOX, "en-US,en;q=0.5"}, true},
+        {{HTTP_BODY_LENGTH, 1, "", FIREFOX, "en-US,en;q=0.5"}, true},
+        {{HTTP_BODY_LENGTH, 1, NULL, EDGE, "de-DE"}, true},
+        {{HTTP_BODY_LENGTH, 1, NULL, "Opera/9.80 (X11) Presto/2.12", NULL}, true},
+        /* The user has given it another name; the script has emptied the language. */
+        {{HTTP_BODY_LENGTH, 1, NULL, "private", "en"}, true},
+        {{HTTP_BODY_LENGTH, 1, NULL, FIREFOX, ""}, true},
+        {{HTTP_BODY_LENGTH, 1, NULL, FIREFOX, NULL}, true},
+        {{HTTP_BODY_LENGTH, 1, NULL, "mozilla/5.0", NULL}, true},
+        /* Nobody knows what it is. */
+        {{HTTP_BODY_LENGTH, 1, NULL, NULL, NULL}, true},
+        {{HTTP_BODY_LENGTH, 1, NULL, "", NULL}, true},
+        /* Programs. */
+        {{HTTP_BODY_LENGTH, 1, NULL, GO, NULL}, false},
+        {{HTTP_BODY_LENGTH, 1, NULL, "curl/7.88.1", NULL}, false},
+        {{HTTP_BODY_LENGTH, 1, NULL, "Go-http-client/1.1", NULL}, false},
+        {{HTTP_BODY_CHUNKED, 0, NULL, FIREFOX, "en"}, false}, /* as no page can */
+        /* What the API server does not take for JSON, or that is none. */
+        {{HTTP_BODY_LENGTH, 1, "text/plain", FIREFOX, "en"}, false},
+        {{HTTP_BODY_LENGTH, 1, "application/json", NULL, NULL}, false},
+        {{HTTP_BODY_LENGTH, 0, NULL, FIREFOX, "en"}, false},
+        {{HTTP_BODY_NONE, 0, NULL, FIREFOX, "en"}, false},
+    };
     (void)state;
-    assert_true(is_untyped(HTTP_BODY_LENGTH, 1, NULL));
-    assert_true(is_untyped(HTTP_BODY_LENGTH, 1, ""));
-    assert_false(is_untyped(HTTP_BODY_LENGTH, 1, "application/json"));
-    assert_false(is_untyped(HTTP_BODY_LENGTH, 0, NULL));
-    assert_false(is_untyped(HTTP_BODY_NONE, 0, NULL));
-    assert_false(is_untyped(HTTP_BODY_CHUNKED, 0, NULL)); /* kubectl create --raw */
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (is_untold(&rows[i].post) != rows[i].untold) {
+            fail_msg("row %zu", i);
+        }
+    }
+}
+
+static void who_tells_is_judged_by_that(void **state)
+{
     const struct http_header h = {SLICE("Origin"), SLICE("null")};
     struct http_head head = {.method = SLICE("POST"),
                              .headers = &h,
                              .header_count = 1,
                              .framing = HTTP_BODY_LENGTH,
                              .content_length = 1};
-    assert_false(origin_is_untyped(&head, &none)); /* origin_is_accepted has looked at that */
+    (void)state;
+    assert_false(origin_is_untold_page(&head, &none));
+    assert_false(origin_is_accepted(&head, &none));
     head.header_count = 0;
-    assert_true(origin_is_untyped(&head, &none));
+    assert_true(origin_is_untold_page(&head, &none));
     head.method = SLICE("GET"); /* no page can send one with a body */
-    assert_false(origin_is_untyped(&head, &none));
+    assert_false(origin_is_untold_page(&head, &none));
 }
 
 int main(void)
@@ -158,7 +213,8 @@ int main(void)
         cmocka_unit_test(neither_header_may_be_there_twice),
         cmocka_unit_test(without_host_no_origin_is_ones_own),
         cmocka_unit_test(what_never_matches_is_no_origin),
-        cmocka_unit_test(bodies_without_a_type),
+        cmocka_unit_test(pages_of_old_browsers),
+        cmocka_unit_test(who_tells_is_judged_by_that),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

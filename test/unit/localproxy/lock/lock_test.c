@@ -204,6 +204,41 @@ static void what_is_not_the_lock(void **state)
     left_alone("DELETE", LEASES);
 }
 
+/* Whether it is a lock of that name in another namespace. The request goes on as it is. */
+static void elsewhere(const char *method, const char *target, bool want)
+{
+    struct lock_request r = examine(method, target, NULL);
+    if (r.elsewhere != want || r.found != LOCK_OTHER || r.needs_body) {
+        fail_msg("%s %s", method, target);
+    }
+}
+
+#define SYSTEM_LEASES "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+
+static void locks_elsewhere(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"GET", "PUT", "PATCH", "DELETE"};
+    for (size_t i = 0; i < ARRAY_LEN(methods); i++) {
+        elsewhere(methods[i], SYSTEM_LEASES "/leader", true);
+        elsewhere(methods[i], GATEWAY SYSTEM_LEASES "/leader", true);
+        elsewhere(methods[i], SYSTEM_LEASES "/leader2", false);
+        elsewhere(methods[i], SYSTEM_LEASES "/leader---shard-a", false);
+    }
+    elsewhere("GET", SYSTEM_LEASES "?watch=1&fieldSelector=metadata.name%3Dleader", true);
+    elsewhere("GET", SYSTEM_LEASES "?fieldSelector=metadata.name%3Dother", false);
+    elsewhere("GET", SYSTEM_LEASES, false);
+    elsewhere("GET", "/apis/x.io/v1/namespaces/kube-system/leases/leader", false);
+    /* Things of other kinds may well have the operator's name: only what renews a lock is one. */
+    elsewhere("GET", "/api/v1/namespaces/other/configmaps/leader", false);
+    elsewhere("PATCH", "/api/v1/namespaces/other/endpoints/leader", false);
+    elsewhere("PUT", "/api/v1/namespaces/other/configmaps/leader", true);
+    elsewhere("PUT", "/api/v1/namespaces/other/endpoints/leader", true);
+    elsewhere("PUT", "/api/v1/namespaces/other/secrets/leader", false);
+    elsewhere("GET", "/apis/coordination.k8s.io/v1/leases/leader", false); /* no namespace */
+    assert_false(examine("GET", LEASES "/leader", LEASES "/leader---shard-a").elsewhere);
+}
+
 static void the_name_that_the_server_returned(void **state)
 {
     (void)state;
@@ -760,6 +795,13 @@ static void made_from_rules(void **state)
     assert_int_equal(lock_rule_init(&made, r, NULL, NULL), 0);
     assert_string_equal(made.namespace, "shard-ns");
 
+    struct rules *elsewhere = make_rules(
+        "\"leaderElection\":{\"name\":\"my.lock\",\"namespace\":\"kube-system\"},", "s1");
+    assert_int_equal(lock_rule_init(&made, elsewhere, "pods", NULL), 0);
+    assert_string_equal(made.renamed, "my.lock---s1");
+    assert_string_equal(made.namespace, "kube-system");
+    rules_unref(elsewhere);
+
     char long_ns[NAME_LABEL_MAX + 2];
     memset(long_ns, 'n', sizeof long_ns);
     long_ns[sizeof long_ns - 1] = '\0';
@@ -908,6 +950,7 @@ int main(void)
         cmocka_unit_test(creates_are_decided_by_their_body),
         cmocka_unit_test(candidates_name_the_lock_in_their_body),
         cmocka_unit_test(what_is_not_the_lock),
+        cmocka_unit_test(locks_elsewhere),
         cmocka_unit_test(the_name_that_the_server_returned),
         cmocka_unit_test(by_field_selector),
         cmocka_unit_test(with_further_terms),

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -63,11 +64,51 @@ static void test_what_only_names_are_for(void **state)
     }
 }
 
+/* What is one thing to the user is one thing to a policy, by whatever method a client asks for it.
+ */
+static void test_sessions_have_both_verbs(void **state)
+{
+    static const struct {
+        const char *method;
+        const char *subresource;
+        const char *verb;
+        const char *or_verb;
+    } cases[] = {
+        {"GET", "exec", "get", "create"},
+        {"POST", "exec", "create", "get"},
+        {"GET", "attach", "get", "create"},
+        {"POST", "attach", "create", "get"},
+        {"GET", "portforward", "get", "create"},
+        {"POST", "portforward", "create", "get"},
+        {"GET", "proxy", "get", ""},
+        {"POST", "proxy", "create", ""},
+        {"GET", "log", "get", ""},
+        {"POST", "eviction", "create", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct request_info ri;
+        struct traffic_request r;
+        char target[128];
+        (void)snprintf(target, sizeof target, "/api/v1/namespaces/demo/pods/web-0/%s?command=id",
+                       cases[i].subresource);
+        assert_int_equal(
+            request_info_parse(&ri, slice_str(cases[i].method), slice_str(target), NULL), 0);
+        traffic_request_of(&ri, false, &r);
+        if (!slice_eq(r.verb, slice_str(cases[i].verb)) ||
+            !slice_eq(r.or_verb, slice_str(cases[i].or_verb))) {
+            fail_msg("%s %s", cases[i].method, cases[i].subresource);
+        }
+        request_info_deinit(&ri);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_looked_at),
         cmocka_unit_test(test_what_only_names_are_for),
+        cmocka_unit_test(test_sessions_have_both_verbs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,7 +143,7 @@ static void other_kinds_are_skipped_aloud(void **state)
     struct fixture *f = *state;
     assert_int_equal(run(f, "kind: Secret\n---\n[x]\n---\n" SHARD("a", LIMITS)), EXIT_DONE);
     expect_words(f, "in.yaml:1: note: skipped: kind Secret, not a ShardingConfig");
-    expect_words(f, "in.yaml:3: note: skipped: it has no kind");
+    expect_words(f, "in.yaml:3: warning: skipped: it has no kind");
     assert_int_equal(run(f, "kind: Secret\n"), EXIT_FAILED);
     expect_words(f, "there is no ShardingConfig in the input");
 }
@@ -219,8 +219,8 @@ static void lists_are_taken(void **state)
                             "  spec: {selector: {matchLabels: {a: b}}}\n"
                             "- {kind: Pod}\n"),
                      EXIT_DONE);
-    expect_words(f,
-                 "in.yaml:7: note: spec.limits: missing: the shard sees nothing; write limits: []");
+    expect_words(
+        f, "in.yaml:7: warning: spec.limits: missing: the shard sees nothing; write limits: []");
     expect_words(f, "in.yaml:8: note: skipped: kind Pod");
     assert_true(written(f, "out/demo.a.json"));
 }
@@ -241,6 +241,48 @@ static void errors_have_lines(void **state)
     expect_words(f, "in.yaml:36: spec.lims: Forbidden: unknown field");
     expect_words(f, "in.yaml:40: metadata.name: Duplicate value: shard demo/good");
     assert_false(written(f, "out"));
+}
+
+/* For continuous integration. Of notes nothing follows. */
+static void a_warning_is_an_error_if_that_is_wanted(void **state)
+{
+    struct fixture *f = *state;
+    static const char kinds[] = "kind: Secret\n---\n";
+    static const char pod[] = "  limits:\n"
+                              "  - relateResources: [{apiGroups: [''], resources: [pod]}]\n"
+                              "    selector: {matchLabels: {a: b}}\n";
+    char text[1024];
+    f->command.strict = true;
+    (void)snprintf(text, sizeof text, "%s%s", kinds, SHARD("a", LIMITS));
+    assert_int_equal(run(f, text), EXIT_DONE);
+    expect_words(f, "in.yaml:1: note: skipped: kind Secret");
+    assert_true(written(f, "out/demo.a.json"));
+
+    (void)snprintf(text, sizeof text, "%s%s", SHARD("b", ""), pod);
+    assert_int_equal(run(f, text), EXIT_FAILED);
+    expect_words(f, "in.yaml:7: warning: spec.limits[0].relateResources[0].resources[0]: ");
+    expect_words(f, "manager: with --strict a warning is an error");
+    assert_false(written(f, "out/demo.b.json"));
+    f->command.strict = false;
+    assert_int_equal(run(f, text), EXIT_DONE);
+    assert_true(written(f, "out/demo.b.json"));
+
+    f->command.diff = f->output;
+    assert_int_equal(run(f, text), 0);
+    f->command.strict = true;
+    assert_int_equal(run(f, text), 2);
+}
+
+static void kinds_are_misspelt(void **state)
+{
+    struct fixture *f = *state;
+    static const char shard[] = SHARD("a", LIMITS);
+    char text[1024];
+    (void)snprintf(text, sizeof text, "%s---\nkind: ShardingConfigs\n---\nkind: circuitbreaker\n",
+                   shard);
+    assert_int_equal(run(f, text), EXIT_DONE);
+    expect_words(f, ": warning: skipped: kind ShardingConfigs: is ShardingConfig meant?");
+    expect_words(f, ": warning: skipped: kind circuitbreaker: is CircuitBreaker meant?");
 }
 
 /* What the webhook would say, with all that is in the input around it. */
@@ -438,7 +480,7 @@ static void errors_of_policies_have_lines(void **state)
                                          "    triggerPolicy: Normal\n    resourceRules: []\n")),
         EXIT_FAILED);
     expect_words(f, "in.yaml:16: spec.rateLimitings[0].name: Invalid value: \"a:b\"");
-    expect_words(f, "in.yaml:16: note: spec.rateLimitings[0].recoverPolicy: is not set");
+    expect_words(f, "in.yaml:16: warning: spec.rateLimitings[0].recoverPolicy: is not set");
     expect_words(f, "in.yaml:16: spec.rateLimitings[0].bucket: Required value");
     assert_false(written(f, "out"));
     assert_int_equal(run(f, SHARD("a", LIMITS) FAULT FAULT), EXIT_FAILED);
@@ -453,8 +495,9 @@ static void policies_of_no_shard_are_noted(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("lost", "c", "1")), EXIT_DONE);
-    expect_words(f, "note: spec.selector: no ShardingConfig of the input has a pod that it could "
-                    "select");
+    expect_words(f,
+                 "warning: spec.selector: no ShardingConfig of the input has a pod that it could "
+                 "select");
     assert_false(written(f, "out/demo.a_traffic.json"));
     f->command.shard = "a"; /* then others may have it */
     assert_int_equal(run(f, TWO_SHARDS BREAKER_OF("other", "b", "1")), EXIT_DONE);
@@ -580,7 +623,7 @@ static void size_by_the_stateful_set(void **state)
     expect_words(f, "in.yaml:7: note: spec.root.targetStatefulSet: StatefulSet sts is not in the "
                     "input: the number of shards is what there is: 1");
     assert_int_equal(run(f, ROOT("4", STATEFUL_SET("sts", "7"))), EXIT_DONE);
-    expect_words(f, "note: spec.root: the shards need 8 pods, and StatefulSet sts has 7");
+    expect_words(f, "warning: spec.root: the shards need 8 pods, and StatefulSet sts has 7");
     assert_int_equal(run(f, ROOT("1", STATEFUL_SET("sts", "null"))), EXIT_DONE);
     expect_words(f, "need 2 pods, and StatefulSet sts has 1");
 }
@@ -632,7 +675,7 @@ static void names_that_others_have(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(run(f, ROOT("2", "---\n" SHARD("op-2-normal", "  limits: []\n"))), EXIT_DONE);
-    expect_words(f, "note: spec.root.prefix: a shard would have the name of ShardingConfig "
+    expect_words(f, "warning: spec.root.prefix: a shard would have the name of ShardingConfig "
                     "\"op-2-normal\", which is not of this root");
     expect_shard(f, "op-2-normal", "\"limits\": []");
     expect_shard(f, "op-1-normal", "hash in");
@@ -674,7 +717,7 @@ static void a_canary_with_both_lists(void **state)
     static const char root[] =
         ROOT("1", "    canary: {replicas: 1, inNamespaces: [x], inShardHash: ['3']}\n");
     assert_int_equal(run(f, root), EXIT_DONE);
-    expect_words(f, "in.yaml:10: note: spec.root.canary: the namespaces are not known, so");
+    expect_words(f, "in.yaml:10: warning: spec.root.canary: the namespaces are not known, so");
     expect_shard(f, "op-0-canary", "namespace in (x)");
     char path[256];
     temp_dir_write(&f->dir, "names", "a\nc\nx\n", 0644); /* c has hash 3 */
@@ -705,7 +748,7 @@ static void a_root_that_contradicts_itself(void **state)
                "    resourceSelector:\n"
                "    - relateResources: [{apiGroups: ['*'], resources: [pods, services]}]\n"),
         EXIT_DONE);
-    expect_words(f, "in.yaml:7: note: spec.selector: what it says of names of pods");
+    expect_words(f, "in.yaml:7: warning: spec.selector: what it says of names of pods");
     expect_shard(f, "demo-0-canary", "/namespace in (try)");
     expect_shard(f, "demo-1-normal",
                  "/namespace notin (try),ctrlmesh.kusionstack.io/sharding-hash");
@@ -717,6 +760,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_shard_has_a_file, setup, teardown),
         cmocka_unit_test_setup_teardown(one_shard_can_be_chosen, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_warning_is_an_error_if_that_is_wanted, setup, teardown),
+        cmocka_unit_test_setup_teardown(kinds_are_misspelt, setup, teardown),
         cmocka_unit_test_setup_teardown(the_shards_of_a_root, setup, teardown),
         cmocka_unit_test_setup_teardown(size_by_the_stateful_set, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_that_there_are_keep_what_they_have, setup, teardown),

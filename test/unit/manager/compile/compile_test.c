@@ -192,6 +192,26 @@ static void an_empty_list_shows_nothing(void **state)
     rules_unref(rules);
 }
 
+static void the_lock_in_another_namespace(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"", ", leaderElectionNamespace: ''",
+                                      ", leaderElectionNamespace: null"};
+    struct rules *rules =
+        compile_text(config_of(" controller: {leaderElectionName: cert-manager-controller, "
+                               "leaderElectionNamespace: kube-system}\n"));
+    assert_string_equal(rules_leader_election(rules), "cert-manager-controller");
+    assert_string_equal(rules_leader_election_namespace(rules), "kube-system");
+    rules_unref(rules);
+    for (size_t i = 0; i < ARRAY_LEN(own); i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text, " controller: {leaderElectionName: l%s}\n", own[i]);
+        rules = compile_text(config_of(text));
+        assert_null(rules_leader_election_namespace(rules));
+        rules_unref(rules);
+    }
+}
+
 /* To see everything has to be said: what is not there may have been lost on the way. */
 static void an_empty_list_of_limits_shows_everything(void **state)
 {
@@ -242,6 +262,8 @@ static struct rules *compile_expressions(const struct compile_options *o, const 
 #define NS "ctrlmesh.kusionstack.io/namespace"
 #define HASH "ctrlmesh.kusionstack.io/sharding-hash"
 #define CONTROL "ctrlmesh.kusionstack.io/control"
+#define ALL_BUT_1                                                                                  \
+    "(0,10,11,12,13,14,15,16,17,18,19,2,20,21,22,23,24,25,26,27,28,29,3,30,31,4,5,6,7,8,9)"
 
 /* "All but ns-a" has what is labelled, and not what is in no namespace yet. */
 static void what_has_no_control_label_is_not_selected(void **state)
@@ -252,11 +274,11 @@ static void what_has_no_control_label_is_not_selected(void **state)
         const char *want;
     } cases[] = {
         {"{key: " NS ", operator: NotIn, values: [b, a]}", NS "," NS " notin (a,b)"},
-        {"{key: " HASH ", operator: NotIn, values: ['1']}", HASH "," HASH " notin (1)"},
+        {"{key: " HASH ", operator: NotIn, values: ['1']}", HASH " in " ALL_BUT_1},
         {"{key: " CONTROL ", operator: NotIn, values: [x]}", CONTROL "," CONTROL " notin (x)"},
         {"{key: " NS ", operator: NotIn, values: [a]}, {key: " HASH
          ", operator: NotIn, values: ['1']}",
-         NS "," NS " notin (a)," HASH "," HASH " notin (1)"},
+         NS "," NS " notin (a)," HASH " in " ALL_BUT_1},
         /* It is demanded already. */
         {"{key: " NS ", operator: NotIn, values: [a]}, {key: " NS ", operator: In, values: [a, b]}",
          NS " in (a,b)," NS " notin (a)"},
@@ -288,7 +310,7 @@ static void control_labels_have_the_configured_keys(void **state)
     assert_string_equal(selector_for(rules, "", "pods"),
                         NS " notin (a),"
                            "mesh.example.com/namespace,mesh.example.com/namespace notin (a),"
-                           "other.example.com/hash,other.example.com/hash notin (1)");
+                           "other.example.com/hash in " ALL_BUT_1);
     rules_unref(rules);
 }
 
@@ -337,6 +359,115 @@ static void demands_are_bounded(void **state)
     assert_int_equal(e.code, -E2BIG);
     assert_string_equal(e.msg, "spec.limits[0].selector: the selectors are too large together");
     buf_reset(&text);
+}
+
+static struct rules *compile_shared(const struct sharing_set *all, const char *shared,
+                                    const char *limit)
+{
+    char spec[2048];
+    struct compile_options o = defaults;
+    struct err e = ERR_INIT;
+    o.shared = all;
+    (void)snprintf(spec, sizeof spec,
+                   " sharedNamespaces: %s\n limits:\n - relateResources: [{apiGroups: [''], "
+                   "resources: [pods]}]\n   %s\n",
+                   shared, limit);
+    struct rules *rules = compile_with(&o, config_of(spec), &e);
+    if (rules == NULL) {
+        fail_msg("%s: %s", limit, e.msg);
+    }
+    return rules;
+}
+
+/* sharding_hash of a, b, logs, ops: 1, 2, 21, 18 */
+static void shared_namespaces_pass(void **state)
+{
+    (void)state;
+    char *names[] = {"b", "logs", "ops"};
+    const struct sharing_set all = {.names = names, .count = ARRAY_LEN(names)};
+    static const struct {
+        const char *list;
+        const char *alone; /* no other config shares anything */
+        const char *beside;
+    } cases[] = {
+        {"matchExpressions: [{key: " NS ", operator: In, values: [a, c]}]", NS " in (a,c,ops)",
+         NS " in (a,c,ops)"},
+        {"matchExpressions: [{key: " NS ", operator: In, values: [ops]}]", NS " in (ops)",
+         NS " in (ops)"},
+        {"matchExpressions: [{key: " NS ", operator: In, values: []}]", NS " in (ops)",
+         NS " in (ops)"},
+        {"matchLabels: {app: x, " NS ": a}", "app=x," NS " in (a,ops)", "app=x," NS " in (a,ops)"},
+        {"matchExpressions: [{key: " NS ", operator: NotIn, values: [a, ops]}]",
+         NS "," NS " notin (a)", NS "," NS " notin (a)"},
+        {"matchExpressions: [{key: " NS ", operator: NotIn, values: [ops]}]", NS, NS},
+        {"matchExpressions: [{key: " HASH ", operator: In, values: ['1', '21']}]",
+         HASH " in (1,21,ops)", HASH " in (1,21,logs,ops)"},
+        {"matchExpressions: [{key: " HASH ", operator: In, values: ['18']}]", HASH " in (18,ops)",
+         HASH " in (18,ops)"},
+        {"matchExpressions: [{key: " HASH ", operator: In, values: []}]", HASH " in (ops)",
+         HASH " in (ops)"},
+        {"matchLabels: {" HASH ": '2'}", HASH " in (2,ops)", HASH " in (2,b,ops)"},
+        {"matchExpressions: [{key: " HASH ", operator: In, values: ['1']}, {key: " NS
+         ", operator: NotIn, values: [a, ops]}]",
+         NS "," NS " notin (a)," HASH " in (1,ops)", NS "," NS " notin (a)," HASH " in (1,ops)"},
+        {"matchLabels: {app: x}", "app=x", "app=x"},
+        {"matchExpressions: [{key: " HASH ", operator: Exists}]", HASH, HASH},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char limit[512];
+        (void)snprintf(limit, sizeof limit, "selector: {%s}", cases[i].list);
+        struct rules *alone = compile_shared(NULL, "[ops]", limit);
+        struct rules *beside = compile_shared(&all, "[ops]", limit);
+        assert_string_equal(selector_for(alone, "", "pods"), cases[i].alone);
+        assert_string_equal(selector_for(beside, "", "pods"), cases[i].beside);
+        rules_unref(alone);
+        rules_unref(beside);
+    }
+}
+
+/* Of an operator that shares nothing, the shard with the hash has the namespace that others share.
+ */
+static void what_others_share_stays_where_it_was(void **state)
+{
+    (void)state;
+    char *names[] = {"b", "ops"};
+    const struct sharing_set all = {.names = names, .count = ARRAY_LEN(names)};
+    struct rules *rules = compile_shared(
+        &all, "[]", "selector: {matchExpressions: [{key: " HASH ", operator: In, values: ['2']}]}");
+    assert_string_equal(selector_for(rules, "", "pods"), HASH " in (2,b)");
+    rules_unref(rules);
+    rules = compile_shared(&all, "[]",
+                           "selector: {matchExpressions: [{key: " HASH
+                           ", operator: NotIn, values: ['1', '18']}]}");
+    assert_non_null(strstr(selector_for(rules, "", "pods"), ",9,b)"));
+    assert_null(strstr(selector_for(rules, "", "pods"), "ops"));
+    rules_unref(rules);
+    rules = compile_shared(
+        &all, "[]", "selector: {matchExpressions: [{key: " NS ", operator: In, values: [a]}]}");
+    assert_string_equal(selector_for(rules, "", "pods"), NS " in (a)");
+    rules_unref(rules);
+}
+
+static void shared_namespaces_are_checked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        const char *want;
+    } cases[] = {
+        {"ops", "spec.sharedNamespaces: Invalid value: must be an array"},
+        {"[1]", "spec.sharedNamespaces[0]: Invalid value: \"\": must be a string"},
+        {"[a, B]", "spec.sharedNamespaces[1]: Invalid value: \"B\""},
+        {"['7']", "spec.sharedNamespaces[0]: Invalid value: \"7\": a namespace that is called as a "
+                  "hash, 0 to 31, cannot be shared"},
+        {"[a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a]",
+         "spec.sharedNamespaces: Too many: must have at most 32 items"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char spec[256];
+        (void)snprintf(spec, sizeof spec, " sharedNamespaces: %s\n limits: []\n", cases[i].value);
+        expect_error(config_of(spec), cases[i].want);
+    }
 }
 
 static void options_are_used(void **state)
@@ -438,6 +569,16 @@ static void wrong_specs(void **state)
          "spec.controller.leaderElectionName: Invalid value: must be a string"},
         {" controller: {leaderElectionName: A}\n",
          "spec.controller.leaderElectionName: Invalid value: \"A\""},
+        {" controller: {leaderElectionName: a, leaderElectionNamespace: 1}\n",
+         "spec.controller.leaderElectionNamespace: Invalid value: must be a string"},
+        {" controller: {leaderElectionName: a, leaderElectionNamespace: A}\n",
+         "spec.controller.leaderElectionNamespace: Invalid value: \"A\""},
+        {" controller: {leaderElectionName: a, leaderElectionNamespace: a.b}\n",
+         "spec.controller.leaderElectionNamespace: Invalid value: \"a.b\""},
+        {" controller: {leaderElectionNamespace: kube-system}\n",
+         "spec.controller.leaderElectionName: Required value: leaderElectionNamespace is set"},
+        {" controller: {leaderElectionNames: a}\n",
+         "spec.controller.leaderElectionNames: Forbidden: unknown field"},
         {" webhook: {port: 65536}\n", "spec.webhook.port: Invalid value"},
         {" webhook: {port: '9443'}\n", "spec.webhook.port: Invalid value"},
         {" webhook: {certDir: 1}\n", "spec.webhook.certDir: Invalid value"},
@@ -570,12 +711,16 @@ int main(void)
         cmocka_unit_test(the_example_of_kridge),
         cmocka_unit_test(several_limits_and_resources),
         cmocka_unit_test(an_empty_list_shows_nothing),
+        cmocka_unit_test(the_lock_in_another_namespace),
         cmocka_unit_test(an_empty_list_of_limits_shows_everything),
         cmocka_unit_test(missing_limits_show_nothing),
         cmocka_unit_test(what_has_no_control_label_is_not_selected),
         cmocka_unit_test(control_labels_have_the_configured_keys),
         cmocka_unit_test(no_shard_has_what_has_no_control_label),
         cmocka_unit_test(demands_are_bounded),
+        cmocka_unit_test(shared_namespaces_pass),
+        cmocka_unit_test(what_others_share_stays_where_it_was),
+        cmocka_unit_test(shared_namespaces_are_checked),
         cmocka_unit_test(options_are_used),
         cmocka_unit_test(order_does_not_matter),
         cmocka_unit_test(wrong_heads),

@@ -86,6 +86,27 @@ static void expect(const char *const *selectors, const char *ns, enum coverage_v
     group_deinit(&g);
 }
 
+static void test_shared(void **state)
+{
+    (void)state;
+    char *names[] = {"ops"};
+    const struct sharing_set shared = {.names = names, .count = ARRAY_LEN(names)};
+    struct group g;
+    size_t a = 9;
+    size_t b = 9;
+    group_init(&g, GROUP(HASH " in (0,1,ops)", HASH " in (1,2,ops)"));
+    assert_int_equal(coverage_look(g.coverage, "ops", &a, &b), COVERAGE_OVERLAP);
+    coverage_set_shared(g.coverage, &shared);
+    assert_int_equal(coverage_look(g.coverage, "ops", &a, &b), COVERAGE_ONE);
+    assert_true(coverage_has(g.coverage, 0) && coverage_has(g.coverage, 1));
+    assert_int_equal(coverage_look(g.coverage, "a", &a, &b), COVERAGE_OVERLAP); /* of hash 1 */
+    group_deinit(&g);
+    group_init(&g, GROUP(NS " in (a)", NS " in (b)"));
+    coverage_set_shared(g.coverage, &shared);
+    assert_int_equal(coverage_look(g.coverage, "ops", &a, &b), COVERAGE_GAP);
+    group_deinit(&g);
+}
+
 static void test_by_name(void **state)
 {
     (void)state;
@@ -201,13 +222,10 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_name),
-        cmocka_unit_test(test_by_hash),
-        cmocka_unit_test(test_other_labels_keep_them_apart),
-        cmocka_unit_test(test_which_shards),
-        cmocka_unit_test(test_too_many_steps),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_shared),       cmocka_unit_test(test_by_name),
+        cmocka_unit_test(test_by_hash),      cmocka_unit_test(test_other_labels_keep_them_apart),
+        cmocka_unit_test(test_which_shards), cmocka_unit_test(test_too_many_steps),
+        cmocka_unit_test(test_stopped),      cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,30 @@ static void by_labels(void **state)
     namespace_set_deinit(&s);
 }
 
+/* What changes afterwards, or goes, is not seen in it. */
+static void a_copy(void **state)
+{
+    struct namespace_set s = {.own = "own", .missing = "later"};
+    (void)state;
+    struct namespace_set *before = namespace_set_copy(&s);
+    assert_non_null(before->missing);
+    s.missing = NULL;
+    assert_int_equal(put(&s, "a", "{\"team\":\"x\"}"), 1);
+    assert_int_equal(put(&s, "b", "null"), 1);
+    struct namespace_set *copy = namespace_set_copy(&s);
+    assert_null(copy->missing);
+    assert_int_equal(put(&s, "a", "{\"team\":\"y\"}"), 1);
+    free(namespace_set_take(&s, "b"));
+    expect(copy, "team=x", "a ");
+    expect(copy, "", "a b ");
+    expect(before, "", "");
+    assert_true(namespace_set_leaves_out(copy, "own"));
+    namespace_set_deinit(&s);
+    namespace_set_free(copy);
+    namespace_set_free(before);
+    namespace_set_free(NULL);
+}
+
 static void what_is_no_text(void **state)
 {
     struct namespace_set s = {.own = NULL};
@@ -133,20 +157,32 @@ static bool sweep_put(void *data)
     return rc == 1;
 }
 
+static bool sweep_copy(void *data)
+{
+    struct namespace_set *copy = namespace_set_copy(data);
+    bool made = copy != NULL;
+    namespace_set_free(copy);
+    return made;
+}
+
 static void without_memory(void **state)
 {
+    struct namespace_set s = {.own = NULL};
     cJSON *object = cJSON_Parse("{\"metadata\":{\"name\":\"a\",\"labels\":{\"k\":\"v\"}}}");
     (void)state;
     assert_true(sweep_allocations(sweep_put, object) > 1);
+    assert_int_equal(put(&s, "a", "null"), 1);
+    assert_true(sweep_allocations(sweep_copy, &s) > 2);
+    namespace_set_deinit(&s);
     cJSON_Delete(object);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_labels),      cmocka_unit_test(what_is_no_text),
-        cmocka_unit_test(the_systems),    cmocka_unit_test(too_many_labels),
-        cmocka_unit_test(without_memory),
+        cmocka_unit_test(by_labels),       cmocka_unit_test(a_copy),
+        cmocka_unit_test(what_is_no_text), cmocka_unit_test(the_systems),
+        cmocka_unit_test(too_many_labels), cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,13 @@ static void differences(void **state)
          "       e\n"
          "       f\n"
          "-      g\n"},
+        /* Where the lock is. */
+        {"\"leaderElection\":{\"name\":\"l\"},\"limits\":[]",
+         "\"leaderElection\":{\"name\":\"l\",\"namespace\":\"kube-system\"},\"limits\":[]",
+         "@@ -1,2 +1,2 @@\n"
+         "-leader election: l\n"
+         "+leader election: l in namespace kube-system\n"
+         " no limits: everything is visible\n"},
         /* All ways to write a requirement. */
         {"\"limits\":[" PODS("a=1,b!=2,c,!d,e>5,f<6,g notin (x,y),h=") "]",
          "\"limits\":[" LIMIT("\"*\",\"apps\"", "\"*\"", "a=1") "]",

@@ -164,11 +164,8 @@ static void what_is_good(void **state)
     check(&f, config_of("a", SELECTOR ", limits: [{objectSelector: " LIMIT "}]"), NULL, NULL);
     check(&f,
           config_of("a", SELECTOR ", " LIMITS ", controller: {leaderElectionName: l, "
-                                  "userAgentOrPrefix: shard-a/}, "
-                                  "webhook: {certDir: /tmp/webhook-certs, port: 9443}"),
+                                  "userAgentOrPrefix: shard-a/}, webhook: {}"),
           NULL, NULL);
-    check(&f, config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: '', port: 9443}"), NULL,
-          NULL);
     check(&f,
           config_of("a", SELECTOR ", limits: [{relateResources: [{apiGroups: ['*'], resources: "
                                   "[pods, services]}], selector: {matchLabels: {a: b}}}]"),
@@ -467,6 +464,89 @@ static void objects_of_two_shards(void **state)
     shard_cache_deinit(&f);
 }
 
+#define NAMES(values)                                                                              \
+    "{" PODS ", selector: {matchExpressions: [{key: ctrlmesh.kusionstack.io/namespace, "           \
+    "operator: In, values: [" values "]}]}}"
+#define SHARES(...) ", sharedNamespaces: [" #__VA_ARGS__ "]"
+
+/* What they share on purpose is nothing to warn of. */
+static void shared_namespaces_of_two_shards(void **state)
+{
+    (void)state;
+    struct fixture f;
+    shard_cache_init(&f);
+    add_config(&f, config_of("b", OPERATOR("b", "l", NAMES("u, v"))));
+    check(&f, config_of("a", OPERATOR("a", "l", NAMES("v, z")) SHARES(v)), NULL, NULL);
+    check(&f, config_of("a", OPERATOR("a", "l", NAMES("u, v, z")) SHARES(v)), NULL,
+          "spec.limits: shard \"b\" of the same operator sees \"pods\" that this one sees too");
+    check(&f, config_of("a", OPERATOR("a", "l", NAMES("z")) SHARES(B)), "spec.sharedNamespaces[0]",
+          NULL);
+    shard_cache_deinit(&f);
+}
+
+#define KEPT_IN(key, values)                                                                       \
+    SELECTOR ", limits: [{relateResources: [{apiGroups: [''], resources: [secrets, pods]}], "      \
+             "selector: {matchExpressions: [{key: ctrlmesh.kusionstack.io/" key ", operator: In, " \
+             "values: [" values "]}]}}]"
+
+/* The operator runs in namespace demo, whose hash is 16. */
+static void what_the_operator_keeps_for_itself(void **state)
+{
+    (void)state;
+    static const char left_out[] =
+        "spec.sharedNamespaces: does not list \"demo\", where the operator itself runs: the shard "
+        "neither sees nor may write the Secrets there";
+    struct fixture f;
+    shard_cache_init(&f);
+    f.world.resource_count = 0; /* nobody knows what is served */
+    check(&f, config_of("a", KEPT_IN("namespace", "u")), NULL, left_out);
+    check(&f, config_of("a", KEPT_IN("namespace", "u, demo")), NULL, NULL);
+    check(&f, config_of("a", KEPT_IN("namespace", "u") SHARES(demo)), NULL, NULL);
+    check(&f, config_of("a", KEPT_IN("sharding-hash", "'1', '2'")), NULL, left_out);
+    check(&f, config_of("a", KEPT_IN("sharding-hash", "'1', '2'") SHARES(demo)), NULL, NULL);
+    check(&f, config_of("a", KEPT_IN("sharding-hash", "'1', '2'") SHARES(demo, u)), NULL,
+          "spec.sharedNamespaces[1]: limits by the hash do not see \"u\" yet");
+    char *names[] = {"u"};
+    const struct sharing_set shared = {.names = names, .count = 1};
+    f.world.shared = &shared;
+    check(&f, config_of("a", KEPT_IN("sharding-hash", "'1', '2'") SHARES(demo, u)), NULL, NULL);
+    f.world.shared = NULL;
+    shard_cache_deinit(&f);
+}
+
+/* The labels of namespaces are those of objects in them, but for those that nobody labels. */
+static void what_cannot_be_shared(void **state)
+{
+    (void)state;
+    static const struct namespace_set known = {.own = "mesh"};
+    static const struct {
+        const char *list;
+        const char *want; /* NULL: nothing is said */
+    } cases[] = {
+        {"[u]", NULL},
+        {"[u, kube-system]", "spec.sharedNamespaces[1]: has no effect: objects in \"kube-system\""},
+        {"[mesh]", "spec.sharedNamespaces[0]: has no effect: objects in \"mesh\""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char spec[512];
+        struct err e = ERR_INIT;
+        struct warnings notes = WARNINGS_INIT;
+        struct compile_options o = options;
+        const struct validate_context world = {.resource_count = 0};
+        o.namespaces = &known;
+        (void)snprintf(spec, sizeof spec, SELECTOR ", " LIMITS ", sharedNamespaces: %s",
+                       cases[i].list);
+        cJSON *config = config_of("a", spec);
+        assert_int_equal(validate_config(config, &o, &world, &notes, &e), 0);
+        assert_int_equal(notes.count, cases[i].want == NULL ? 0 : 1);
+        if (cases[i].want != NULL) {
+            expect_text(notes.items[0], cases[i].want);
+        }
+        warnings_deinit(&notes);
+        cJSON_Delete(config);
+    }
+}
+
 #define AUTO "auto: {shardingSize: 2, everyShardReplicas: 2}"
 #define ROOT_OF(more) "root: {prefix: op, targetStatefulSet: op, " more "}"
 #define ROOT(more) ROOT_OF(AUTO ", resourceSelector: [" LIMIT "]" more)
@@ -542,6 +622,60 @@ static void roots(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         check(&f, config_of("a", cases[i].spec), cases[i].want, cases[i].warning);
     }
+    shard_cache_deinit(&f);
+}
+
+/* Of KusionStack's mesh. */
+static void what_has_no_effect(void **state)
+{
+    (void)state;
+    static const char webhook[] = "spec.webhook: has no effect yet: ";
+    struct fixture f;
+    shard_cache_init(&f);
+    check(
+        &f,
+        config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: /tmp/webhook-certs, port: 9443}"),
+        NULL, webhook);
+    check(&f, config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: '', port: 9443}"), NULL,
+          webhook);
+    check(&f, config_of("a", ROOT("") ", webhook: {port: 9443}"), NULL, webhook);
+    check(&f,
+          parse("apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
+                "kind: ShardingConfig\n"
+                "metadata:\n"
+                "  name: a\n"
+                "  namespace: demo\n"
+                "  labels: {ctrlmesh.kusionstack.io/ignore-validate: 'true'}\n"
+                "spec: {" SELECTOR ", " LIMITS "}\n"),
+          NULL, "metadata.labels[ctrlmesh.kusionstack.io/ignore-validate]: has no effect");
+    shard_cache_deinit(&f);
+}
+
+#define WITH_METADATA(metadata)                                                                    \
+    "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"                                               \
+    "kind: ShardingConfig\n"                                                                       \
+    "metadata:\n"                                                                                  \
+    "  name: a\n"                                                                                  \
+    "  namespace: demo\n"                                                                          \
+    "  " metadata "\n"                                                                             \
+    "spec: {" SELECTOR ", " LIMITS "}\n"
+
+static void annotations_that_say_nothing(void **state)
+{
+    struct fixture f;
+    (void)state;
+    shard_cache_init(&f);
+    check(&f, parse(WITH_METADATA("annotations: {ctrlmesh.kusionstack.io/share-with: b}")), NULL,
+          "metadata.annotations[ctrlmesh.kusionstack.io/share-with]: unknown, so it has no effect; "
+          "is ctrlmesh.kusionstack.io/shares-with meant?");
+    check(&f, parse(WITH_METADATA("labels: {ctrlmesh.kusionstack.io/shares-with: b}")), NULL,
+          "metadata.labels[ctrlmesh.kusionstack.io/shares-with]: has no effect, since it is an "
+          "annotation");
+    check(&f,
+          parse(WITH_METADATA("annotations: {ctrlmesh.kusionstack.io/shares-with: b, "
+                              "ctrlmesh.kusionstack.io/auto-sharding-buckets: '1', "
+                              "ctrlmesh.kusionstack.io/note: x, other.io/share-with: b}")),
+          NULL, NULL);
     shard_cache_deinit(&f);
 }
 
@@ -920,7 +1054,8 @@ static void the_same_selectors_are_compared_once(void **state)
     begun = clock();
     assert_int_equal(validate_config(config, &options, &f.world, &notes, &e), 0);
     clock_t took = clock() - begun;
-    assert_int_equal(notes.count, 0);
+    assert_int_equal(notes.count, 1);
+    assert_non_null(strstr(notes.items[0], "makes URLs of"));
     assert_in_range(took, 0, TIMES * compiled);
     warnings_deinit(&notes);
     cJSON_Delete(config);
@@ -1105,9 +1240,14 @@ int main(void)
         cmocka_unit_test(pods_of_two_shards),
         cmocka_unit_test(pods_that_there_are),
         cmocka_unit_test(objects_of_two_shards),
+        cmocka_unit_test(shared_namespaces_of_two_shards),
+        cmocka_unit_test(what_the_operator_keeps_for_itself),
+        cmocka_unit_test(what_cannot_be_shared),
         cmocka_unit_test(names_of_others_are_withheld),
         cmocka_unit_test(selectors_of_pods_are_bounded),
         cmocka_unit_test(roots),
+        cmocka_unit_test(what_has_no_effect),
+        cmocka_unit_test(annotations_that_say_nothing),
         cmocka_unit_test(names_of_shards),
         cmocka_unit_test(roots_have_room_for_their_own),
         cmocka_unit_test(roots_beside_others),

@@ -74,7 +74,7 @@ static char *print(const cJSON *tree)
 }
 
 /* "path=value", "path" that must be there, "!path" that must not. */
-static void expect(const cJSON *pod, const char *want)
+static inline void expect(const cJSON *pod, const char *want)
 {
     char path[256];
     const char *value = strchr(want, '=');
@@ -131,7 +131,7 @@ static cJSON *pod_of(const char *annotations, const char *labels, const char *sp
 }
 
 /* Among the warnings is one with these words. Frees the pod. */
-static void expect_note(const struct inject_settings *s, cJSON *pod, const char *words)
+static inline void expect_note(const struct inject_settings *s, cJSON *pod, const char *words)
 {
     struct warnings notes = WARNINGS_INIT;
     bool found = false;
@@ -148,7 +148,7 @@ static void expect_note(const struct inject_settings *s, cJSON *pod, const char 
 }
 
 /* With a message that begins so. Frees the pod. */
-static void expect_refused(const struct inject_settings *s, cJSON *pod, const char *words)
+static inline void expect_refused(const struct inject_settings *s, cJSON *pod, const char *words)
 {
     struct err e = ERR_INIT;
     cJSON *patch = NULL;

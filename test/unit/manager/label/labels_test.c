@@ -114,6 +114,26 @@ static void bad_keys(void **state)
 /* The hash of "ns-a" is 15, as KusionStack has it: ((('n'*33+'s')*33+'-')*33+'a') mod 32. */
 #define FULL "{app: x, " P "namespace: ns-a, " P "sharding-hash: '15', " P "control: 'true'}"
 
+/* There the hash is the namespace's name, and what was right before is put right. */
+static void shared_namespaces(void **state)
+{
+    (void)state;
+    char *names[] = {"ns-a"};
+    const struct sharing_set shared = {.names = names, .count = ARRAY_LEN(names)};
+    struct labels_keys k = keys_of(&defaults);
+    cJSON *object = parse("{metadata: {labels: " FULL "}}");
+    struct labels_plan plan;
+    labels_plan_init(&plan, &k, object, "ns-a");
+    assert_int_equal(plan.state, LABELS_RIGHT);
+    k.shared = &shared;
+    labels_plan_init(&plan, &k, object, "ns-a");
+    assert_int_equal(plan.state, LABELS_MISSING);
+    expect_tree(labels_merge_patch(&plan, &k), "{metadata: {labels: {" P "sharding-hash: ns-a}}}");
+    labels_plan_init(&plan, &k, NULL, "ns-b");
+    assert_string_equal(plan.value[LABELS_SHARD_HASH], "16");
+    cJSON_Delete(object);
+}
+
 static void what_is_to_be_done(void **state)
 {
     (void)state;
@@ -446,6 +466,40 @@ static void what_the_webhook_refuses(void **state)
     }
 }
 
+/* As long as it is not known whether the namespace is shared, neither value is overwritten, or
+ * given. */
+static void not_known_yet(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *labels;
+        int want;
+    } cases[] = {
+        {FULL, 0},
+        {"{" P "ignore-webhook: 'true'}", 0},
+        {"{app: x}", -EAGAIN},
+        {"{" P "namespace: ns-a, " P "sharding-hash: ns-a, " P "control: 'true'}", -EAGAIN},
+    };
+    const struct sharing_set shared = {.unknown = true};
+    struct labels_keys k = keys_of(&defaults);
+    k.shared = &shared;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[512];
+        struct warnings notes = WARNINGS_INIT;
+        struct err e = ERR_INIT;
+        cJSON *patch = NULL;
+        (void)snprintf(text, sizeof text,
+                       "operation: CREATE, resource: {" PODS "}, namespace: ns-a, "
+                       "object: {metadata: {labels: %s}}",
+                       cases[i].labels);
+        struct admission_request r = request_of(text);
+        assert_int_equal(labels_admit(&k, &r, &patch, &notes, &e), cases[i].want);
+        assert_null(patch);
+        warnings_deinit(&notes);
+        admission_request_deinit(&r);
+    }
+}
+
 static bool plan_once(void *data)
 {
     const cJSON *object = data;
@@ -496,6 +550,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys),
         cmocka_unit_test(bad_keys),
+        cmocka_unit_test(shared_namespaces),
+        cmocka_unit_test(not_known_yet),
         cmocka_unit_test(what_is_to_be_done),
         cmocka_unit_test(foreign_values_are_taken),
         cmocka_unit_test(objects_without_labels),

@@ -25,7 +25,7 @@ struct made {
     cJSON *root;
     cJSON *status;
     cJSON *children[3];
-    bool changed;
+    struct root_status_result result;
 };
 
 static const char *const fine = STATUS("True", "Enforced", "");
@@ -45,7 +45,7 @@ static struct made make_of(struct root_status_facts f, struct root_status_shard 
     f.root = m.root;
     f.shards = shards;
     f.now_ms = NOW;
-    m.status = root_status_make(&f, &m.changed);
+    m.status = root_status_make(&f, &m.result);
     return m;
 }
 
@@ -111,7 +111,7 @@ static void test_all_is_well(void **state)
     expect(&m, "Conflict", "False", "NoConflict", "");
     expect(&m, "Ready", "True", "Enforced", "6 of 6 pods of 3 shards");
     assert_null(conditions_find(m.status, "Stalled"));
-    assert_true(m.changed);
+    assert_true(m.result.changed);
     char *text = cJSON_PrintUnformatted(cJSON_GetObjectItem(m.status, "root"));
     assert_string_equal(
         text, "{\"childShardingConfigs\":[\"x-0-canary\",\"x-1-normal\",\"x-2-normal\"],\"size\":2,"
@@ -123,7 +123,7 @@ static void test_all_is_well(void **state)
     char *old = cJSON_PrintUnformatted(m.status);
     made_free(&m);
     m = make_of(facts(), shards, texts, old);
-    assert_false(m.changed);
+    assert_false(m.result.changed);
     made_free(&m);
     cJSON_free(old);
 }
@@ -189,14 +189,14 @@ static void test_sized(void **state)
         const char *reason;
         const char *message;
     } cases[] = {
-        {{TARGET_FOUND, 7, NULL, 0}, "True", "Sized", "Its pods from op-6 on are in no shard."},
-        {{TARGET_FOUND, 7, NULL, 3}, "True", "Sized", "Its pods from op-9 on are in no shard."},
-        {{TARGET_FOUND, 5, NULL, 0}, "False", "TooFewReplicas", "op has 5 replicas; 6 are needed."},
-        {{TARGET_FOUND, 1, NULL, 0}, "False", "TooFewReplicas", "No pods have: x-1-normal, x-2-no"},
-        {{TARGET_ABSENT, 0, NULL, 0}, "False", "NotFound", "no StatefulSet op"},
-        {{TARGET_UNKNOWN, 0, "403 Forbidden", 0}, "Unknown", "Unreadable", "403 Forbidden"},
-        {{TARGET_OVER, 0, NULL, 0}, "Unknown", "TooMany", "64"},
-        {{TARGET_ASKED, 0, NULL, 0}, "Unknown", "Pending", "is being read"},
+        {{TARGET_FOUND, 7, 0, ""}, "True", "Sized", "Its pods from op-6 on are in no shard."},
+        {{TARGET_FOUND, 7, 3, ""}, "True", "Sized", "Its pods from op-9 on are in no shard."},
+        {{TARGET_FOUND, 5, 0, ""}, "False", "TooFewReplicas", "op has 5 replicas; 6 are needed."},
+        {{TARGET_FOUND, 1, 0, ""}, "False", "TooFewReplicas", "No pods have: x-1-normal, x-2-no"},
+        {{TARGET_ABSENT, 0, 0, ""}, "False", "NotFound", "no StatefulSet op"},
+        {{TARGET_UNKNOWN, 0, 0, "403 Forbidden"}, "Unknown", "Unreadable", "403 Forbidden"},
+        {{TARGET_OVER, 0, 0, ""}, "Unknown", "TooMany", "64"},
+        {{TARGET_ASKED, 0, 0, ""}, "Unknown", "Pending", "is being read"},
     };
     struct root_status_shard shards[3];
     const char *const texts[] = {fine, fine, fine};
@@ -217,6 +217,41 @@ static void test_sized(void **state)
                             "{\"conditions\":[{\"type\":\"Sized\",\"status\":\"True\",\"reason\":"
                             "\"Sized\",\"message\":\"was\",\"lastTransitionTime\":\"" OLD "\"}]}");
     expect(&m, "Sized", "True", "Sized", "was");
+    made_free(&m);
+}
+
+/* Why no pods come, and why there are not as many shards as pods, is what STATE says. */
+static void test_without_a_statefulset(void **state)
+{
+    struct root_status_shard shards[3];
+    struct root_status_facts f = facts();
+    const char *const texts[] = {fine, fine, fine};
+    (void)state;
+    set_shards(shards);
+    f.target = (struct target){.state = TARGET_ABSENT};
+    struct made m = make_of(f, shards, texts, NULL);
+    expect(&m, "Ready", "True", "Enforced", "");
+    assert_true(m.result.ready);
+    assert_string_equal(m.result.reason, "Enforced");
+    made_free(&m);
+    shards[1].ready = 0;
+    m = make_of(f, shards, texts, NULL);
+    expect(&m, "Ready", "False", "StatefulSetNotFound",
+           "x-1-normal has no ready pod. There is no StatefulSet op: create it");
+    assert_null(conditions_find(m.status, "Stalled"));
+    assert_false(m.result.ready);
+    assert_string_equal(m.result.reason, "StatefulSetNotFound");
+    made_free(&m);
+    shards[1].ready = 2;
+    f.target.state = TARGET_OVER;
+    m = make_of(f, shards, texts, NULL);
+    expect(&m, "Ready", "True", "Enforced", "");
+    expect(&m, "Sized", "Unknown", "TooMany", "Give the root a number as shardingSize");
+    made_free(&m);
+    f.elastic = true;
+    m = make_of(f, shards, texts, NULL);
+    expect(&m, "Ready", "False", "TooManyStatefulSets", "does not follow StatefulSet op");
+    assert_non_null(conditions_find(m.status, "Stalled"));
     made_free(&m);
 }
 
@@ -267,13 +302,13 @@ static void test_taken_over(void **state)
 static bool make_all(void *data)
 {
     struct root_status_shard *shards = data;
-    bool changed = false;
+    struct root_status_result result;
     struct root_status_facts f = facts();
     cJSON root = {.type = cJSON_Object};
     f.root = &root;
     f.shards = shards;
     f.now_ms = NOW;
-    cJSON *status = root_status_make(&f, &changed);
+    cJSON *status = root_status_make(&f, &result);
     cJSON_Delete(status);
     return status != NULL;
 }
@@ -289,9 +324,13 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_is_well), cmocka_unit_test(test_ready),
-        cmocka_unit_test(test_sized),       cmocka_unit_test(test_invalid_keeps_what_was_told),
-        cmocka_unit_test(test_taken_over),  cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_all_is_well),
+        cmocka_unit_test(test_without_a_statefulset),
+        cmocka_unit_test(test_ready),
+        cmocka_unit_test(test_sized),
+        cmocka_unit_test(test_invalid_keeps_what_was_told),
+        cmocka_unit_test(test_taken_over),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

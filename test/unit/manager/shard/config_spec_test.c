@@ -134,7 +134,8 @@ static void nothing_else_stays(void **state)
         "y\":\"2\",\"z\":\"3\"},"
         "\"managedFields\":[{}],\"finalizers\":[\"f\"]},\"spec\":{\"root\":{\"junk\":[1],"
         "\"prefix\":\"p\"},"
-        "\"controller\":{\"leaderElectionName\":\"op\",\"junk\":1,\"userAgentOrPrefix\":\"s/"
+        "\"controller\":{\"leaderElectionName\":\"op\",\"leaderElectionNamespace\":\"k\","
+        "\"junk\":1,\"userAgentOrPrefix\":\"s/"
         "\"},\"junk\":[1],\"limits\":[]},"
         "\"status\":{\"generation\":1}}";
     cJSON *object = json_parse(text, sizeof text - 1, NULL);
@@ -145,7 +146,8 @@ static void nothing_else_stays(void **state)
                            "\"p.io/x\":\"1\"},\"labels\":{\"p.io/r\":\"s\"},"
                            "\"ownerReferences\":[{\"uid\":\"w\",\"controller\":true}]},\"spec\":{"
                            "\"root\":{\"prefix\":\"p\"},\"controller\":{"
-                           "\"leaderElectionName\":\"op\",\"userAgentOrPrefix\":\"s/"
+                           "\"leaderElectionName\":\"op\",\"leaderElectionNamespace\":\"k\","
+                           "\"userAgentOrPrefix\":\"s/"
                            "\"}},\"status\":{\"generation\":1}}");
     cJSON_Delete(rest);
     cJSON_Delete(object);

@@ -188,10 +188,27 @@ static void test_k13_a_fault_needs_a_match(void **state)
         {NAMED(DELAY ", match: null"), {error, NULL}, {NULL}},
         {NAMED(DELAY ", match: {}"), {error, NULL}, {NULL}},
         {NAMED(DELAY ", match: {resources: [], httpMatch: []}"), {error, NULL}, {NULL}},
-        {NAMED(DELAY ", match: [{url: a}]"),
+        {NAMED(DELAY ", match: pods"),
          {"spec.httpFault[0].match: Invalid value: must be an object", error, NULL},
          {NULL}},
         {NAMED(DELAY ", match: {resources: [{}]}"), {NULL}, {NULL}},
+    };
+    check_all(all, ARRAY_LEN(all));
+}
+
+/* The first examples of KusionStack's, which its own definition does not take. */
+static void test_a_match_of_the_first_examples(void **state)
+{
+    (void)state;
+    static const struct sample all[] = {
+        {NAMED(DELAY ", match: [{method: POST, url: 'https://*.com/*/trafficOff'}]"),
+         {"spec.httpFault[0].match: Invalid value: must be an object: of {method, url}, write "
+          "httpMatch with method, host and path; of requests to the API server, write resources",
+          NULL},
+         {NULL}},
+        {NAMED(ABORT ", match: {relatedResources: [{resources: [pods], verbs: [delete]}]}"),
+         {"spec.httpFault[0].match.relatedResources: Forbidden: write resources", NULL},
+         {NULL}},
     };
     check_all(all, ARRAY_LEN(all));
 }
@@ -475,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_k12_percent_0_or_absent_is_never),
         cmocka_unit_test(test_percent),
         cmocka_unit_test(test_k13_a_fault_needs_a_match),
+        cmocka_unit_test(test_a_match_of_the_first_examples),
         cmocka_unit_test(test_k14_days_alone_and_ranges_over_midnight),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_time_zones),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "condition.h"
+#include "base/condition.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
  * condition.h - something that is wrong for now: its latest words, and when they are worth a line
  * in the log.
  */
-#ifndef RULESYNC_CONDITION_H
-#define RULESYNC_CONDITION_H
+#ifndef CORE_BASE_CONDITION_H
+#define CORE_BASE_CONDITION_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compile/sharing.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/array.h"
+#include "compile/rules_gain.h"
+#include "entry_text.h"
+#include "json/json.h"
+
+#define NS "ctrlmesh.kusionstack.io/namespace"
+#define HASH "ctrlmesh.kusionstack.io/sharding-hash"
+
+static struct rules *limit_pods(const char *selector)
+{
+    char text[1024];
+    struct err e = ERR_INIT;
+    (void)snprintf(text, sizeof text,
+                   "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
+                   "\"n\",\"name\":\"a\"},\"generation\":7,\"spec\":{\"limits\":[{\"apiGroups\":["
+                   "\"\"],\"resources\":[\"pods\"],\"selector\":\"%s\"}]}}",
+                   selector);
+    struct rules *r = rules_parse(text, strlen(text), &e);
+    if (r == NULL) {
+        fail_msg("%s: %s", selector, e.msg);
+    }
+    return r;
+}
+
+static cJSON *parse(const char *text)
+{
+    struct err e = ERR_INIT;
+    cJSON *tree = json_parse(text, strlen(text), &e);
+    assert_non_null(tree);
+    return tree;
+}
+
+static char *names[] = {"logs", "ops"};
+static const struct sharing_set all = {.names = names, .count = ARRAY_LEN(names)};
+
+/* Whether a shard that has the one and gets the other gains anything that a third one sees; its
+ * config shares ops. */
+static bool waits(const char *from, const char *to, const char *others)
+{
+    struct err e = ERR_INIT;
+    cJSON *own = parse("[\"ops\"]");
+    struct rules *old = from == NULL ? NULL : limit_pods(from);
+    struct rules *new = limit_pods(to);
+    struct rules *theirs = limit_pods(others);
+    struct rules *alone = sharing_leave_out(new, own, &all, &e);
+    assert_non_null(alone);
+    assert_int_equal(rules_generation(alone), 7);
+    bool gain = rules_gain(old, alone, theirs);
+    rules_unref(alone);
+    rules_unref(theirs);
+    rules_unref(new);
+    rules_unref(old);
+    cJSON_Delete(own);
+    return gain;
+}
+
+static void what_is_shared_is_not_waited_for(void **state)
+{
+    (void)state;
+    assert_false(waits(HASH " in (0)", HASH " in (0,ops)", HASH " in (1,ops)"));
+    assert_false(waits(NULL, HASH " in (0,ops)", HASH " in (1,ops)"));
+    assert_false(waits(NS " in (a)", NS " in (a,ops)", NS " in (b,ops)"));
+    assert_false(waits(NS " in (a)", NS " in (a,ops)", NS " in (ops)"));
+    assert_false(waits(HASH " in (0)," NS " notin (c)", HASH " in (0,ops)," NS " notin (c)",
+                       NS " in (c,ops)"));
+    /* another config shares logs, whose hash, 21, is this shard's */
+    assert_false(waits(HASH " in (21)", HASH " in (21,logs,ops)", HASH " in (22,logs)"));
+}
+
+static void what_is_not_shared_is_waited_for(void **state)
+{
+    (void)state;
+    assert_true(waits(HASH " in (0,ops)", HASH " in (0,1,ops)", HASH " in (1,ops)"));
+    assert_true(waits(NS " in (ops)", NS " in (b,ops)", NS " in (b,ops)"));
+    assert_true(waits("app=x", "app=y", "app=y"));
+    assert_true(waits(HASH " in (0,ops)", HASH " in (0,21,logs,ops)", HASH " in (21,logs,ops)"));
+}
+
+static void nothing_is_shared(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct rules *rules = limit_pods(NS " in (a,ops)");
+    struct rules *same = sharing_leave_out(rules, NULL, &all, &e);
+    assert_ptr_equal(same, rules);
+    rules_unref(same);
+    same = sharing_leave_out(rules, NULL, NULL, &e);
+    assert_ptr_equal(same, rules);
+    rules_unref(same);
+    rules_unref(rules);
+}
+
+static const struct flag_list shareable = {.items = {"ops", "a", "b", "c"}, .count = 4};
+static const struct sharing_consent any = {.any = &shareable};
+
+/* A namespace is shared by a config of its own, or where the manager was told so. */
+static void consent(void **state)
+{
+    (void)state;
+    const struct flag_list some = {.items = {"b"}, .count = 1};
+    struct sharing_set s = {.count = 0};
+    struct sharing_set listed = {.count = 0};
+    cJSON *config = parse("{\"spec\":{\"sharedNamespaces\":[\"ops\",\"a\",\"b\"]}}");
+    assert_int_equal(sharing_set_add(&s, config, &(struct sharing_consent){.ns = "evil"}), 0);
+    assert_int_equal(s.count, 0);
+    assert_int_equal(
+        sharing_set_add(&s, config, &(struct sharing_consent){.ns = "ops", .any = &some}), 0);
+    assert_int_equal(s.count, 2);
+    assert_true(sharing_set_has(&s, "ops") && sharing_set_has(&s, "b"));
+    assert_int_equal(sharing_set_add(&listed, config, &(struct sharing_consent){.known = &s}), 0);
+    assert_true(sharing_set_equal(&s, &listed));
+    sharing_set_deinit(&s);
+    sharing_set_deinit(&listed);
+    cJSON_Delete(config);
+}
+
+static void sets(void **state)
+{
+    (void)state;
+    struct sharing_set s = {.count = 0};
+    struct sharing_set other = {.count = 0};
+    cJSON *a = parse("{\"spec\":{\"sharedNamespaces\":[\"ops\",\"a\",\"ops\"]}}");
+    cJSON *b = parse("{\"spec\":{\"sharedNamespaces\":[\"b\",\"a\"]}}");
+    cJSON *wrong = parse("{\"spec\":{\"sharedNamespaces\":[\"c\",7]}}");
+    assert_false(sharing_set_has(NULL, "a"));
+    assert_false(sharing_set_has(&s, "a"));
+    assert_int_equal(sharing_set_add(&s, a, &any), 0);
+    assert_int_equal(sharing_set_add(&s, b, &any), 0);
+    assert_int_equal(sharing_set_add(&s, wrong, &any), 0);
+    assert_int_equal(s.count, 3);
+    assert_true(sharing_set_has(&s, "a"));
+    assert_true(sharing_set_has(&s, "ops"));
+    assert_false(sharing_set_has(&s, "c"));
+    assert_int_equal(sharing_set_add(&other, b, &any), 0);
+    assert_false(sharing_set_equal(&s, &other));
+    assert_int_equal(sharing_set_add(&other, a, &any), 0);
+    assert_true(sharing_set_equal(&s, &other));
+    other.unknown = true;
+    assert_false(sharing_set_equal(&s, &other));
+    sharing_set_deinit(&s);
+    sharing_set_deinit(&other);
+    cJSON_Delete(a);
+    cJSON_Delete(b);
+    cJSON_Delete(wrong);
+}
+
+static bool leave_out(void *data)
+{
+    struct err e = ERR_INIT;
+    struct rules *alone = sharing_leave_out(data, NULL, &all, &e);
+    assert_true(alone != NULL || e.code == -ENOMEM);
+    rules_unref(alone);
+    return alone != NULL;
+}
+
+static bool add_to_set(void *data)
+{
+    struct sharing_set s = {.count = 0};
+    int rc = sharing_set_add(&s, data, &any);
+    sharing_set_deinit(&s);
+    return rc == 0;
+}
+
+static void without_memory(void **state)
+{
+    (void)state;
+    struct rules *rules = limit_pods(HASH " in (0,ops)");
+    cJSON *config = parse("{\"spec\":{\"sharedNamespaces\":[\"ops\",\"a\"]}}");
+    assert_true(sweep_allocations(leave_out, rules) > 10);
+    assert_true(sweep_allocations(add_to_set, config) > 3);
+    cJSON_Delete(config);
+    rules_unref(rules);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_shared_is_not_waited_for),
+        cmocka_unit_test(what_is_not_shared_is_waited_for),
+        cmocka_unit_test(nothing_is_shared),
+        cmocka_unit_test(consent),
+        cmocka_unit_test(sets),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
