@@ -27,6 +27,7 @@ SPACES = 8
 SOON = 60  # seconds in which a shard works on what it has, on however busy a machine
 ALL = set(range(32))
 # The state of a root without a StatefulSet; where there are no StatefulSets at all, nobody can tell.
+TAKEOVER = {"afterSeconds": 5}
 NO_PODS = "WaitingForPods" if harness.modern() else "StatefulSetNotFound"
 
 
@@ -368,10 +369,11 @@ class SizeTest(RootTestCase):
 
     def test_takeover(self):
         self.begin("three shards")
-        self.size(3, takeover={"afterSeconds": 5})
+        self.size(3)
         for i in (1, 2, 3):
             self.start_pod(i - 1, self.child(i))
         self.settle()
+        self.size(3, takeover=TAKEOVER)  # now: a pod may take longer than that to begin
         dead = self.pods[1]
         self.check_watch(1)
         self.watches.pop(1).end()
@@ -403,13 +405,14 @@ class SizeTest(RootTestCase):
     def test_takeover_of_the_canary(self):
         mine = self.spaces[0]
         canary = {"replicas": 1, "inNamespaces": [mine]}
-        auto = {"shardingSize": 2, "everyShardReplicas": 1, "takeover": {"afterSeconds": 5}}
+        auto = {"shardingSize": 2, "everyShardReplicas": 1}
         self.steps.append(audit.Step(time.time(), "a canary by names", {mine: []}))
         self.apply(self.root(canary=canary, auto=auto))
         for i in range(3):
             self.start_pod(i, self.child(i))
         self.wait_ready()
         self.plan(mine, self.child(0))
+        self.apply(self.root(canary=canary, auto={**auto, "takeover": TAKEOVER}))
 
         self.steps.append(audit.Step(time.time(), "it dies", {mine: []}))
         self.plan(mine, self.child(0))
