@@ -35,7 +35,7 @@ struct listener_secrets {
     struct file_state cert_state;
     struct file_state key_state;
     struct validity valid;   /* of --listen-tls-cert */
-    struct health *health;   /* NULL: nobody is told when that ends */
+    struct health *health;   /* may be NULL */
     char *authority;         /* the path of its certificate; NULL: without --local-tls */
     int64_t renew_at;        /* what it has signed; seconds since 1970 */
     struct net_timer *timer; /* NULL: there is no file to look at */

@@ -70,7 +70,7 @@ static void serve_ready(struct admin_server *a, struct http_exchange *x,
     buf_reset(&text);
 }
 
-/* By which the series of cmesh's processes are told from others, too. */
+/* The dashboard joins on it, to show the processes of cmesh alone. */
 static int write_build(const struct admin_server *a, struct buf *out)
 {
     static const char name[] = "cmesh_build_info";

@@ -75,7 +75,7 @@ struct http_client_options {
     void (*probe)(void *data, struct http_probe *p);
     void *probe_data;
     /* The status of each answer, before its request hears of it; `request` is the head that was
-     * given. NULL: nobody is told. */
+     * given. May be NULL. */
     void (*on_status)(void *data, const struct http_head *request, unsigned status);
     /* No connection could be opened, and why: before the requests that waited for one hear of it.
      * With NULL: one was opened after that, or an open one answered. May be NULL. */
@@ -136,7 +136,7 @@ bool http_client_on_its_way(const struct http_exchange *x);
 MUST_CHECK int http_client_peer_address(const struct http_exchange *x,
                                         struct sockaddr_storage *out);
 
-/* The head, which is copied, goes on the connection that is asked about. Its answer is dropped. */
+/* Sends this request, whose head is copied, on that connection. Its answer is dropped. */
 void http_probe_send(struct http_probe *p, const struct http_head *head);
 
 const struct http_client_stats *http_client_stats(const struct http_client *c);

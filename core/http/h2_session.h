@@ -72,8 +72,8 @@ struct h2_handlers {
      * outside the functions of this header: h2_session_send is to be called. */
     void (*on_reset)(void *data, enum h2_end how, const struct err *e);
 
-    /* h2_session_room has changed since it was told, or there is more room for a body that did not
-     * fit. `data` is the session's. */
+    /* h2_session_room has changed since the last call, or there is more room for a body that did
+     * not fit. `data` is the session's. */
     void (*on_room)(void *data);
     /* The answer to h2_session_ping. */
     void (*on_pong)(void *data);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nghttp2 counts what has come, and is told here what was consumed: for the connection at once,
+ * nghttp2 counts what has come. This tells it what was consumed: for the connection at once,
  * whatever becomes of it; for a stream when its user has got it. So a stream that is not read holds
  * back itself alone, and what is kept of it is bounded by its own window.
  *

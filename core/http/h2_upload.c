@@ -6,7 +6,7 @@
  * Small ones (http_head_is_small) come first. Each is promised the window that it needs when it is
  * placed on the connection, and is sent as it comes. Large ones, and those of unknown length, leave
  * what is promised to others, and a share of the window that is spared for small ones still to
- * come. What they may not take is held, and goes on when there is more.
+ * come. What does not fit is held until there is more.
  *
  * A promise ends with what was sent of it, and shrinks to a few times what was sent lately
  * (h2_session_look): whoever sends slowly keeps no place that others could use.

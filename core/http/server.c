@@ -19,7 +19,7 @@ enum { HEAD_OUT_MAX = 256 * 1024, HEADERS_EXTRA = 8 };
  * another's. */
 enum { BODY_GRACE_MS = 2000, SILENCE_MS = 1000 };
 
-/* How often it is looked whether who has half-closed is still there. */
+/* The server looks so often whether a client that has half-closed is still there. */
 enum { HALF_CLOSED_LOOK_MS = 250 };
 
 /* How long requests that were sent ahead may take in a turn of the loop, which others wait for. */

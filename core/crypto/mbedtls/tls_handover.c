@@ -3,7 +3,7 @@
  * What the library agreed on in a handshake goes to records of our own (crypto/tls_records.h), and
  * the library's session is freed: when the handshake is over, or for clients of TLS 1.3 when the
  * first data has been read. The tickets that resume their sessions come right behind the handshake,
- * and the library keeps them for us. Where anything does not fit, the library goes on.
+ * and the library keeps them for us. A session whose keys our records cannot use stays with it.
  */
 #include "crypto/mbedtls/tls_internal.h"
 

@@ -35,7 +35,7 @@ struct credential_check {
     struct net_loop *loop;
     enum state state;
     bool rejected;         /* a 401 has come, of which the credentials are to be told */
-    struct net_task task;  /* goes on when the client's handlers have returned */
+    struct net_task task;  /* runs after the client's handlers have returned */
     struct net_timer *due; /* of the next question */
     struct http_fetch *asking;
     struct backoff backoff;
