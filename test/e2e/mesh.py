@@ -427,6 +427,40 @@ class Watched(threading.Thread):
             raise AssertionError(self.error)
 
 
+class Seen(Watched):
+    """What a pod's operator sees of a collection: `shown` has the newest version of each object with
+    the label, by namespace and name. A list that is as old as the rules may have to be made again
+    before it can be watched from."""
+
+    def __init__(self, pod, path, label):
+        self.address, self.tls, self.pod, self.label = pod.at("api"), None, pod, label
+        self.shown = {}
+        self.opened = 0
+        super().__init__(self, path, self.note)
+
+    def json(self, path):
+        answer = self.pod.proxy.fetch(f"{path}?labelSelector={self.label}")
+        if answer.status != 200:
+            raise wire.Cut(f"{path}: {answer.status}")
+        listed = json.loads(answer.body)
+        self.shown = {}
+        for item in listed["items"]:
+            self.note("ADDED", item)
+        return listed
+
+    def watch(self):
+        self.opened += 1
+        super().watch()
+
+    def note(self, kind, item):
+        meta = item["metadata"]
+        if self.label in meta.get("labels", {}):
+            if kind == "DELETED":
+                self.shown.pop((meta["namespace"], meta["name"]), None)
+            else:
+                self.shown[meta["namespace"], meta["name"]] = item
+
+
 class MeshTestCase(harness.TestCase):
     """A namespace with objects of the parts a and b, one of each, and what else a test starts."""
 

@@ -50,41 +50,6 @@ def names_of(case, shard):
     return selector[len(KEY) + 5 : -1].split(",")
 
 
-class Watch(mesh.Watched):
-    """What a shard's operator sees of ConfigMaps. A list that is as old as the rules may have to be
-    made again before it can be watched from; from then on it is one watch."""
-
-    def __init__(self, pod):
-        self.opened = 0
-        self.shown = {}  # the object's version in each namespace
-        self.pod = pod
-        self.address = pod.at("api")
-        self.tls = None
-        super().__init__(self, "/api/v1/configmaps", self.note)
-
-    def json(self, path):
-        answer = self.pod.proxy.fetch(f"{path}?labelSelector={TEAM}")
-        if answer.status != 200:
-            raise wire.Cut(f"{path}: {answer.status}")
-        listed = json.loads(answer.body)
-        self.shown = {}
-        for item in listed["items"]:
-            self.note("ADDED", item)
-        return listed
-
-    def watch(self):
-        self.opened += 1
-        super().watch()
-
-    def note(self, kind, item):
-        meta = item["metadata"]
-        if TEAM in meta.get("labels", {}):
-            if kind == "DELETED":
-                self.shown.pop(meta["namespace"], None)
-            else:
-                self.shown[meta["namespace"]] = meta["resourceVersion"]
-
-
 class NamespacesTestCase(mesh.MeshTestCase):
     def setUp(self):
         super().setUp()
@@ -142,7 +107,9 @@ class FollowTest(NamespacesTestCase):
         self.pods = {name: self.pod(f"{name}-0", name).start() for name in ("red", "blue")}
         for name in self.pods:
             self.wait_enforced(name, pods=1)
-        self.watches = {name: Watch(pod) for name, pod in self.pods.items()}
+        self.watches = {
+            name: mesh.Seen(pod, "/api/v1/configmaps", TEAM) for name, pod in self.pods.items()
+        }
         for watch in self.watches.values():
             self.addCleanup(watch.end)
         self.wait_seen("red", *self.spaces[:2])
@@ -166,12 +133,13 @@ class FollowTest(NamespacesTestCase):
     def wait_seen(self, shard, *spaces):
         watch = self.watches[shard]
         harness.wait_for(
-            lambda: set(watch.shown) == set(spaces), f"the operator of {shard} sees {spaces}"
+            lambda: set(watch.shown) == {(space, "object") for space in spaces},
+            f"the operator of {shard} sees {spaces}",
         )
 
     def check_whole(self):
         """Each object is one shard's, no watch was cut, and all is as `manager compile` says."""
-        seen = [space for watch in self.watches.values() for space in watch.shown]
+        seen = [space for watch in self.watches.values() for space in list(watch.shown)]
         self.assertEqual(len(set(seen)), len(seen))
         for name, watch in self.watches.items():
             self.wait_enforced(name, pods=1)

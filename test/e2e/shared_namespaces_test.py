@@ -23,34 +23,6 @@ def setUpModule():
     mesh.install()
 
 
-class Seen(mesh.Watched):
-    """The Secrets that a shard's operator sees, by an open watch of all namespaces. A list that is as
-    old as the rules may have to be made again before it can be watched from."""
-
-    def __init__(self, pod):
-        self.address, self.tls, self.pod = pod.at("api"), None, pod
-        self.shown = {}
-        super().__init__(self, "/api/v1/secrets", self.note)
-
-    def json(self, path):
-        answer = self.pod.proxy.fetch(f"{path}?labelSelector={MARK}")
-        if answer.status != 200:
-            raise wire.Cut(f"{path}: {answer.status}")
-        listed = json.loads(answer.body)
-        self.shown = {}
-        for item in listed["items"]:
-            self.note("ADDED", item)
-        return listed
-
-    def note(self, kind, item):
-        meta = item["metadata"]
-        if MARK in meta.get("labels", {}):
-            if kind == "DELETED":
-                self.shown.pop((meta["namespace"], meta["name"]), None)
-            else:
-                self.shown[meta["namespace"], meta["name"]] = item.get("data")
-
-
 class SharedTestCase(mesh.MeshTestCase):
     """An operator that runs in `namespace`, and works on Secrets there and in two others."""
 
@@ -80,7 +52,7 @@ class SharedTestCase(mesh.MeshTestCase):
             pod.start()
         for name in shards:
             self.wait_enforced(name, 1)
-            self.seen[name] = Seen(self.pods[name])
+            self.seen[name] = mesh.Seen(self.pods[name], "/api/v1/secrets", MARK)
             self.addCleanup(self.seen[name].end)
 
     def value(self, space, name="certificate"):
@@ -123,7 +95,7 @@ class SharedTestCase(mesh.MeshTestCase):
         try:
             harness.wait_for(look, f"{space} is seen by {shards}", interval=0.05)
         except AssertionError as error:
-            told = {shard: self.seen[shard].shown for shard in self.pods}
+            told = {shard: list(self.seen[shard].shown) for shard in self.pods}
             raise AssertionError(f"{error}: {told}") from None
 
     def check_renews(self, space, *shards):
@@ -315,7 +287,7 @@ class RootTest(SharedTestCase):
             pod.start()
         for name in shards:
             self.wait_enforced(name, 1)
-            self.seen[name] = Seen(self.pods[name])
+            self.seen[name] = mesh.Seen(self.pods[name], "/api/v1/secrets", MARK)
             self.addCleanup(self.seen[name].end)
         self.wait_label(self.namespace, self.namespace)
         self.wait_seen(self.namespace, *shards)

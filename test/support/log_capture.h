@@ -29,8 +29,7 @@ static inline void log_capture_begin(struct log_capture *c)
     assert_true(c->saved >= 0 && dup2(c->pipe[1], STDERR_FILENO) >= 0);
 }
 
-/* A line or a few fit into the pipe. */
-/* What was written since. */
+/* What was written since, which has to fit into the pipe: some lines do. */
 static inline const char *log_capture_end(struct log_capture *c)
 {
     (void)dup2(c->saved, STDERR_FILENO);

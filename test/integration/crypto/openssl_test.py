@@ -313,14 +313,7 @@ class OpensslTest(unittest.TestCase):
 
     def test_there_is_no_early_data(self):
         self.need_tls13()
-        path = self.path("early.sock")
-        listener = self.listen(path)
-        client = Program("s_client", "-unix", path, "-tls1_3", "-CAfile", self.path("ec.crt"),
-                         "-servername", "localhost")
-        self.addCleanup(client.close)
-        connection, _ = listener.accept()
-        listener.close()
-        echo = self.our_server(connection)
+        client, echo = self.connect("-tls1_3")
         client.tell("first")
         client.wait_for("Max Early Data: 0")
         client.close()
@@ -335,14 +328,7 @@ class OpensslTest(unittest.TestCase):
         self.assertEqual(server.said().count(", ClientHello"), 2) # the second after the retry
         server.close()
         self.assertEqual(echo.end()[1], "own")
-        path = self.path("retry.sock")
-        listener = self.listen(path)
-        client = Program("s_client", "-unix", path, "-tls1_3", "-groups", "ffdhe2048:P-256", "-msg",
-                         "-CAfile", self.path("ec.crt"), "-servername", "localhost")
-        self.addCleanup(client.close)
-        connection, _ = listener.accept()
-        listener.close()
-        echo = self.our_server(connection)
+        client, echo = self.connect("-tls1_3", "-groups", "ffdhe2048:P-256", "-msg")
         client.tell("first")
         client.wait_for("first")
         self.assertEqual(client.said().count(", ClientHello"), 2)
@@ -470,6 +456,17 @@ class OpensslTest(unittest.TestCase):
         listener.listen()
         return listener
 
+    def connect(self, *arguments):
+        """OpenSSL's client, and our server that it is connected to."""
+        path = self.path("client.sock")
+        listener = self.listen(path)
+        client = Program("s_client", "-unix", path, "-CAfile", self.path("ec.crt"),
+                         "-servername", "localhost", *arguments)
+        self.addCleanup(client.close)
+        connection, _ = listener.accept()
+        listener.close()
+        return client, self.our_server(connection)
+
     def serve(self, *arguments, kind="ec"):
         path = self.path("server.sock")
         server = Program("s_server", "-unix", path, "-unlink", "-cert", self.path(f"{kind}.crt"),
@@ -489,14 +486,7 @@ class OpensslTest(unittest.TestCase):
                     self.renew_keys(server, early)
                     server.close()
                     self.assertEqual(echo.end()[1], "own")
-                    path = self.path("keys.sock")
-                    listener = self.listen(path)
-                    client = Program("s_client", "-unix", path, "-tls1_3", "-ciphersuites", suite,
-                                     "-CAfile", self.path("ec.crt"), "-servername", "localhost")
-                    self.addCleanup(client.close)
-                    connection, _ = listener.accept()
-                    listener.close()
-                    echo = self.our_server(connection)
+                    client, echo = self.connect("-tls1_3", "-ciphersuites", suite)
                     self.renew_keys(client, early)
                     client.close()
                     self.assertEqual(echo.end()[1], "own")
@@ -523,14 +513,7 @@ class OpensslTest(unittest.TestCase):
         self.assertEqual(echo.end()[1], "own")
 
     def test_a_client_that_wants_to_renegotiate(self):
-        path = self.path("client.sock")
-        listener = self.listen(path)
-        client = Program("s_client", "-unix", path, "-tls1_2", "-CAfile", self.path("ec.crt"),
-                         "-servername", "localhost")
-        self.addCleanup(client.close)
-        connection, _ = listener.accept()
-        listener.close()
-        echo = self.our_server(connection)
+        client, echo = self.connect("-tls1_2")
         client.tell("first")
         client.wait_for("first")
         client.tell("R")

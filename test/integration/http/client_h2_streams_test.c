@@ -466,6 +466,20 @@ static void test_a_quiet_connection_is_probed(void **state)
     assert_int_equal(world_stats(w)->stalled, 0);
 }
 
+/* As many requests as the server takes on a connection, all of which wait for their bodies. */
+static void fill_connection(struct world *w, struct ask *a, unsigned count, unsigned *probes)
+{
+    server.max_streams = count;
+    use_probe(w, probes);
+    server.answers = true;
+    (void)world_proven(w);
+    server.answers = false;
+    for (unsigned i = 0; i < count; i++) {
+        h2_begin(ask_begin_get(w, &a[i], 1 + i), 200);
+        run_until(w->loop, &a[i].headed);
+    }
+}
+
 /* It has a stream for the probe even when all others are taken. */
 static void test_a_full_connection_is_probed(void **state)
 {
@@ -473,15 +487,7 @@ static void test_a_full_connection_is_probed(void **state)
     struct world *w = *state;
     static struct ask a[ALL];
     unsigned probes;
-    server.max_streams = ALL;
-    use_probe(w, &probes);
-    server.answers = true;
-    (void)world_proven(w);
-    server.answers = false;
-    for (unsigned i = 0; i < ALL; i++) {
-        h2_begin(ask_begin_get(w, &a[i], 1 + i), 200);
-        run_until(w->loop, &a[i].headed);
-    }
+    fill_connection(w, a, ALL, &probes);
     assert_int_equal(h2_conn(&server, 0)->streams, ALL); /* the first one too */
     assert_int_equal(h2_conn(&server, 1)->streams, 1);
     pass_until_probed(w, &probes, 2); /* of either */
@@ -519,15 +525,7 @@ static void test_a_probe_without_a_stream_judges_nothing(void **state)
     struct world *w = *state;
     static struct ask a[ALL];
     unsigned probes;
-    server.max_streams = ALL;
-    use_probe(w, &probes);
-    server.answers = true;
-    (void)world_proven(w);
-    server.answers = false;
-    for (unsigned i = 0; i < ALL; i++) {
-        h2_begin(ask_begin_get(w, &a[i], 1 + i), 200);
-        run_until(w->loop, &a[i].headed);
-    }
+    fill_connection(w, a, ALL, &probes);
     pass_quietly(w, h2_conn(&server, 0), JUDGED_MS);
     assert_true(probes >= 1);
     assert_int_equal(server.asked, 1 + ALL);

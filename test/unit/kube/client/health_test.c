@@ -5,28 +5,24 @@
 #include <string.h>
 
 #include "alloc_sweep.h"
+#include "fake_clock.h"
 #include "log_capture.h"
 #include "json/field.h"
 
 enum { MINUTE_MS = 60 * 1000, REPEAT_MS = 10 * MINUTE_MS };
 
 struct world {
-    struct net_clock clock;
-    uint64_t now;
+    struct fake_clock clock;
     struct health health;
     struct log_capture log;
 };
 
-static uint64_t now(void *data)
-{
-    return ((struct world *)data)->now;
-}
-
 static int setup(void **state)
 {
     static struct world w;
-    w = (struct world){.clock = {.now = now, .data = &w}, .now = 1000};
-    health_init(&w.health, &w.clock);
+    w = (struct world){0};
+    fake_clock_init(&w.clock, NULL);
+    health_init(&w.health, &w.clock.clock);
     log_init("test", LOG_TEXT, LOG_INFO);
     *state = &w;
     return 0;
@@ -97,9 +93,9 @@ static void it_is_said_again_with_other_words_or_after_long(void **state)
     struct world *w = *state;
     assert_int_equal(lines_of_raise(w, "bad"), 1);
     assert_int_equal(lines_of_raise(w, "worse"), 1);
-    w->now += REPEAT_MS - 1;
+    fake_clock_jump(&w->clock, REPEAT_MS - 1);
     assert_int_equal(lines_of_raise(w, "worse"), 0);
-    w->now += 1;
+    fake_clock_jump(&w->clock, 1);
     assert_int_equal(lines_of_raise(w, "worse"), 1);
 }
 
@@ -109,9 +105,9 @@ static void what_comes_and_goes_is_logged_once_a_minute(void **state)
     unsigned logged = 0;
     for (unsigned i = 0; i < 120; i++) {
         logged += lines_of_raise(w, "bad");
-        w->now += 500;
+        fake_clock_jump(&w->clock, 500);
         logged += lines_of_clear(w);
-        w->now += 500;
+        fake_clock_jump(&w->clock, 500);
     }
     assert_int_equal(logged, 2 * 2);
     assert_int_equal(w->health.raised[HEALTH_CREDENTIALS], 120);
@@ -165,10 +161,10 @@ static void further_ones_are_no_flood(void **state)
     for (unsigned i = 0; i < 500; i++) {
         (void)snprintf(subject, sizeof subject, "further %u", i % 50);
         raise_about(w, HEALTH_UNREACHABLE, subject, "no");
-        w->now += 1000;
+        fake_clock_jump(&w->clock, 1000);
     }
     assert_int_equal(lines(log_capture_end(&w->log)), 1);
-    w->now += REPEAT_MS;
+    fake_clock_jump(&w->clock, REPEAT_MS);
     log_capture_begin(&w->log);
     raise_about(w, HEALTH_UNREACHABLE, "one more", "no");
     assert_int_equal(lines(log_capture_end(&w->log)), 1);
@@ -180,9 +176,9 @@ static void what_nobody_asks_for_any_more_ends(void **state)
     struct world *w = *state;
     raise_about(w, HEALTH_PERMISSION, "create configmaps in namespace a", "no");
     raise_about(w, HEALTH_CREDENTIALS, "the token", "401");
-    w->now += HEALTH_ASKED_MS - 1;
+    fake_clock_jump(&w->clock, HEALTH_ASKED_MS - 1);
     assert_int_equal(health_count(&w->health, HEALTH_PERMISSION), 1);
-    w->now += 1;
+    fake_clock_jump(&w->clock, 1);
     cJSON *root = cJSON_CreateObject();
     health_describe(&w->health, root);
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(root, "problems")), 1);
@@ -236,9 +232,10 @@ static void metrics_have_every_cause(void **state)
 /* True: all went well. */
 static bool raise_and_clear(void *data)
 {
-    struct world w = {.clock = {.now = now, .data = &w}, .now = 1000};
+    struct world w = {0};
     (void)data;
-    health_init(&w.health, &w.clock);
+    fake_clock_init(&w.clock, NULL);
+    health_init(&w.health, &w.clock.clock);
     raise_about(&w, HEALTH_CREDENTIALS, "the token", "401");
     unsigned count = health_count(&w.health, HEALTH_CREDENTIALS);
     health_clear(&w.health, HEALTH_CREDENTIALS, NULL);

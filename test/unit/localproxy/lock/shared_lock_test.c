@@ -11,24 +11,20 @@
 #include <cmocka.h>
 
 #include "base/array.h"
+#include "fake_clock.h"
 
 struct world {
-    struct net_clock clock;
-    uint64_t now;
+    struct fake_clock clock;
     struct health health;
     struct shared_lock peering;
 };
 
-static uint64_t now(void *data)
-{
-    return ((struct world *)data)->now;
-}
-
 static int setup(void **state)
 {
     static struct world w;
-    w = (struct world){.clock = {.now = now, .data = &w}, .now = 1000};
-    health_init(&w.health, &w.clock);
+    w = (struct world){0};
+    fake_clock_init(&w.clock, NULL);
+    health_init(&w.health, &w.clock.clock);
     *state = &w;
     return 0;
 }
@@ -50,7 +46,7 @@ static int ask(struct world *w, const char *method, const char *target, const ch
     struct request_info ri;
     e = (struct err)ERR_INIT;
     assert_int_equal(request_info_parse(&ri, slice_str(method), slice_str(target), NULL), 0);
-    int rc = shared_lock_peering(&w->peering, &w->health, "ops-1.blue", &ri, w->now, &e);
+    int rc = shared_lock_peering(&w->peering, &w->health, "ops-1.blue", &ri, w->clock.now, &e);
     request_info_deinit(&ri);
     *message = e.msg;
     return rc;
@@ -128,7 +124,7 @@ static void one_of_many_is_reported(void **state)
         assert_int_equal(ask(w, "PATCH", target, &message), -EACCES);
     }
     assert_int_equal(health_count(&w->health, HEALTH_LOCK), 1);
-    w->now += HEALTH_ASKED_MS;
+    fake_clock_jump(&w->clock, HEALTH_ASKED_MS);
     assert_int_equal(ask(w, "PATCH", target, &message), -EACCES);
     assert_int_equal(health_count(&w->health, HEALTH_LOCK), 1);
     assert_int_equal(w->health.raised[HEALTH_LOCK], 2);
