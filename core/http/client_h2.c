@@ -7,9 +7,8 @@
  *
  * OPENING -> OPEN when the server's first bytes come; OPEN -> ASKED (a PING is out, and no requests
  * are taken) -> OPEN when it is silent; OPEN -> PROBED (a request of our own is out, likewise) ->
- * OPEN when it makes no progress, or the request was not taken. CLOSED from any: of all answers only
- * those that have come whole are still passed on, and `send` sends what is left, if the stream is
- * there.
+ * OPEN when it makes no progress, or the request was not taken. CLOSED from any: only answers that
+ * have come whole are still passed on, and `send` sends what is left, if the stream is there.
  */
 #include "http/client_h2.h"
 
