@@ -18,7 +18,6 @@
 #include "object/json_patch.h"
 #include "object/names.h"
 #include "root/child.h"
-#include "shard/holders.h"
 #include "json/field.h"
 
 enum {
@@ -815,7 +814,7 @@ static void note_without_effect(const struct validation *v)
 }
 
 /* What users write on a ShardingConfig. */
-static const char *const config_annotations[] = {HOLDERS_SHARES_WITH, SIDECAR_COUNT_LOAD};
+static const char *const config_annotations[] = {SHARDING_SHARES_WITH, SIDECAR_COUNT_LOAD};
 
 /* Of a name below the prefix. NULL: it is one of these, or like none. */
 static const char *annotation_meant(const char *name)

@@ -43,6 +43,9 @@
 /* "true", of a pod or its ShardingConfig: what is done for each bucket is counted
  * (localproxy/load.h) */
 #define SIDECAR_COUNT_LOAD "count-load"
+/* Annotation on a ShardingConfig: the names of others, separated by commas, or "*", with which it
+ * shares objects on purpose. */
+#define SHARDING_SHARES_WITH "shares-with"
 /* annotation: the generation of the rules that the pod was told of last */
 #define POD_GENERATION "rules-generation"
 /* annotation: the same of the traffic document; 0: that there is none */

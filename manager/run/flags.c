@@ -14,9 +14,9 @@
 #include "label/labeller.h"
 #include "net/address.h"
 #include "object/names.h"
+#include "ownership/handover.h"
 #include "program/program.h"
 #include "program/tls_flags.h"
-#include "shard/handover.h"
 #include "shard/takeover.h"
 
 #define ADMIN_PORT "5444"

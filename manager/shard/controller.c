@@ -78,9 +78,15 @@ static void free_shard(struct shard *s)
     free(s);
 }
 
-const struct shard_cache_config *shard_config(const struct shard *s)
+const struct shard_cache_config *shard_config_or_root(const struct shard *s)
 {
     return shard_cache_find_config(s->controller->options.cache, s->key);
+}
+
+const struct shard_cache_config *shard_config(const struct shard *s)
+{
+    const struct shard_cache_config *config = shard_config_or_root(s);
+    return config == NULL || config->root ? NULL : config;
 }
 
 const struct rules_map *shard_map(struct shard *s)
@@ -118,6 +124,15 @@ static void drop_rules(struct rules **at)
 {
     rules_unref(*at);
     *at = NULL;
+}
+
+/* It is a root by now, and its ConfigMap is gone. */
+static void forget_rules(struct shard *s)
+{
+    drop_rules(&s->own);
+    drop_rules(&s->sent);
+    handover_deinit(&s->past);
+    s->past.lost = false;
 }
 
 static void give_up_all(struct shard *s)
@@ -170,7 +185,11 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after)
     struct controller *c = s->controller;
     if (shard_config(s) == NULL && shard_map(s) == NULL && result == WORK_DONE) {
         work_queue_done(c->queue, s->key, result, 0);
-        free_shard(s);
+        if (shard_config_or_root(s) == NULL) {
+            free_shard(s);
+        } else {
+            forget_rules(s);
+        }
         return;
     }
     if (shard_config(s) == NULL && s->written != NULL) {
@@ -240,15 +259,6 @@ static uint64_t gather_ms(const struct shard_cache_config *config)
     return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);
 }
 
-/* It is no shard: root/roots.c does what is to be done. Rules of an earlier spec stay as they are.
- */
-static void leave_root(struct shard *s)
-{
-    if (!shard_unbind(s, shard_config(s))) {
-        shard_done(s, WORK_DONE, 0);
-    }
-}
-
 static void on_work(void *data, const char *key)
 {
     struct controller *c = data;
@@ -265,9 +275,10 @@ static void on_work(void *data, const char *key)
     if (!ready) {
         work_queue_done(c->queue, key, WORK_DONE, 0); /* on_ready brings it again */
     } else if (shard_config(s) == NULL) {
-        shard_clean_up(s);
-    } else if (shard_config(s)->root) {
-        leave_root(s);
+        const struct shard_cache_config *root = shard_config_or_root(s);
+        if (root == NULL || !shard_unbind(s, root)) {
+            shard_clean_up(s);
+        }
     } else {
         s->gone_at = 0;
         s->kept_told = false;
@@ -284,7 +295,8 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
     if (s != NULL && part == SHARD_CACHE_CONFIG && s->noticed_at == 0) {
         s->noticed_at = controller_now(c);
     }
-    if (s != NULL && part == SHARD_CACHE_CONFIG && config == NULL) {
+    if (s != NULL && part == SHARD_CACHE_CONFIG && shard_config(s) == NULL) {
+        coverer_note(c->coverer, s->compiled);
         drop_rules(&s->compiled);
         drop_rules(&s->sent);
     } else if (s != NULL && part != SHARD_CACHE_PODS) {
@@ -532,27 +544,27 @@ static uint64_t kept_generation(const struct controller *c, const struct pod *p)
     return r != NULL && r->generation != 0 ? r->generation : p->generation;
 }
 
-static void tell_pod(struct controller *c, const char *shard, const struct pod *p)
+static void tell_pod(struct controller *c, const char *shard, bool root, const struct pod *p)
 {
     struct event_object about = {
         .api_version = "v1", .kind = "Pod", .namespace = p->ns, .name = p->name, .uid = p->uid};
     event_record(c->options.events, &about, EVENT_WARNING, "RulesKept",
-                 "ShardingConfig %s was deleted: this pod keeps enforcing generation %" PRIu64
+                 "ShardingConfig %s %s: this pod keeps enforcing generation %" PRIu64
                  " of its rules until it is gone.",
-                 shard, kept_generation(c, p));
+                 shard, root ? "has become a root" : "was deleted", kept_generation(c, p));
 }
 
-void controller_tell_kept(struct controller *c, const struct event_object *config,
+void controller_tell_kept(struct controller *c, const struct event_object *config, bool root,
                           const struct pod *const *pods, size_t count)
 {
     for (size_t i = 0; i < count && i < KEPT_EVENTS_MAX; i++) {
-        tell_pod(c, config->name, pods[i]);
+        tell_pod(c, config->name, root, pods[i]);
     }
     if (count > 0) {
         event_record(c->options.events, config, EVENT_WARNING, "RulesKept",
-                     "Deleted while %zu pod%s enforced it: %s its rules until %s gone.", count,
-                     count == 1 ? "" : "s", count == 1 ? "it keeps" : "they keep",
-                     count == 1 ? "it is" : "they are");
+                     "%s while %zu pod%s enforced it: %s its rules until %s gone.",
+                     root ? "Became a root" : "Deleted", count, count == 1 ? "" : "s",
+                     count == 1 ? "it keeps" : "they keep", count == 1 ? "it is" : "they are");
     }
 }
 
@@ -564,7 +576,7 @@ static void on_deleted(void *data, const struct shard_cache_config *config)
     const struct pod **pods = controller_own_pods(c, config->key, &kept);
     struct event_object about = event_object_of(config->object);
     if (pods != NULL) {
-        controller_tell_kept(c, &about, pods, kept);
+        controller_tell_kept(c, &about, false, pods, kept);
     }
     if (s != NULL) {
         s->kept_told = true;

@@ -26,7 +26,7 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "net/work_queue.h"
-#include "shard/handover.h"
+#include "ownership/handover.h"
 #include "shard/left_out.h"
 #include "shard/namespaces.h"
 #include "shard/prober.h"

@@ -16,11 +16,11 @@
 #include "base/table.h"
 #include "kube/client/object_request.h"
 #include "net/work_queue.h"
+#include "ownership/handover.h"
 #include "shard/controller.h"
 #include "shard/coverer.h"
 #include "shard/exclusive.h"
 #include "shard/gain_cache.h"
-#include "shard/handover.h"
 #include "shard/labelling.h"
 #include "shard/shard_traffic.h"
 #include "shard/status.h"
@@ -77,6 +77,7 @@ struct shard {
     uint64_t waits_since;
     uint64_t waits_ms;                      /* for so long at most, or until it is told of */
     char waits_for[RULES_CHECKSUM_LEN + 1]; /* the rules that it is to have */
+    uint64_t waits_doubt;                   /* ownership_plan.doubt */
     bool late;                              /* it has waited for so long */
 
     /* Why the rules do not stand in the ConfigMap. */
@@ -149,8 +150,10 @@ struct status_pod shard_pod_facts(struct shard *s, const struct shard_cache_conf
 /* Whether the webhook for pods does not look at the namespace, as far as is known. */
 bool shard_is_left_out(const struct shard *s, const char *ns);
 
-/* NULL: it is gone. */
+/* NULL: it is gone, or has become a root, which is no shard. */
 const struct shard_cache_config *shard_config(const struct shard *s);
+/* The same, a root's too. */
+const struct shard_cache_config *shard_config_or_root(const struct shard *s);
 /* Whether it is in the namespace of this key, "namespace/name" or the namespace alone. */
 bool shard_is_beside(const struct shard *s, const char *key);
 /* The ConfigMap as far as is known: NULL: there is none. */
@@ -197,8 +200,9 @@ MUST_CHECK const struct pod **controller_own_pods(const struct controller *c, co
 /* Asks the pod's proxy from now on, if it has one, and expects the shard's generation of it. */
 void controller_watch_pod(struct controller *c, const struct pod *p);
 
-/* Tells by Events on the pods and on the config, which is gone, that pods keep its rules. */
-void controller_tell_kept(struct controller *c, const struct event_object *config,
+/* Tells by Events on the pods and on the config, which is gone or has become a root, that pods keep
+ * its rules. */
+void controller_tell_kept(struct controller *c, const struct event_object *config, bool root,
                           const struct pod *const *pods, size_t count);
 
 /* ---- its ConfigMap ---- */
@@ -268,6 +272,11 @@ void controller_look_policies(struct controller *c, const char *key);
 MUST_CHECK int shard_wait(struct shard *s, const struct shard_cache_config *config,
                           const struct rules *from, struct rules *to);
 void shard_wait_end(struct shard *s);
+/* The rules without the namespaces that its config shares on purpose: what others are compared
+ * with. The caller holds one reference. NULL without memory. */
+MUST_CHECK struct rules *shard_leave_out_shared(const struct shard *s,
+                                                const struct shard_cache_config *config,
+                                                struct rules *rules);
 /* The reason why its rules do not stand in the ConfigMap yet. */
 extern const char shard_waiting[];
 /* Forgets rules that none of its pods enforces any more. */

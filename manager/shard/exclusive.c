@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/exclusive.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "compile/labelled.h"
 #include "compile/sharing.h"
 #include "shard/controller_internal.h"
-#include "shard/holders.h"
+#include "shard/ownership_facts.h"
+#include "shard/waits_text.h"
 
 static void say(struct exclusive *out, enum exclusive_state state, const char *text)
 {
@@ -15,15 +17,35 @@ static void say(struct exclusive *out, enum exclusive_state state, const char *t
     (void)snprintf(out->text, sizeof out->text, "%s", text);
 }
 
-static void judge(struct exclusive *out, struct holders *h)
+/* Who else shows what the shard's `rules` show. `all`: also in namespaces that it shares. 0, then
+ * free of *who, which is NULL if nobody does; or -ENOMEM. */
+static int find_others(struct shard *s, const struct shard_cache_config *config,
+                       struct rules *rules, bool all, struct ownership_plan *out, char **who)
 {
-    const char *who = h->count == 0 ? NULL : buf_cstr(&h->text);
-    if (h->unasked || (h->count > 0 && who == NULL)) {
+    struct ownership_gathering g;
+    struct rules *own = all ? rules_ref(rules) : shard_leave_out_shared(s, config, rules);
+    int rc = own == NULL ? -ENOMEM : ownership_facts_gather(s, config, &g);
+    if (rc == 0) {
+        const struct ownership_question q = {.shard = g.self, .to = own};
+        out->waits = g.waits;
+        ownership_overlaps(&g.facts, &q, out);
+        *who = out->count == 0 ? NULL : waits_text(out, NULL);
+        rc = out->count > 0 && *who == NULL ? -ENOMEM : 0;
+        ownership_facts_deinit(&g);
+        out->waits = NULL;
+    }
+    rules_unref(own);
+    return rc;
+}
+
+static void judge(struct exclusive *out, const struct ownership_plan *others, const char *who)
+{
+    if (others->unasked) {
         say(out, EXCLUSIVE_UNKNOWN, "");
-    } else if (h->count == 0) {
+    } else if (others->count == 0) {
         say(out, EXCLUSIVE_YES, "No other shard or pod of the operator shows what this one shows.");
     } else {
-        out->state = h->count == h->intended ? EXCLUSIVE_INTENDED : EXCLUSIVE_NO;
+        out->state = others->count == others->intended ? EXCLUSIVE_INTENDED : EXCLUSIVE_NO;
         (void)snprintf(out->text, sizeof out->text,
                        "Others may see some of what this shard sees: %s.", who);
     }
@@ -34,19 +56,19 @@ static void judge(struct exclusive *out, struct holders *h)
 static int judge_shared(struct exclusive *out, struct shard *s,
                         const struct shard_cache_config *config, struct rules *rules)
 {
-    struct holders h;
+    struct ownership_plan others;
+    char *who = NULL;
     bool shares = sharing_of(config->object) != NULL;
     bool left_out = shares || (shard_cache_shared(s->controller->options.cache)->count > 0 &&
                                labelled_asks_hash(rules));
     if (out->state != EXCLUSIVE_YES || !left_out) {
         return 0;
     }
-    if (holders_now(s, config, rules, true, &h) != 0) {
+    if (find_others(s, config, rules, true, &others, &who) != 0) {
         return -ENOMEM;
     }
-    const char *who = h.count == 0 ? NULL : buf_cstr(&h.text);
     if (!shares) {
-        judge(out, &h);
+        judge(out, &others, who);
     } else if (who != NULL) {
         out->state = EXCLUSIVE_INTENDED;
         (void)snprintf(out->text, sizeof out->text,
@@ -54,7 +76,7 @@ static int judge_shared(struct exclusive *out, struct shard *s,
                        "sees: %s.",
                        who);
     }
-    holders_deinit(&h);
+    free(who);
     return 0;
 }
 
@@ -88,18 +110,19 @@ static bool may_show_something(const struct shard *s, const struct rules_map *ma
 void shard_look_exclusive(struct shard *s, const struct shard_cache_config *config,
                           const struct rules_map *map, struct exclusive *out)
 {
-    struct holders h;
+    struct ownership_plan others;
+    char *who = NULL;
     bool known = map != NULL && map->rules != NULL;
     if (map != NULL && map->given_up > 0) {
         say(out, EXCLUSIVE_GIVEN_UP,
             "There is no memory for its rules, so they are not compared with those of others.");
     } else if (!known && !may_show_something(s, map)) {
         say(out, EXCLUSIVE_NO_RULES, "The shard has no rules, and so shows nothing.");
-    } else if (!known || holders_now(s, config, map->rules, false, &h) != 0) {
+    } else if (!known || find_others(s, config, map->rules, false, &others, &who) != 0) {
         say(out, EXCLUSIVE_UNKNOWN, "");
     } else {
-        judge(out, &h);
-        holders_deinit(&h);
+        judge(out, &others, who);
+        free(who);
         if (judge_shared(out, s, config, map->rules) != 0) {
             say(out, EXCLUSIVE_UNKNOWN, "");
         }

@@ -58,7 +58,7 @@ static cJSON *make_patch(const struct shard_cache_config *config)
 static void on_taken(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
-    const struct shard_cache_config *config = shard_config(s);
+    const struct shard_cache_config *config = shard_config_or_root(s);
     s->request = NULL;
     if (object != NULL) {
         log_info("took off another controller mesh's finalizer", log_str("shard", s->key),

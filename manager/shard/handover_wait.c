@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether what a shard comes to see must wait until others have given it up. All is looked at anew
- * each time, so that the next leader decides likewise; only since when it waits is remembered here.
+ * Carries out what ownership/ownership.h decides. Only since when a shard waits is remembered here.
  *
- * strict:  it waits until that is proven, or a person lets go of a pod
+ * strict:  it waits until it is proven that others gave it up, or a person lets go of a pod
  * bounded: it is given after a while all the same
  */
 #include <errno.h>
@@ -13,8 +12,10 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "compile/sharing.h"
 #include "shard/controller_internal.h"
-#include "shard/holders.h"
+#include "shard/ownership_facts.h"
+#include "shard/waits_text.h"
 
 enum { MS = 1000 };
 
@@ -24,8 +25,8 @@ void shard_settle(struct shard *s, const struct shard_cache_config *config,
     struct controller *c = s->controller;
     enum handover_hold most = HANDOVER_NOTHING;
     size_t count = 0;
-    const struct pod **pods =
-        s->past.count > 1 ? controller_own_pods(c, config->key, &count) : NULL;
+    bool open = s->past.count > 1 && map != NULL && map->rules != NULL;
+    const struct pod **pods = open ? controller_own_pods(c, config->key, &count) : NULL;
     if (pods == NULL) {
         return; /* without memory it is remembered for longer */
     }
@@ -35,7 +36,7 @@ void shard_settle(struct shard *s, const struct shard_cache_config *config,
         most = hold > most ? hold : most;
     }
     free(pods);
-    if (map->rules != NULL && most <= HANDOVER_PUBLISHED) {
+    if (most <= HANDOVER_PUBLISHED) {
         handover_settled(&s->past, map->rules);
     }
 }
@@ -50,11 +51,16 @@ void shard_wait_end(struct shard *s)
     list_remove(&s->waiting);
 }
 
+static bool waits_for(const struct shard *s, const char *checksum)
+{
+    return s->holders != NULL && strcmp(s->waits_for, checksum) == 0;
+}
+
 /* Takes `text`. */
-static void wait_for(struct shard *s, char *text, const char *checksum)
+static void wait_for(struct shard *s, char *text, const char *checksum, uint64_t doubt)
 {
     struct controller *c = s->controller;
-    bool begun = s->holders != NULL && strcmp(s->waits_for, checksum) == 0;
+    bool begun = waits_for(s, checksum);
     free(s->holders);
     s->holders = text;
     if (!begun) {
@@ -63,7 +69,11 @@ static void wait_for(struct shard *s, char *text, const char *checksum)
         s->late = false;
         (void)snprintf(s->waits_for, sizeof s->waits_for, "%s", checksum);
         c->options.counts->waits++;
+    } else if (s->waits_doubt != doubt) {
+        s->waits_since = controller_now(c);
+        s->late = false;
     }
+    s->waits_doubt = doubt;
     if (!list_linked(&s->waiting)) {
         list_append(&c->waiting, &s->waiting);
     }
@@ -81,58 +91,117 @@ static void tell_blocked(struct shard *s, const struct shard_cache_config *confi
                  s->waits_ms / MS, s->holders);
 }
 
-/* 1, or 0 when it waits no longer. */
-static int go_on(struct shard *s, const struct shard_cache_config *config, bool unsettled)
+/* Of each pod that is waited for, whether its rules are certain to be over, or become so; begins
+ * what makes it certain. NULL without memory. */
+static struct takeover_word *ask_leases(const struct controller *c, struct ownership_plan *plan)
 {
-    struct controller *c = s->controller;
-    s->waits_ms = c->options.handover_ms;
-    if (unsettled && s->waits_ms < HANDOVER_UNSETTLED_MS) {
-        s->waits_ms = HANDOVER_UNSETTLED_MS;
+    struct takeover_word *leases = calloc(plan->count, sizeof *leases);
+    for (size_t i = 0; leases != NULL && i < plan->count; i++) {
+        const struct ownership_wait *w = &plan->waits[i];
+        if (w->may_expire) {
+            takeover_want(c->takeover, w->pod->pod, w->pod->probe, w->shard->key, w->shard->map,
+                          &leases[i]);
+            plan->again_ms =
+                leases[i].again_ms < plan->again_ms ? leases[i].again_ms : plan->again_ms;
+        }
     }
-    uint64_t waited = controller_now(c) - s->waits_since;
-    if (waited < s->waits_ms) {
-        controller_look_after(s, s->waits_ms - waited);
-        return 1;
-    }
-    bool strict = c->options.handover == HANDOVER_STRICT;
-    if (strict && !s->late) {
-        tell_blocked(s, config);
-    }
-    s->late = true;
-    return strict;
+    return leases;
 }
 
-/* A pod that nobody reaches may be certain to show nothing then. */
-static void look_when_certain(struct shard *s, uint64_t ms)
+/* What others have of it for ever, since no spec of theirs gives it up, and who may be of another
+ * operator, is theirs, too. */
+static void note_override(struct shard *s, const struct ownership_plan *plan)
 {
-    if (ms != UINT64_MAX) {
-        controller_look_after(s, ms);
+    if (plan->doubt != 0) {
+        log_info("shards of another leaderElectionName, whose specs select the same, are not "
+                 "waited for any longer",
+                 log_str("shard", s->key), log_str("holders", s->holders));
+        s->late = false;
     }
+}
+
+/* 0 or -ENOMEM. */
+static int carry_out(struct shard *s, const struct shard_cache_config *config,
+                     struct ownership_plan *plan, const char *checksum)
+{
+    struct controller *c = s->controller;
+    struct takeover_word *leases = ask_leases(c, plan);
+    char *text = leases == NULL ? NULL : waits_text(plan, leases);
+    free(leases);
+    if (text == NULL) {
+        return -ENOMEM;
+    }
+    wait_for(s, text, checksum, plan->doubt);
+    s->waits_ms = plan->patience;
+    if (plan->late && plan->step == OWNERSHIP_RELEASE && !s->late) {
+        tell_blocked(s, config);
+    }
+    s->late = plan->late;
+    if (plan->again_ms != UINT64_MAX) {
+        controller_look_after(s, plan->again_ms);
+    }
+    if (plan->step == OWNERSHIP_OVERRIDE) {
+        note_override(s, plan);
+    }
+    return 0;
+}
+
+/* NULL: without memory; or they are large, and nearly too large. */
+struct rules *shard_leave_out_shared(const struct shard *s, const struct shard_cache_config *config,
+                                     struct rules *rules)
+{
+    struct err e = ERR_INIT;
+    struct rules *own = sharing_leave_out(rules, sharing_of(config->object),
+                                          shard_cache_shared(s->controller->options.cache), &e);
+    return own == NULL && e.code == -E2BIG ? rules_ref(rules) : own;
+}
+
+/* `own`: of what is to be published, what it does not share on purpose. 1: it waits; 0 or -ENOMEM.
+ */
+static int ask(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
+               const struct rules *own, const char *checksum)
+{
+    struct ownership_gathering g;
+    struct ownership_plan plan;
+    uint64_t waited = waits_for(s, checksum) ? controller_now(s->controller) - s->waits_since : 0;
+    if (ownership_facts_gather(s, config, &g) != 0) {
+        return -ENOMEM;
+    }
+    const struct ownership_question q = {.shard = g.self,
+                                         .from = from,
+                                         .to = own,
+                                         .limit_ms = s->controller->options.handover_ms,
+                                         .waited_ms = waited,
+                                         .doubt = s->waits_doubt};
+    plan.waits = g.waits;
+    ownership_plan(&g.facts, &q, &plan);
+    int rc = plan.count == 0 ? 0 : carry_out(s, config, &plan, checksum);
+    ownership_facts_deinit(&g);
+    if (rc == 0 && plan.count == 0) {
+        shard_wait_end(s);
+    }
+    return rc != 0 ? rc : plan.step == OWNERSHIP_RELEASE;
 }
 
 int shard_wait(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
                struct rules *to)
 {
-    struct holders h;
-    if (s->controller->options.handover == HANDOVER_OFF) {
+    struct controller *c = s->controller;
+    if (c->options.handover == HANDOVER_OFF) {
         shard_wait_end(s);
         return 0;
     }
-    int rc = holders_find(s, config, from, to, &h);
-    if (rc != 0) {
-        return rc;
+    struct rules *own = shard_leave_out_shared(s, config, to);
+    if (own == NULL) {
+        return -ENOMEM;
     }
-    char *text = h.count == 0 ? NULL : buf_take_str(&h.text);
-    if (text != NULL) {
-        wait_for(s, text, rules_checksum(to));
-        rc = go_on(s, config, h.unsettled);
-        look_when_certain(s, h.again_ms);
-    } else if (h.count == 0) {
+    int rc = 0;
+    if (from != NULL && !gain_cache_ask(c->gains, from, own, NULL)) {
         shard_wait_end(s);
     } else {
-        rc = -ENOMEM;
+        rc = ask(s, config, from, own, rules_checksum(to));
     }
-    holders_deinit(&h);
+    rules_unref(own);
     return rc;
 }
 

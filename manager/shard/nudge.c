@@ -13,8 +13,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "inject/inject_options.h"
+#include "ownership/generation.h"
 #include "shard/controller_internal.h"
-#include "shard/generation.h"
 #include "json/edit.h"
 #include "json/field.h"
 

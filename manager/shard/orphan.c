@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ConfigMap of a config that is gone. Its rules stay until the last pod that mounts them is
- * gone, and hold what they show; then it is deleted. Traffic policies are followed until then.
+ * The ConfigMap of a config that is gone, or has become a root. Its rules stay until the last pod
+ * that mounts them is gone, and hold what they show; then it is deleted. Traffic policies are
+ * followed until then.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "shard/controller_internal.h"
 #include "json/edit.h"
+#include "json/field.h"
 
 static void on_deleted(void *data, const cJSON *object, const struct api_error *error)
 {
@@ -58,8 +60,10 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
 {
     struct shard *s = data;
     const struct rules_map *map = shard_map(s);
+    bool gone =
+        object == NULL ? error->code == 404 : field_get(field_get(object, "spec"), "root") != NULL;
     s->request = NULL;
-    if (object == NULL && error->code == 404 && map != NULL && shard_config(s) == NULL) {
+    if (gone && map != NULL && shard_config(s) == NULL) {
         delete_map(s, map);
     } else {
         shard_done(s, map == NULL ? WORK_DONE : WORK_RETRY, 0);
@@ -79,7 +83,7 @@ static void get_config(struct shard *s, const struct rules_map *map)
     free(path);
 }
 
-/* It was deleted while nobody led. */
+/* It became a root, or was deleted while nobody led. */
 static void tell_late(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
                       size_t count)
 {
@@ -88,7 +92,7 @@ static void tell_late(struct shard *s, const struct rules_map *map, const struct
                                  .namespace = map->ns,
                                  .name = map->shard,
                                  .uid = map->config_uid};
-    controller_tell_kept(s->controller, &about, pods, count);
+    controller_tell_kept(s->controller, &about, shard_config_or_root(s) != NULL, pods, count);
     s->kept_told = true;
 }
 

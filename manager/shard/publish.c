@@ -12,8 +12,8 @@
 #include "compile/rules_gain.h"
 #include "inject/inject_options.h"
 #include "kube/name.h"
+#include "ownership/generation.h"
 #include "shard/controller_internal.h"
-#include "shard/generation.h"
 #include "json/field.h"
 
 enum {
@@ -618,14 +618,12 @@ static void publish_wanted(struct shard *s, const struct shard_cache_config *con
     rules_unref(from);
 }
 
-static void note_right(struct shard *s, const struct shard_cache_config *config,
-                       const struct rules_map *map)
+static void note_right(struct shard *s, const struct rules_map *map)
 {
     uint64_t generation = map->generation;
     shard_note_own(s, map->rules != NULL ? map->rules : s->compiled);
     clear_trouble(s);
     shard_wait_end(s);
-    shard_settle(s, config, map);
     s->changed_at = s->placed ? s->changed_at : 0; /* it stood there already */
     tell_pods(s, generation, false);
     shard_report(s);
@@ -664,6 +662,7 @@ void shard_publish(struct shard *s)
     struct labelling labels;
     shard_hear(s, map);
     shard_learn_own(s, config, map);
+    shard_settle(s, config, map);
     if (map != NULL && map->unread) {
         shard_read_map(s);
     } else if (shard_refusal(s) != NULL || is_ending(config)) {
@@ -689,7 +688,7 @@ void shard_publish(struct shard *s)
         if (n.generation == 0) {
             shard_done(s, WORK_RETRY, 0);
         } else if (is_right(map, config, n, s->checksum)) {
-            note_right(s, config, map);
+            note_right(s, map);
         } else {
             publish_wanted(s, config, map, n);
         }

@@ -171,8 +171,9 @@ MUST_CHECK const struct pod **shard_cache_pods_of(const struct shard_cache *w,
  * selects them, or not: *count of them, in an array that the caller frees. NULL without memory. */
 MUST_CHECK const struct pod **shard_cache_injected(const struct shard_cache *w, const char *key,
                                                    size_t *count);
-/* The shards of a namespace that have no config, though pods have their sidecars or a ConfigMap has
- * their rules: *count keys, in an array that the caller frees. NULL without memory. */
+/* The shards of a namespace that have no config, or one that is a root by now, though pods have
+ * their sidecars or a ConfigMap has their rules: *count keys, in an array that the caller frees.
+ * NULL without memory. */
 MUST_CHECK const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns,
                                             size_t *count);
 /* The pods of one namespace, one after the other; NULL begins, and ends. */

@@ -177,6 +177,13 @@ static size_t list_length(const struct list *head)
     return n;
 }
 
+/* Not of a root, which has no pods and no rules. */
+static bool is_of_shard(const struct shard_cache *w, const char *key)
+{
+    const struct config *c = find_config(w, key);
+    return c != NULL && !c->seen.root;
+}
+
 const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns, size_t *count)
 {
     struct table_node *node = table_find(&w->namespaces, ns);
@@ -190,14 +197,14 @@ const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns, si
     LIST_FOR_EACH(n, &s->injected)
     {
         const struct injected *i = LIST_ITEM(n, struct injected, link);
-        if (find_config(w, i->key) == NULL) {
+        if (!is_of_shard(w, i->key)) {
             keys[(*count)++] = i->key;
         }
     }
     LIST_FOR_EACH(n, &s->maps)
     {
         const char *key = LIST_ITEM(n, struct map_entry, link)->map->key;
-        if (find_config(w, key) == NULL && find_injected(w, key) == NULL) {
+        if (!is_of_shard(w, key) && find_injected(w, key) == NULL) {
             keys[(*count)++] = key;
         }
     }

@@ -17,8 +17,8 @@
 
 #include "base/keyed_hash.h"
 #include "base/log.h"
+#include "ownership/generation.h"
 #include "shard/controller_internal.h"
-#include "shard/generation.h"
 #include "traffic/pod_traffic.h"
 #include "json/field.h"
 

@@ -537,12 +537,85 @@ static void test_strict_waits_for_pods_of_nobody_knows_which_shard(void **state)
 }
 
 /* On purpose. */
+static void turn_into_root(struct fixture *s, const char *name)
+{
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"app\":\"x\"}},\"root\":{\"prefix\":\"r\",\"targetStatefulSet\":\"x\"}}}",
+                   name);
+}
+
+/* A root is no shard, but pods with its sidecars show what they showed. */
+static void test_a_shard_that_becomes_a_root_is_waited_for(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    turn_into_root(s, "blue");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    expect_waiting(s, "green", "pod blue-0 of shard n/blue, which has become a root");
+    fixture_expect_event(s, "blue", "RulesKept", 1);
+    fixture_expect_event(s, "blue-0", "RulesKept", 1);
+    fixture_retire(s); /* nor does the next leader forget it */
+    fixture_lead(s);
+    stays_at(s, "green", 1);
+    assert_non_null(store_get(&s->store, "configmaps", "n", "cmesh-rules-blue"));
+    store_delete(&s->store, "pods", "n", "blue-0");
+    fixture_await_gone(s, "configmaps", "cmesh-rules-blue");
+    fixture_expect_generation(s, "green", 2);
+    fixture_enforces(s, "green-0", "green");
+
+    sees(s, "blue", "\"1\",\"3\""); /* back, as a shard without pods */
+    expect_waiting(s, "blue", "n/green");
+    sees(s, "green", "\"4\",\"5\"");
+    fixture_expect_generation(s, "green", 3);
+    fixture_enforces(s, "green-0", "green");
+    fixture_expect_condition(s, "blue", "Published", "True");
+}
+
+/* Both locks are of one operator, whichever of both edits comes first. */
+static void test_a_lock_that_is_renamed(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_condition(s, "blue", "Enforced", "True");
+    pod_of(s, "red-0", "red", "operator");
+    sees_with_lock(s, "red", "lead2", "\"3\"");
+    expect_waiting(s, "red", "shard n/blue (its spec selects it too");
+    sees_with_lock(s, "blue", "lead2", "\"1\",\"2\"");
+    fixture_expect_generation(s, "blue", 3);
+    expect_waiting(s, "red", "pod blue-0 of shard n/blue (has not confirmed");
+    stays_at(s, "red", 0);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "red", 1);
+}
+
+/* With all that tells whose it was, but its pods. */
+static void test_a_shard_that_is_renamed_with_its_lock(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_condition(s, "blue", "Enforced", "True");
+    store_delete(&s->store, "shardingconfigs", "n", "blue");
+    sees_with_lock(s, "red", "lead2", "\"1\",\"2\",\"3\"");
+    pod_of(s, "red-0", "red", "operator");
+    expect_waiting(s, "red", "pod blue-0 of shard n/blue, which was deleted");
+    stays_at(s, "red", 0);
+    store_delete(&s->store, "pods", "n", "blue-0");
+    fixture_expect_generation(s, "red", 1);
+}
+
 static void test_shares_with(void **state)
 {
     struct fixture *s = *state;
     begin_strict(s, LONG_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
-    expect_waiting(s, "green", "shard n/blue (its spec selects it too: change one of the specs)");
+    expect_waiting(s, "green", "shard n/blue (its spec selects it too: change one of the specs");
     assert_string_equal(fixture_condition(s, "green", "Exclusive", "status"), "True");
     store_put_text(
         &s->store, "shardingconfigs", "n",
@@ -1005,6 +1078,9 @@ int main(void)
         TEST(test_strict_waits_for_pods_no_longer_selected),
         TEST(test_strict_waits_for_pods_without_a_sidecar),
         TEST(test_strict_waits_for_pods_of_nobody_knows_which_shard),
+        TEST(test_a_shard_that_becomes_a_root_is_waited_for),
+        TEST(test_a_lock_that_is_renamed),
+        TEST(test_a_shard_that_is_renamed_with_its_lock),
         TEST(test_shares_with),
         TEST(test_what_is_shared_is_told),
         TEST(test_an_operator_that_goes_around_its_proxy),

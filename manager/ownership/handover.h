@@ -3,8 +3,8 @@
  * handover.h - what a shard's pods may still show while its rules change, so that what moves from
  * one shard to another is given only when it was taken away; and the rules for the time between.
  */
-#ifndef MANAGER_SHARD_HANDOVER_H
-#define MANAGER_SHARD_HANDOVER_H
+#ifndef MANAGER_OWNERSHIP_HANDOVER_H
+#define MANAGER_OWNERSHIP_HANDOVER_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/handover.h"
+#include "ownership/handover.h"
 
 #include <errno.h>
 #include <stdlib.h>

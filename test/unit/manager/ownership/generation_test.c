@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/generation.h"
+#include "ownership/generation.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

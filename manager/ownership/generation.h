@@ -9,8 +9,8 @@
  * There is a largest one, and who may write a ConfigMap may write that. So what is *far*, which
  * nobody reaches by counting, is not counted on: the rules name it void.
  */
-#ifndef MANAGER_SHARD_GENERATION_H
-#define MANAGER_SHARD_GENERATION_H
+#ifndef MANAGER_OWNERSHIP_GENERATION_H
+#define MANAGER_OWNERSHIP_GENERATION_H
 
 #include <stdbool.h>
 #include <stdint.h>

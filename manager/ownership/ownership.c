@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ *     ownership_plan: does it gain anything?                          no: give
+ *                     each other shard of the operator                what its ConfigMap shows,
+ *                         that it does not share with on purpose      what each of its pods may
+ * show each pod of the operator without a sidecar      everything is anybody waited for? no: give
+ *                                                                     yes: release what it loses
+ */
+#include "ownership/ownership.h"
+
+#include <string.h>
+
+#include "base/keyed_hash.h"
+#include "inject/inject_options.h"
+#include "ownership/operator.h"
+
+struct search {
+    const struct ownership_facts *facts;
+    const struct ownership_question *question;
+    struct ownership_plan *plan;
+    bool now; /* ownership_overlaps */
+};
+
+/* Another shard, and what it shows of what is looked for. */
+struct other {
+    const struct ownership_shard *shard;
+    bool intended;
+    bool doubtful;
+    bool published; /* by its ConfigMap */
+    bool past;      /* by what stood there earlier, once it is asked for: */
+    bool past_known;
+};
+
+static const struct handover_past *past_of(const struct ownership_shard *s)
+{
+    static const struct handover_past nothing = {.count = 0};
+    return s->past == NULL ? &nothing : s->past;
+}
+
+/* By this leader, who will read it before long. */
+static bool is_unread(const struct ownership_shard *s)
+{
+    return s->map != NULL && s->map->unread;
+}
+
+/* Its pods may be of that release, too. */
+static bool is_later(const struct ownership_shard *s)
+{
+    return s->map != NULL && s->map->later;
+}
+
+/* Whether it comes to see something that `rules` show too; NULL: anything at all. */
+static bool gains(const struct search *q, const struct rules *rules)
+{
+    return q->facts->gain(q->facts->gain_data, q->question->from, q->question->to, rules);
+}
+
+static bool shows(const struct search *q, const struct rules *rules)
+{
+    return rules != NULL && gains(q, rules);
+}
+
+/* ---- what another shard shows ---- */
+
+/* Its ConfigMap may show anything. A shard of which nothing can be read either goes by the other's
+ * spec, or they would wait for each other for ever. */
+static bool shows_later(const struct search *q, const struct ownership_shard *s)
+{
+    return is_later(s) && (q->question->from != NULL || s->wanted == NULL || shows(q, s->wanted));
+}
+
+static bool says_the_same(const struct rules *a, const struct rules *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(rules_checksum(a), rules_checksum(b)) == 0);
+}
+
+/* What stands in its ConfigMap; or was sent last, and may be there although the cache does not show
+ * it. */
+static bool shows_published(const struct search *q, const struct ownership_shard *s)
+{
+    const struct handover_past *past = past_of(s);
+    const struct rules *there = s->map == NULL ? NULL : s->map->rules;
+    const struct rules *sent = past->count == 0 ? NULL : past->rules[past->count - 1];
+    return is_unread(s) || shows_later(q, s) || shows(q, there) ||
+           (!says_the_same(sent, there) && shows(q, sent));
+}
+
+/* What stood there earlier, which few pods still have. */
+static bool shows_past(const struct search *q, struct other *o)
+{
+    const struct handover_past *past = past_of(o->shard);
+    if (!o->past_known) {
+        o->past_known = true;
+        o->past = o->published;
+        for (size_t i = 0; i + 1 < past->count && !o->past; i++) {
+            o->past = shows(q, past->rules[i]);
+        }
+    }
+    return o->past;
+}
+
+/* ---- who is waited for ---- */
+
+static struct ownership_wait *add_wait(struct search *q, const struct other *o,
+                                       enum ownership_reason reason)
+{
+    struct ownership_wait *w = &q->plan->waits[q->plan->count++];
+    *w = (struct ownership_wait){.reason = reason};
+    if (o != NULL) {
+        w->shard = o->shard;
+        w->doubtful = o->doubtful;
+        w->intended = o->intended;
+    }
+    q->plan->intended += w->intended;
+    return w;
+}
+
+static enum ownership_reason reason_of_map(const struct search *q, const struct ownership_shard *s)
+{
+    if (s->exists && shows(q, s->wanted)) {
+        return OWNERSHIP_WANTED;
+    }
+    if (is_unread(s)) {
+        return OWNERSHIP_UNREAD;
+    }
+    if (is_later(s)) {
+        return s->map->given_up > 0 ? OWNERSHIP_OVER_BUDGET : OWNERSHIP_OTHER_RELEASE;
+    }
+    return OWNERSHIP_PUBLISHED;
+}
+
+static enum ownership_reason reason_of_pod(const struct probe_result *r)
+{
+    if (r == NULL || !r->asked) {
+        return OWNERSHIP_NOT_HEARD_OF;
+    }
+    if (r->bypassed) {
+        return OWNERSHIP_BYPASSED;
+    }
+    if (r->state != PROBE_ANSWERED) {
+        return OWNERSHIP_SILENT;
+    }
+    return handover_unsettled(r) ? OWNERSHIP_UNSETTLED : OWNERSHIP_UNCONFIRMED;
+}
+
+/* It goes over from rules that a new leader does not know to those in the ConfigMap: what was told
+ * of it before stands meanwhile. */
+static bool is_in_between(const struct ownership_shard *s, enum handover_hold hold,
+                          const struct probe_result *r)
+{
+    return hold == HANDOVER_ANYTHING && s->map != NULL && (r == NULL || !r->bypassed);
+}
+
+static void look_at_pod(struct search *q, struct other *o, const struct ownership_pod *p)
+{
+    const struct ownership_shard *s = o->shard;
+    const struct probe_result *r = p->probe;
+    enum handover_mode mode = q->now ? HANDOVER_BOUNDED : q->facts->mode;
+    enum handover_hold hold = handover_hold_of(p->pod, r, s->key, s->map, past_of(s), mode);
+    bool may = hold == HANDOVER_ANYTHING || (hold == HANDOVER_PAST && shows_past(q, o));
+    if (q->now && is_in_between(s, hold, r)) {
+        q->plan->unasked = true;
+        return;
+    }
+    if (o->published && hold == HANDOVER_PUBLISHED && !s->exists) {
+        add_wait(q, o, OWNERSHIP_KEEPS)->pod = p;
+    } else if (may) {
+        struct ownership_wait *w = add_wait(q, o, reason_of_pod(r));
+        w->pod = p;
+        w->may_expire = !q->now && (r == NULL || !r->bypassed || p->pod->allow_bypass);
+    }
+    if (may || (o->published && hold == HANDOVER_PUBLISHED)) {
+        q->plan->unasked = q->plan->unasked || (r != NULL && !r->asked);
+        q->plan->unsettled = q->plan->unsettled || handover_unsettled(r);
+    }
+}
+
+static bool lists(const char *shares_with, const struct ownership_shard *s)
+{
+    return shares_with != NULL && (inject_options_lists(shares_with, strchr(s->key, '/') + 1) ||
+                                   inject_options_lists(shares_with, "*"));
+}
+
+/* There is no config, the ConfigMap does not say that there was, and nobody has read it: what its
+ * pods may show is known only of themselves. */
+static bool is_nobodys(const struct ownership_shard *s)
+{
+    return !s->exists && is_unread(s) && !rules_map_claims(s->map);
+}
+
+static void look_at_shard(struct search *q, const struct ownership_shard *s)
+{
+    const struct ownership_shard *self = q->question->shard;
+    struct ownership_shard known = *s;
+    struct other o = {.shard = s,
+                      .intended = lists(self->shares_with, s) || lists(s->shares_with, self)};
+    if (is_nobodys(s)) {
+        known.map = NULL;
+        o.shard = &known;
+    }
+    enum operator_kinship kinship =
+        q->now ? (operator_is_same(self, o.shard) ? OPERATOR_SAME : OPERATOR_OTHER)
+               : operator_kinship(self, o.shard);
+    if (kinship == OPERATOR_OTHER || (o.intended && !q->now)) {
+        return;
+    }
+    if (q->now && is_unread(o.shard)) {
+        q->plan->unasked = true;
+        return;
+    }
+    size_t before = q->plan->count;
+    o.published = shows_published(q, o.shard);
+    o.doubtful = kinship == OPERATOR_DOUBTFUL && s->exists && shows(q, s->wanted);
+    if (o.published && s->exists) {
+        (void)add_wait(q, &o, reason_of_map(q, o.shard));
+    }
+    for (size_t i = 0; i < s->pod_count; i++) {
+        look_at_pod(q, &o, &s->pods[i]);
+    }
+    if (o.published && q->plan->count == before) { /* else it goes with the pods */
+        (void)add_wait(q, &o, reason_of_map(q, o.shard));
+    }
+    for (size_t i = before; i < q->plan->count; i++) {
+        q->plan->waits[i].shard = s;
+    }
+}
+
+static void look_at_bare_pods(struct search *q)
+{
+    for (size_t i = 0; i < q->facts->bare_count; i++) {
+        const struct ownership_bare_pod *p = &q->facts->bare[i];
+        if (operator_has_bare_pod(q->question->shard, p)) {
+            struct ownership_wait *w = add_wait(
+                q, NULL,
+                p->pod->proxy_port == 0 ? OWNERSHIP_NO_SIDECAR : OWNERSHIP_UNKNOWN_SIDECAR);
+            w->bare = p->pod;
+        }
+    }
+}
+
+static void search(struct search *q)
+{
+    struct ownership_plan *plan = q->plan;
+    *plan = (struct ownership_plan){.waits = plan->waits, .again_ms = UINT64_MAX};
+    bool gains_any = gains(q, NULL);
+    if (q->question->from != NULL && !gains_any) {
+        return;
+    }
+    for (size_t i = 0; i < q->facts->shard_count; i++) {
+        if (&q->facts->shards[i] != q->question->shard) {
+            look_at_shard(q, &q->facts->shards[i]);
+        }
+    }
+    if (gains_any) { /* what no limit mentions of these rules, it never lost to them */
+        look_at_bare_pods(q);
+    }
+}
+
+/* ---- the plan ---- */
+
+size_t ownership_room(const struct ownership_facts *f)
+{
+    size_t room = f->shard_count + f->bare_count;
+    for (size_t i = 0; i < f->shard_count; i++) {
+        room += f->shards[i].pod_count;
+    }
+    return room;
+}
+
+/* Of the shards that are doubtful: their names, their locks and what they want. */
+static uint64_t doubt_of(const struct ownership_plan *plan)
+{
+    uint64_t hash = 1;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct ownership_shard *s = plan->waits[i].shard;
+        if (!plan->waits[i].doubtful) {
+            return 0;
+        }
+        hash = keyed_hash(hash, slice_str(s->key));
+        hash = keyed_hash(hash, slice_str(s->lock == NULL ? "" : s->lock));
+        hash = keyed_hash(hash, slice_str(rules_checksum(s->wanted)));
+    }
+    return hash | 1;
+}
+
+static void set_patience(const struct search *q)
+{
+    struct ownership_plan *plan = q->plan;
+    uint64_t patience = q->question->limit_ms;
+    plan->doubt = doubt_of(plan);
+    if (plan->doubt != 0 && patience > OWNERSHIP_DOUBT_MS) {
+        patience = OWNERSHIP_DOUBT_MS;
+    } else if (plan->unsettled && patience < HANDOVER_UNSETTLED_MS) {
+        patience = HANDOVER_UNSETTLED_MS;
+    }
+    plan->patience = patience;
+}
+
+void ownership_plan(const struct ownership_facts *f, const struct ownership_question *question,
+                    struct ownership_plan *out)
+{
+    struct search q = {.facts = f, .question = question, .plan = out};
+    search(&q);
+    if (out->count == 0) {
+        out->step = OWNERSHIP_GIVE;
+        return;
+    }
+    set_patience(&q);
+    uint64_t waited = out->doubt == question->doubt ? question->waited_ms : 0;
+    out->step = OWNERSHIP_RELEASE;
+    out->late = waited >= out->patience;
+    if (!out->late) {
+        out->again_ms = out->patience - waited;
+    } else if (f->mode != HANDOVER_STRICT || out->doubt != 0) {
+        out->step = OWNERSHIP_OVERRIDE;
+    }
+}
+
+void ownership_overlaps(const struct ownership_facts *f, const struct ownership_question *question,
+                        struct ownership_plan *out)
+{
+    struct search q = {.facts = f, .question = question, .plan = out, .now = true};
+    search(&q);
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shard/ownership_facts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "compile/compile.h"
+#include "inject/inject_options.h"
+#include "object/names.h"
+#include "ownership/operator.h"
+#include "root/child.h"
+#include "json/field.h"
+
+/* ---- shards ---- */
+
+static const char *annotation(const struct controller *c, const struct shard_cache_config *config)
+{
+    char key[INJECT_KEY_SIZE];
+    const cJSON *meta = field_get(config->object, "metadata");
+    return field_text(field_get(meta, "annotations"),
+                      inject_options_key(c->options.prefix, SHARDING_SHARES_WITH, key));
+}
+
+static const char *lock_of(const struct shard_cache_config *config)
+{
+    const cJSON *spec = field_get(config->object, "spec");
+    return field_text(field_get(spec, "controller"), COMPILE_LOCK_NAME);
+}
+
+static int add_pods(struct ownership_gathering *g, const struct controller *c, const char *key,
+                    size_t *added)
+{
+    const struct pod **pods = controller_own_pods(c, key, added);
+    size_t room = g->pod_count + *added;
+    if (pods == NULL) {
+        return -ENOMEM;
+    }
+    if (room > g->pod_room) {
+        room = room + room / 2;
+        struct ownership_pod *all = realloc(g->pods, room * sizeof *all);
+        if (all == NULL) {
+            free(pods);
+            return -ENOMEM;
+        }
+        g->pods = all;
+        g->pod_room = room;
+    }
+    for (size_t i = 0; i < *added; i++) {
+        g->pods[g->pod_count++] =
+            (struct ownership_pod){pods[i], prober_result(c->prober, pods[i]->key)};
+    }
+    free(pods);
+    return 0;
+}
+
+/* Its pods are placed when all are known. */
+static int add_shard(struct ownership_gathering *g, const struct controller *c, const char *key)
+{
+    const struct shard_cache_config *config = shard_cache_find_config(c->options.cache, key);
+    struct shard *s = controller_find_shard(c, key);
+    const struct rules_map *map =
+        s == NULL ? shard_cache_find_map(c->options.cache, key) : shard_map(s);
+    struct ownership_shard *o = &g->shards[g->facts.shard_count];
+    *o = (struct ownership_shard){.key = key};
+    if (config != NULL && config->root) {
+        o->root = config->name;
+    } else if (config != NULL) {
+        o->exists = true;
+        o->lock = lock_of(config);
+        o->root = child_root(config->object, c->options.prefix);
+        o->shares_with = annotation(c, config);
+        o->selector = config->pods;
+        o->wanted = s == NULL ? NULL : s->compiled;
+    }
+    o->map = map != NULL && shard_owns_map(s, config, map) ? map : NULL;
+    o->past = s == NULL ? NULL : &s->past;
+    g->facts.shard_count++;
+    return add_pods(g, c, key, &o->pod_count);
+}
+
+static void place_pods(struct ownership_gathering *g)
+{
+    const struct ownership_pod *next = g->pods;
+    for (size_t i = 0; i < g->facts.shard_count; i++) {
+        g->shards[i].pods = next;
+        next += g->shards[i].pod_count;
+    }
+}
+
+static int add_shards(struct ownership_gathering *g, const struct controller *c,
+                      const struct shard_cache_config *self)
+{
+    const struct shard_cache *w = c->options.cache;
+    const struct shard_cache_config *o = NULL;
+    size_t gone = 0;
+    size_t configs = 0;
+    const char **keys = shard_cache_gone_in(w, self->ns, &gone);
+    while ((o = shard_cache_next_config_in(w, self->ns, o)) != NULL) {
+        configs++;
+    }
+    g->shards = keys == NULL ? NULL : calloc(configs + gone, sizeof *g->shards);
+    g->facts.shards = g->shards;
+    int rc = g->shards == NULL ? -ENOMEM : 0;
+    while (rc == 0 && (o = shard_cache_next_config_in(w, self->ns, o)) != NULL) {
+        g->self = o == self ? &g->shards[g->facts.shard_count] : g->self;
+        rc = o->root ? 0 : add_shard(g, c, o->key);
+    }
+    for (size_t i = 0; rc == 0 && i < gone; i++) {
+        rc = add_shard(g, c, keys[i]);
+    }
+    free(keys);
+    place_pods(g);
+    return rc;
+}
+
+/* ---- pods whose rules nobody knows ---- */
+
+/* It has no sidecar, or does not say of which shard they are, and no shard or more than one selects
+ * it. */
+static bool is_bare(const struct shard_cache *w, const struct pod *p)
+{
+    return !p->over && !p->let_go &&
+           (p->proxy_port == 0 || (p->injected[0] == '\0' && shard_cache_shard_count(w, p) != 1));
+}
+
+static void find_selecting(const struct ownership_gathering *g, const struct shard_cache *w,
+                           struct ownership_bare_pod *p)
+{
+    const struct shard_cache_config *configs[ARRAY_LEN(p->selected_by)];
+    size_t count = shard_cache_shards_of(w, p->pod, configs, ARRAY_LEN(configs));
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < g->facts.shard_count; j++) {
+            if (strcmp(g->shards[j].key, configs[i]->key) == 0) {
+                p->selected_by[p->selected_count++] = &g->shards[j];
+            }
+        }
+    }
+}
+
+/* Only those of the operator: there may be any number of others. */
+static int add_bare_pods(struct ownership_gathering *g, const struct shard_cache *w, const char *ns)
+{
+    enum { STEP = 16 };
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, ns, p)) != NULL;) {
+        struct ownership_bare_pod bare = {.pod = p};
+        if (!is_bare(w, p)) {
+            continue;
+        }
+        find_selecting(g, w, &bare);
+        if (!operator_has_bare_pod(g->self, &bare)) {
+            continue;
+        }
+        if (g->facts.bare_count % STEP == 0) {
+            struct ownership_bare_pod *all =
+                realloc(g->bare, (g->facts.bare_count + STEP) * sizeof *all);
+            if (all == NULL) {
+                return -ENOMEM;
+            }
+            g->bare = all;
+            g->facts.bare = all;
+        }
+        g->bare[g->facts.bare_count++] = bare;
+    }
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+static bool gain(void *data, const struct rules *from, const struct rules *to,
+                 const struct rules *others)
+{
+    return gain_cache_ask(data, from, to, others);
+}
+
+int ownership_facts_gather(struct shard *s, const struct shard_cache_config *config,
+                           struct ownership_gathering *out)
+{
+    const struct controller *c = s->controller;
+    *out = (struct ownership_gathering){
+        .facts = {.mode = c->options.handover, .gain = gain, .gain_data = c->gains}};
+    int rc = add_shards(out, c, config);
+    rc = rc == 0 ? add_bare_pods(out, c->options.cache, config->ns) : rc;
+    out->waits = rc == 0 ? calloc(ownership_room(&out->facts), sizeof *out->waits) : NULL;
+    if (out->waits == NULL) {
+        ownership_facts_deinit(out);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void ownership_facts_deinit(struct ownership_gathering *g)
+{
+    free(g->shards);
+    free(g->pods);
+    free(g->bare);
+    free(g->waits);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ownership_facts.h - what is known of the shards of a namespace, for ownership/ownership.h.
+ */
+#ifndef MANAGER_SHARD_OWNERSHIP_FACTS_H
+#define MANAGER_SHARD_OWNERSHIP_FACTS_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "ownership/ownership.h"
+#include "shard/controller_internal.h"
+
+struct ownership_gathering {
+    struct ownership_facts facts;
+    const struct ownership_shard *self;
+    struct ownership_wait *waits; /* room for all that there can be */
+    struct ownership_shard *shards;
+    struct ownership_pod *pods;
+    size_t pod_count;
+    size_t pod_room;
+    struct ownership_bare_pod *bare;
+};
+
+/* As `s`, which has this config, sees them. Valid until the loop runs on. 0, then
+ * ownership_facts_deinit is due, or -ENOMEM. */
+MUST_CHECK int ownership_facts_gather(struct shard *s, const struct shard_cache_config *config,
+                                      struct ownership_gathering *out);
+void ownership_facts_deinit(struct ownership_gathering *g);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * waits_text.h - says for people whom a shard waits for, and why.
+ */
+#ifndef MANAGER_SHARD_WAITS_TEXT_H
+#define MANAGER_SHARD_WAITS_TEXT_H
+
+#include "ownership/ownership.h"
+#include "shard/takeover.h"
+
+/* Only the first ones are named, with how many there are besides. `leases`: of each wait what
+ * takeover_want said; NULL: nobody was asked. NULL without memory; the caller frees. */
+MUST_CHECK char *waits_text(const struct ownership_plan *plan, const struct takeover_word *leases);
+
+#endif
