@@ -132,12 +132,48 @@ static void read_failing(struct pod *p, const cJSON *containers)
     }
 }
 
+static bool any_running(const cJSON *containers)
+{
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, containers)
+    {
+        if (field_get(field_get(c, "state"), "running") != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * A terminal phase is not the end of the containers. Kubelets before 1.24 report Failed when they
+ * begin to evict a pod, or its activeDeadlineSeconds are over; the containers end up to a grace
+ * period later (kubernetes#88613, #98718, #108366). The pod garbage collector reports Failed for a
+ * pod whose node is gone, just before it deletes the pod. A container whose status says that it
+ * runs therefore counts as running, as on a node that is cut off: until the status changes, the pod
+ * is deleted or let go of, or the lease on its rules has expired. Time alone proves nothing, and
+ * bounds nothing.
+ *
+ * A container that waits, or has no status, does not run. A pod that was rejected, or evicted
+ * before it started, has no statuses and never gets any, and a Deployment leaves it there. Kubelets
+ * before 1.22 drop the statuses of every pod that they evict; such a pod looks the same, and counts
+ * as over for the seconds in which it is killed.
+ */
+static void read_end(struct pod *p, const cJSON *meta, const cJSON *status)
+{
+    const char *phase = field_text(status, "phase");
+    bool terminal = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
+    bool runs = any_running(field_get(status, "initContainerStatuses")) ||
+                any_running(field_get(status, "containerStatuses")) ||
+                any_running(field_get(status, "ephemeralContainerStatuses"));
+    p->over = terminal && !runs;
+    p->ending = (terminal && runs) || field_get(meta, "deletionTimestamp") != NULL;
+}
+
 static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys *keys)
 {
     const cJSON *meta = field_get(object, "metadata");
     const cJSON *spec = field_get(object, "spec");
     const cJSON *status = field_get(object, "status");
-    const char *phase = field_text(status, "phase");
     const char *generation = field_text(field_get(meta, "annotations"), keys->generation);
     p->generation = generation_of(generation);
     p->told = generation[0] != '\0';
@@ -149,9 +185,8 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     read_failing(p, field_get(status, "containerStatuses"));
     p->allow_bypass =
         strcmp(field_text(field_get(meta, "annotations"), keys->allow_bypass), "true") == 0;
-    p->ending = field_get(meta, "deletionTimestamp") != NULL;
+    read_end(p, meta, status);
     p->let_go = strcmp(field_text(field_get(meta, "annotations"), keys->let_go), "true") == 0;
-    p->over = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
 }
 
 static const char *controller_uid(const cJSON *meta)

@@ -47,8 +47,8 @@ struct pod {
     const char *failing;   /* why a container of it does not start: one of some words that tell of
                               something wrong, as "CrashLoopBackOff"; NULL: none of them. Static */
     bool told;             /* it has that annotation, whatever stands there */
-    bool ending;           /* it is being deleted */
-    bool over;             /* Succeeded or Failed */
+    bool ending;           /* it is being deleted, or is Succeeded or Failed and not over */
+    bool over;             /* Succeeded or Failed, and no container of it is said to run */
     bool let_go;           /* somebody says that nothing of it need be waited for */
 };
 

@@ -156,6 +156,43 @@ static void test_what_is_not_ready(void **state)
     }
 }
 
+/* As kubelets before 1.24 report a pod that they evict, or that is past its deadline. */
+static void test_an_ended_pod_whose_containers_may_run(void **state)
+{
+    static const struct {
+        const char *status;
+        bool over;
+        bool ending;
+    } cases[] = {
+        {"phase: Running, containerStatuses: [{state: {terminated: {exitCode: 1}}}]", false, false},
+        {"phase: Failed, containerStatuses: [{state: {running: {}}}]", false, true},
+        {"phase: Succeeded, containerStatuses: [{state: {running: {}}}]", false, true},
+        {"phase: Failed, containerStatuses: [{state: {terminated: {}}}, {state: {running: {}}}]",
+         false, true},
+        {"phase: Failed, initContainerStatuses: [{state: {running: {}}}],"
+         " containerStatuses: [{state: {terminated: {}}}]",
+         false, true},
+        {"phase: Failed, ephemeralContainerStatuses: [{state: {running: {}}}]", false, true},
+        {"phase: Failed, initContainerStatuses: [{state: {terminated: {}}}],"
+         " containerStatuses: [{state: {waiting: {reason: PodInitializing}}}]",
+         true, false},
+        {"phase: Failed, containerStatuses: [{state: {}}, {lastState: {running: {}}}]", true,
+         false},
+        {"phase: Failed, reason: Evicted", true, false}, /* never started, or not known */
+        {"phase: Failed, containerStatuses: []", true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[512];
+        (void)snprintf(text, sizeof text, "metadata: {name: a, namespace: \"n\"}\nstatus: {%s}",
+                       cases[i].status);
+        struct pod *p = make(text);
+        assert_int_equal(p->over, cases[i].over);
+        assert_int_equal(p->ending, cases[i].ending);
+        free(p);
+    }
+}
+
 static void test_annotations_that_are_no_generation(void **state)
 {
     static const char *const values[] = {
@@ -292,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_facts),
         cmocka_unit_test(test_little_is_known),
         cmocka_unit_test(test_what_is_not_ready),
+        cmocka_unit_test(test_an_ended_pod_whose_containers_may_run),
         cmocka_unit_test(test_annotations_that_are_no_generation),
         cmocka_unit_test(test_the_largest_generation),
         cmocka_unit_test(test_same),
