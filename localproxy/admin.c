@@ -181,6 +181,9 @@ static void on_asked(void *data, struct slice user_agent)
 static void add_status(void *data, cJSON *root)
 {
     const struct admin_options *o = data;
+    if (o->pod.name != NULL && o->pod.name[0] != '\0' && o->pod.uid[0] != '\0') {
+        control_pod_add(root, &o->pod);
+    }
     cJSON_AddStringToObject(root, "listen", proxy_address(o->proxy));
     if (o->flags->listen_tls.count > 0) {
         cJSON_AddStringToObject(root, "listenTLS", proxy_tls_address(o->proxy));

@@ -25,6 +25,7 @@ struct admin_options {
     const struct egress *egress; /* NULL: there is no way to other places */
     const struct reload *reload; /* NULL: there is no control socket */
     struct status_lease *lease;  /* NULL: none is written */
+    struct control_pod pod;      /* its own; NULL or "": not known */
 };
 
 /* Listens. NULL with `e` set. */

@@ -403,6 +403,7 @@ static int open_admin(struct app *a, struct err *e)
         .egress = a->egress,
         .reload = a->reload,
         .lease = a->lease,
+        .pod = {variable("POD_NAME"), variable("POD_UID")},
     };
     a->admin = admin_new(a->program.loop, &o, e);
     if (a->admin == NULL) {

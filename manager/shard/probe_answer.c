@@ -69,38 +69,41 @@ static int read_proxy(const cJSON *root, struct probe_result *r, struct err *e)
     return 0;
 }
 
-int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e)
+static bool is_of_pod(const struct control_pod *pod, const char *key, const char *uid)
 {
-    struct err why = ERR_INIT;
-    cJSON *root = parse(body, CONTROL_STATUS_LOCALPROXY, &why);
-    if (root == NULL) {
-        return err_set(e, why.code, "%s", why.msg);
-    }
-    int rc = read_proxy(root, r, e);
-    cJSON_Delete(root);
-    return rc;
+    return strcmp(pod->name, strchr(key, '/') + 1) == 0 && strcmp(pod->uid, uid) == 0;
 }
 
-static bool is_of_pod(const cJSON *root, const char *key, const char *uid)
-{
-    struct control_pod pod = control_pod_read(root);
-    return strcmp(pod.name, strchr(key, '/') + 1) == 0 && strcmp(pod.uid, uid) == 0;
-}
-
-int probe_answer_told(struct slice document, const char *key, const char *uid,
-                      struct probe_result *r, struct err *e)
+/* `unnamed`: one that names no pod will do. */
+static int read_of_pod(struct slice document, const char *key, const char *uid, bool unnamed,
+                       struct probe_result *r, struct err *e)
 {
     struct err why = ERR_INIT;
     cJSON *root = parse(document, CONTROL_STATUS_LOCALPROXY, &why);
     if (root == NULL) {
         return err_set(e, why.code, "%s", why.msg);
     }
-    int rc = is_of_pod(root, key, uid) ? read_proxy(root, r, e)
-                                       : err_set(e, -EINVAL, "it is of another pod");
+    struct control_pod pod = control_pod_read(root);
+    unnamed = unnamed && pod.name[0] == '\0' && pod.uid[0] == '\0';
+    int rc = unnamed || is_of_pod(&pod, key, uid) ? read_proxy(root, r, e)
+                                                  : err_set(e, -EINVAL, "it is of another pod");
+    cJSON_Delete(root);
+    return rc;
+}
+
+int probe_answer_proxy(struct slice body, const char *key, const char *uid, struct probe_result *r,
+                       struct err *e)
+{
+    return read_of_pod(body, key, uid, true, r, e);
+}
+
+int probe_answer_told(struct slice document, const char *key, const char *uid,
+                      struct probe_result *r, struct err *e)
+{
+    int rc = read_of_pod(document, key, uid, false, r, e);
     if (rc == 0 && r->traffic != NULL) {
         pod_traffic_set_rough(r->traffic);
     }
-    cJSON_Delete(root);
     return rc;
 }
 

@@ -12,14 +12,15 @@
 #include "base/slice.h"
 #include "shard/prober.h"
 
-/* localproxy's: sets what it says of `r`, since_ms as the pod has it; `message` if says_why;
- * `bypassed` if it knows that: what was known before it was started again stands until then; and
- * `traffic` and `load` (free()), which are the caller's, whatever stood there. 0, or with `r` as it
- * was -EINVAL or -ENOMEM. */
-MUST_CHECK int probe_answer_proxy(struct slice body, struct probe_result *r, struct err *e);
+/* localproxy's in the pod `key`, "namespace/name", with that uid: sets what it says of `r`,
+ * since_ms as the pod has it; `message` if says_why; `bypassed` if it knows that: what was known
+ * before it was started again stands until then; and `traffic` and `load` (free()), which are the
+ * caller's, whatever stood there. 0, or with `r` as it was -EINVAL or -ENOMEM. -EINVAL also when
+ * the answer names another pod. Releases before 0.2 name none, and are believed. */
+MUST_CHECK int probe_answer_proxy(struct slice body, const char *key, const char *uid,
+                                  struct probe_result *r, struct err *e);
 
-/* The same of what the pod `key`, "namespace/name" with that uid, tells by its Lease; -EINVAL also
- * when it is of another pod. */
+/* The same of what the pod tells by its Lease, which has to name it. */
 MUST_CHECK int probe_answer_told(struct slice document, const char *key, const char *uid,
                                  struct probe_result *r, struct err *e);
 

@@ -447,7 +447,7 @@ static void on_proxy(void *data, const struct http_answer *a, const struct err *
     struct prober *p = t->prober;
     struct probe_result r = t->result;
     struct err why = ERR_INIT;
-    if (!take_answer(t, a, e, &why) || probe_answer_proxy(a->body, &r, &why) != 0) {
+    if (!take_answer(t, a, e, &why) || probe_answer_proxy(a->body, t->key, t->uid, &r, &why) != 0) {
         p->stats.failed++;
         proxy_missed(t, &why);
         end_question(t);

@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct probe_result r = {.message = "kept"};
     struct err e = ERR_INIT;
     char message[PROBE_MESSAGE_SIZE] = "kept";
-    if (probe_answer_proxy(body, &r, &e) != 0) {
+    if (probe_answer_proxy(body, "demo/blue-0", "u", &r, &e) != 0) {
         CHECK(e.msg[0] != '\0');
         CHECK(!r.enforcing && r.generation == 0 && r.shard[0] == '\0');
     }

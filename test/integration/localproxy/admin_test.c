@@ -24,6 +24,7 @@ static int setup(void **state)
         .proxy = f->proxy,
         .upstream = f->api->client,
         .metrics = &f->metrics,
+        .pod = {"op-0", "u1"},
     };
     admin = admin_new(f->api->loop, &o, &e);
     return admin != NULL ? 0 : -1;
@@ -77,6 +78,7 @@ static void rules_and_the_writes_that_they_took_away(void **state)
     struct client c;
     proxy_explain_no_rules(f->proxy, "still at school");
     expect_page(f, "/readyz", "still at school");
+    expect_status(f, NULL, "pod", "{\"name\":\"op-0\",\"uid\":\"u1\"}");
     expect_status(f, "rules", "lostWrites", "");
     fixture_limit(f, OWN " in (a)");
     expect_page(f, "/readyz", "200 OK");

@@ -541,6 +541,41 @@ static void test_another_pod_of_that_name(void **state)
     pass_and_await(f, 15000, s); /* nothing is expected of it */
 }
 
+static void say_of(struct sidecar *s, const char *pod, unsigned generation)
+{
+    char text[1024];
+    (void)snprintf(text, sizeof text,
+                   "{\"program\":\"localproxy\",\"pod\":%s,\"rules\":{\"inForce\":true,\"shard\":{"
+                   "\"namespace\":\"demo\",\"name\":\"a\"},\"generation\":%u,\"checksum\":\"" SUM
+                   "\",\"since\":1700000000,\"settled\":true}}",
+                   pod, generation);
+    say(s, 200, text);
+}
+
+/* The pod is cut off, and what it confirmed stays; or another one has its name. */
+static void test_another_pod_at_its_address(void **state)
+{
+    static const char *const others[] = {
+        "{\"name\":\"pod-1\",\"uid\":\"v\"}",
+        "{\"name\":\"pod-0\",\"uid\":\"v\"}",
+        "{\"name\":\"pod-1\",\"uid\":\"u\"}",
+        "{\"name\":\"pod-1\"}",
+    };
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL); /* an older one, which does not say whose it is */
+    say_of(s, "{\"name\":\"pod-0\",\"uid\":\"u\"}", 2);
+    pass_and_await(f, 15000, s);
+    assert_int_equal(result(f)->generation, 2);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        say_of(s, others[i], 3);
+        pass_and_await(f, 15000, s);
+        assert_int_equal(result(f)->generation, 2);
+        expect_silent(f, s);
+        say_of(s, "{\"name\":\"pod-0\",\"uid\":\"u\"}", 2);
+        pass_and_await(f, 15000, s);
+    }
+}
+
 static void test_addresses_that_are_none(void **state)
 {
     struct fixture *f = *state;
@@ -759,6 +794,7 @@ int main(void)
         TEST(test_an_address_that_changes),
         TEST(test_an_address_that_changes_during_a_question),
         TEST(test_another_pod_of_that_name),
+        TEST(test_another_pod_at_its_address),
         TEST(test_addresses_that_are_none),
         TEST(test_addresses_where_no_sidecar_is),
         TEST(test_rulesync_where_none_is),

@@ -25,11 +25,16 @@
 #define PROXY(rules) "{\"program\":\"localproxy\",\"ready\":true,\"rules\":" rules "}"
 #define RULESYNC(members) "{\"program\":\"rulesync\"" members "}"
 
+static int read_proxy(struct slice body, struct probe_result *r, struct err *e)
+{
+    return probe_answer_proxy(body, "demo/blue-0", "u", r, e);
+}
+
 static void test_rules_in_force(void **state)
 {
     struct probe_result r = {.state = PROBE_SILENT, .message = "kept"};
     (void)state;
-    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
     assert_true(r.enforcing);
     assert_int_equal(r.generation, 7);
     assert_string_equal(r.checksum, SUM);
@@ -58,8 +63,13 @@ static void test_what_a_pod_tells(void **state)
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         assert_int_equal(probe_answer_told(slice_str(others[i]), "demo/blue-0", "u", &r, NULL),
                          -EINVAL);
+        int rc = strstr(others[i], "pod") == NULL ? 0 : -EINVAL; /* one that names none will do */
+        struct probe_result answered = {.generation = 0};
+        assert_int_equal(read_proxy(slice_str(others[i]), &answered, NULL), rc);
         assert_int_equal(r.generation, 0);
     }
+    assert_int_equal(read_proxy(SLICE(TOLD("blue-0", "u")), &r, NULL), 0);
+    r = (struct probe_result){.state = PROBE_SILENT, .message = "kept"};
     assert_int_equal(probe_answer_told(SLICE(TOLD("blue-0", "u")), "demo/blue-0", "u", &r, NULL),
                      0);
     assert_true(r.enforcing);
@@ -92,7 +102,7 @@ static void test_the_lease_on_its_rules(void **state)
         (void)snprintf(text, sizeof text,
                        "{\"program\":\"localproxy\",\"rules\":" RULES ",\"lease\":%s}",
                        cases[i].lease);
-        assert_int_equal(probe_answer_proxy(slice_str(text), &r, NULL), 0);
+        assert_int_equal(read_proxy(slice_str(text), &r, NULL), 0);
         assert_int_equal(r.lease_s, cases[i].seconds);
         assert_int_equal(r.expired, cases[i].expired);
     }
@@ -104,15 +114,15 @@ static void test_what_it_counts(void **state)
 {
     struct probe_result r = {.message = "kept"};
     (void)state;
-    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
     assert_null(r.load);
     const struct slice answer = SLICE(COUNTING("{\"sinceSeconds\":9,\"buckets\":{\"7\":[1,2,3]}}"));
-    assert_int_equal(probe_answer_proxy(answer, &r, NULL), 0);
+    assert_int_equal(read_proxy(answer, &r, NULL), 0);
     assert_non_null(r.load);
     assert_int_equal(r.load->since_s, 9);
     assert_int_equal(r.load->of[7].objects, 3);
     free(r.load);
-    assert_int_equal(probe_answer_proxy(SLICE(COUNTING("{\"buckets\":7}")), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(COUNTING("{\"buckets\":7}")), &r, NULL), 0);
     assert_null(r.load);
 }
 
@@ -120,24 +130,24 @@ static void test_what_rulesync_has_told_localproxy(void **state)
 {
     struct probe_result r = {.message = "kept"};
     (void)state;
-    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
     assert_false(r.says_why);
     assert_string_equal(r.message, "kept");
-    assert_int_equal(probe_answer_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
-                                              ",\"rulesync\":{\"error\":\"no key\\nrules.json\"}}"),
-                                        &r, NULL),
+    assert_int_equal(read_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
+                                      ",\"rulesync\":{\"error\":\"no key\\nrules.json\"}}"),
+                                &r, NULL),
                      0);
     assert_true(r.says_why);
     assert_string_equal(r.message, "no key rules.json");
-    assert_int_equal(probe_answer_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
-                                              ",\"rulesync\":{\"error\":\"\"}}"),
-                                        &r, NULL),
+    assert_int_equal(read_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
+                                      ",\"rulesync\":{\"error\":\"\"}}"),
+                                &r, NULL),
                      0);
     assert_false(r.says_why);
     assert_string_equal(r.message, "no key rules.json"); /* the prober's business */
-    assert_int_equal(probe_answer_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
-                                              ",\"rulesync\":{\"error\":7}}"),
-                                        &r, NULL),
+    assert_int_equal(read_proxy(SLICE("{\"program\":\"localproxy\",\"rules\":" RULES
+                                      ",\"rulesync\":{\"error\":7}}"),
+                                &r, NULL),
                      0);
     assert_false(r.says_why);
 }
@@ -146,19 +156,19 @@ static void test_version(void **state)
 {
     struct probe_result r = {.version = "1"};
     (void)state;
-    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
     assert_string_equal(r.version, "");
     assert_int_equal(
-        probe_answer_proxy(
+        read_proxy(
             SLICE("{\"program\":\"localproxy\",\"version\":\"0.2.0\\n\",\"rules\":" RULES "}"), &r,
             NULL),
         0);
     assert_string_equal(r.version, "0.2.0 ");
-    assert_int_equal(probe_answer_proxy(
-                         SLICE("{\"program\":\"localproxy\",\"version\":"
-                               "\"0123456789012345678901234567890123456789\",\"rules\":" RULES "}"),
-                         &r, NULL),
-                     0);
+    assert_int_equal(
+        read_proxy(SLICE("{\"program\":\"localproxy\",\"version\":"
+                         "\"0123456789012345678901234567890123456789\",\"rules\":" RULES "}"),
+                   &r, NULL),
+        0);
     assert_int_equal(strlen(r.version), PROBE_VERSION_SIZE - 1);
 }
 
@@ -166,16 +176,16 @@ static void test_who_comes_and_who_goes_around(void **state)
 {
     struct probe_result r = {.unused = true, .up_ms = 7, .bypassed = true};
     (void)state;
-    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0); /* an older one */
+    assert_int_equal(read_proxy(SLICE(PROXY(RULES)), &r, NULL), 0); /* an older one */
     assert_false(r.unused);
     assert_true(r.bypassed); /* what it does not say stands */
     assert_true(r.up_ms == 0);
-    assert_int_equal(probe_answer_proxy(SLICE(USED("90", "0", "0")), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(USED("90", "0", "0")), &r, NULL), 0);
     assert_true(r.unused && !r.bypassed);
     assert_true(r.up_ms == 90000);
-    assert_int_equal(probe_answer_proxy(SLICE(USED("90", "1", "2")), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(USED("90", "1", "2")), &r, NULL), 0);
     assert_true(!r.unused && r.bypassed);
-    assert_int_equal(probe_answer_proxy(SLICE(USED("90", "-1", "\"2\"")), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(USED("90", "-1", "\"2\"")), &r, NULL), 0);
     assert_true(!r.unused && r.bypassed);
     assert_true(r.enforcing);
 }
@@ -192,7 +202,7 @@ static void test_what_is_not_settled_is_not_enforced(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         struct probe_result r = {.enforcing = true};
-        assert_int_equal(probe_answer_proxy(slice_str(texts[i]), &r, NULL), 0);
+        assert_int_equal(read_proxy(slice_str(texts[i]), &r, NULL), 0);
         assert_false(r.enforcing);
         assert_int_equal(r.generation, 7);
     }
@@ -202,8 +212,8 @@ static void test_no_rules_in_force(void **state)
 {
     struct probe_result r = {0};
     (void)state;
-    assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
-    assert_int_equal(probe_answer_proxy(SLICE(PROXY("{\"inForce\":false}")), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+    assert_int_equal(read_proxy(SLICE(PROXY("{\"inForce\":false}")), &r, NULL), 0);
     assert_false(r.enforcing);
     assert_int_equal(r.generation, 0);
     assert_string_equal(r.checksum, "");
@@ -259,8 +269,8 @@ static void test_what_makes_no_sense_changes_nothing(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct probe_result r = {0};
         struct err e = ERR_INIT;
-        assert_int_equal(probe_answer_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
-        int rc = probe_answer_proxy(slice_str(cases[i].text), &r, &e);
+        assert_int_equal(read_proxy(SLICE(PROXY(RULES)), &r, NULL), 0);
+        int rc = read_proxy(slice_str(cases[i].text), &r, &e);
         if (rc != -EINVAL || strncmp(e.msg, cases[i].why, strlen(cases[i].why)) != 0) {
             fail_msg("%s: %d %s", cases[i].text, rc, e.msg);
         }
@@ -325,7 +335,7 @@ static bool read_both(void *data)
     char message[PROBE_MESSAGE_SIZE];
     struct err e = ERR_INIT;
     (void)data;
-    return probe_answer_proxy(SLICE(PROXY(RULES)), &r, &e) == 0 &&
+    return read_proxy(SLICE(PROXY(RULES)), &r, &e) == 0 &&
            probe_answer_rulesync(SLICE(RULESYNC(",\"seen\":{\"error\":\"x\"}")), message, &e) == 0;
 }
 
