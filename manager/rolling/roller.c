@@ -39,27 +39,61 @@ static struct roll *find_roll(const struct roller *o, const char *key)
     return n == NULL ? NULL : roll_of(n);
 }
 
+static struct roll_namespace *find_namespace(const struct roller *o, const char *name)
+{
+    struct table_node *n = table_find(&o->namespaces, name);
+    return n == NULL ? NULL : LIST_ITEM(n, struct roll_namespace, node);
+}
+
+static struct roll_namespace *provide_namespace(struct roller *o, const char *name)
+{
+    struct roll_namespace *s = find_namespace(o, name);
+    size_t size = strlen(name) + 1;
+    s = s != NULL ? s : calloc(1, sizeof *s + size);
+    if (s != NULL && s->rolls == 0) {
+        memcpy(s->name, name, size);
+        if (table_insert(&o->namespaces, &s->node, s->name) != 0) {
+            free(s);
+            return NULL;
+        }
+    }
+    return s;
+}
+
+static void leave_namespace(struct roll *r)
+{
+    if (--r->ns->rolls == 0) {
+        table_remove(&r->roller->namespaces, &r->ns->node);
+        free(r->ns);
+    }
+}
+
 static void free_roll(struct roll *r)
 {
     table_remove(&r->roller->rolls, &r->node);
     object_request_cancel(r->request);
     roll_forget_locks(r);
+    leave_namespace(r);
     stateful_set_free(r->set);
     free(r->base);
     free(r);
 }
 
-static struct roll *add_roll(struct roller *o, const char *key)
+static struct roll *add_roll(struct roller *o, const struct stateful_set *set)
 {
-    size_t size = strlen(key) + 1;
+    size_t size = strlen(set->key) + 1;
     struct roll *r = calloc(1, sizeof *r + size);
-    if (r == NULL) {
+    struct roll_namespace *ns = r == NULL ? NULL : provide_namespace(o, set->ns);
+    if (ns == NULL) {
+        free(r);
         return NULL;
     }
-    memcpy(r->key, key, size);
+    memcpy(r->key, set->key, size);
     r->roller = o;
-    list_init(&r->locks);
+    r->ns = ns;
+    ns->rolls++;
     if (table_insert(&o->rolls, &r->node, r->key) != 0) {
+        leave_namespace(r);
         free(r);
         return NULL;
     }
@@ -391,10 +425,28 @@ static bool knows_enough(const struct roll *r)
            set->revision[0] != '\0' && !is_answer_due(r);
 }
 
+static void look_closely(struct roll *r, const struct roll_status *before)
+{
+    struct roll_view view;
+    int rc = roll_view_look(r, before, &view);
+    if (rc == -ENOBUFS) {
+        LOG_AT(r->state == ROLL_STATE_REFUSED ? LOG_DEBUG : LOG_WARN,
+               "a StatefulSet is not rolled: too many Leases of shards would be watched",
+               log_str("statefulset", r->key));
+        refuse(r, before,
+               "too many shards are being rolled, in its namespace or in all; it is tried again "
+               "every 30 seconds");
+    } else if (rc != 0) {
+        done(r, WORK_RETRY, 0);
+    } else {
+        go_on(r, before, &view);
+        roll_view_deinit(&view);
+    }
+}
+
 static void look(struct roll *r)
 {
     struct roll_status before;
-    struct roll_view view;
     roll_status_parse(r->set->status, &before);
     const char *why = NULL;
     if (shard_cache_configs_synced(r->roller->options.cache) && !is_answer_due(r)) {
@@ -406,11 +458,8 @@ static void look(struct roll *r)
         refuse(r, &before, why);
     } else if (!knows_enough(r)) {
         done_until(r, TICK_MS);
-    } else if (roll_view_look(r, &before, &view) != 0) {
-        done(r, WORK_RETRY, 0);
     } else {
-        go_on(r, &before, &view);
-        roll_view_deinit(&view);
+        look_closely(r, &before);
     }
 }
 
@@ -480,19 +529,39 @@ static void leave(struct roll *r)
     enqueue(r->roller, r->key, 0);
 }
 
-static struct roll *provide_roll(struct roller *o, enum reflector_change change, const char *key)
+static void pass_over(struct roller *o, const struct stateful_set *set, const char *where,
+                      bool *told)
 {
-    struct roll *r = find_roll(o, key);
+    const struct event_object about = {.api_version = STATEFUL_SET_API_VERSION,
+                                       .kind = STATEFUL_SET_KIND,
+                                       .namespace = set->ns,
+                                       .name = set->name,
+                                       .uid = set->uid};
+    LOG_AT(*told ? LOG_DEBUG : LOG_WARN, "too many StatefulSets to be rolled by shard",
+           log_str("statefulset", set->key), log_str("where", where));
+    *told = true;
+    event_record(o->options.events, &about, EVENT_WARNING, "RollRefused",
+                 "It cannot be rolled by shard: too many StatefulSets %s have the label %s/%s.",
+                 where, o->options.prefix, ROLLING_LABEL);
+}
+
+static struct roll *provide_roll(struct roller *o, enum reflector_change change,
+                                 const struct stateful_set *set)
+{
+    struct roll *r = find_roll(o, set->key);
+    struct roll_namespace *ns = find_namespace(o, set->ns);
     if (r != NULL) {
         return r;
     }
-    if (o->rolls.count >= ROLLER_SETS_MAX) {
-        LOG_AT(o->full ? LOG_DEBUG : LOG_WARN, "too many StatefulSets to be rolled by shard",
-               log_str("statefulset", key));
-        o->full = true;
+    if (ns != NULL && ns->rolls >= ROLLER_NAMESPACE_SETS_MAX) {
+        pass_over(o, set, "of the namespace", &ns->full);
         return NULL;
     }
-    r = add_roll(o, key);
+    if (o->rolls.count >= ROLLER_SETS_MAX) {
+        pass_over(o, set, "of the cluster", &o->full);
+        return NULL;
+    }
+    r = add_roll(o, set);
     if (r != NULL) {
         r->fresh = change == REFLECTOR_ADDED;
     }
@@ -502,7 +571,7 @@ static struct roll *provide_roll(struct roller *o, enum reflector_change change,
 /* Takes `set`. */
 static void take(struct roller *o, enum reflector_change change, struct stateful_set *set)
 {
-    struct roll *r = provide_roll(o, change, set->key);
+    struct roll *r = provide_roll(o, change, set);
     if (r == NULL) {
         stateful_set_free(set);
         return;
@@ -635,6 +704,8 @@ int roller_metrics(const struct roller *r, const struct roller_counts *n, struct
          "StatefulSets that are being rolled by shard and are not done.", under_way},
         {"cmesh_manager_rolling_stuck", "gauge",
          "StatefulSets of them whose roll has stopped at a pod that failed.", stuck},
+        {"cmesh_manager_rolling_leases", "gauge", "Leases of shards that are watched for rolls.",
+         r == NULL ? 0 : r->locks.count},
     };
     int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
     if (rc == 0) {
@@ -700,6 +771,8 @@ void roller_free(struct roller *r)
         free_roll(roll_of(n));
     }
     table_deinit(&r->rolls);
+    table_deinit(&r->namespaces);
+    table_deinit(&r->locks);
     work_queue_free(r->queue);
     free(r);
 }

@@ -26,8 +26,13 @@
 #include "shard/controller.h"
 #include "shard/shard_cache.h"
 
-/* StatefulSets that are followed: more are passed over. */
+/* StatefulSets that are followed, and of them in one namespace: more are passed over. */
 #define ROLLER_SETS_MAX 10000
+#define ROLLER_NAMESPACE_SETS_MAX 500
+/* Leases of shards that are watched, and of them for one namespace: rolls that need more are
+ * refused until there is room. */
+#define ROLLER_LOCKS_MAX 2048
+#define ROLLER_NAMESPACE_LOCKS_MAX 256
 /* Pods of one of them; larger ones are refused. */
 #define ROLLER_PODS_MAX 10000
 

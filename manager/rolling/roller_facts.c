@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "compile/compile.h"
 #include "rolling/roller_internal.h"
 #include "root/child.h"
 #include "json/field.h"
@@ -26,64 +24,6 @@ enum {
 
 /* ---- locks ---- */
 
-static void drop_lock(struct roll_lock_entry *e)
-{
-    list_remove(&e->link);
-    shard_lock_free(e->lock);
-    free(e);
-}
-
-void roll_forget_locks(struct roll *r)
-{
-    while (!list_empty(&r->locks)) {
-        drop_lock(LIST_ITEM(r->locks.next, struct roll_lock_entry, link));
-    }
-}
-
-static struct roll_lock_entry *find_lock(const struct roll *r, const char *ns, const char *name)
-{
-    for (struct list *n = r->locks.next; n != &r->locks; n = n->next) {
-        struct roll_lock_entry *e = LIST_ITEM(n, struct roll_lock_entry, link);
-        if (shard_lock_is(e->lock, ns, name)) {
-            return e;
-        }
-    }
-    return NULL;
-}
-
-/* NULL without memory: then nothing is known of it before the next look. */
-static struct roll_lock_entry *add_lock(struct roll *r, const char *ns, const char *name)
-{
-    struct err e = ERR_INIT;
-    const struct shard_lock_options o = {.client = r->roller->options.client,
-                                         .ns = ns,
-                                         .name = name,
-                                         .clock = r->roller->clock,
-                                         .ops = r->roller->options.ops};
-    struct roll_lock_entry *entry = calloc(1, sizeof *entry);
-    if (entry == NULL) {
-        return NULL;
-    }
-    entry->lock = shard_lock_new(r->roller->loop, &o, &e);
-    if (entry->lock == NULL) {
-        free(entry);
-        return NULL;
-    }
-    list_append(&r->locks, &entry->link);
-    return entry;
-}
-
-/* "NAME---SHARD", which is what localproxy makes of NAME; *ns "": beside the pods. False: the shard
- * has none. */
-static bool lock_name(const struct shard_cache_config *config, char out[NAME_SIZE], const char **ns)
-{
-    const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
-    const char *name = field_text(controller, COMPILE_LOCK_NAME);
-    *ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
-    int n = snprintf(out, NAME_SIZE, "%s---%s", name, config->name);
-    return name[0] != '\0' && n > 0 && n < NAME_SIZE;
-}
-
 /* Who is gone has renewed it perhaps until the end: it counts what was seen since all pods are
  * there. */
 static enum roll_lock state_of(const struct roll *r, const struct shard_lock *lock)
@@ -91,27 +31,6 @@ static enum roll_lock state_of(const struct roll *r, const struct shard_lock *lo
     enum roll_lock state = shard_lock_state(lock);
     bool stale = r->whole_since != 0 && shard_lock_seen_at(lock) <= r->whole_since;
     return state == ROLL_LOCK_HELD && stale ? ROLL_LOCK_UNKNOWN : state;
-}
-
-/* *lock NULL: it has none. */
-static enum roll_lock look_lock(struct roll *r, const struct shard_cache_config *config,
-                                const struct shard_lock **lock)
-{
-    char name[NAME_SIZE];
-    const char *ns;
-    *lock = NULL;
-    if (!lock_name(config, name, &ns)) {
-        return ROLL_LOCK_NONE;
-    }
-    ns = ns[0] == '\0' ? r->set->ns : ns;
-    struct roll_lock_entry *e = find_lock(r, ns, name);
-    e = e != NULL ? e : add_lock(r, ns, name);
-    if (e == NULL) {
-        return ROLL_LOCK_UNKNOWN;
-    }
-    e->used = true;
-    *lock = e->lock;
-    return state_of(r, e->lock);
 }
 
 static void mark_holder(struct roll_view *v, size_t shard, const char *identity)
@@ -124,25 +43,17 @@ static void mark_holder(struct roll_view *v, size_t shard, const char *identity)
     }
 }
 
-static void look_locks(struct roll *r, struct roll_view *v)
+static int look_locks(struct roll *r, struct roll_view *v)
 {
-    for (struct list *n = r->locks.next; n != &r->locks; n = n->next) {
-        LIST_ITEM(n, struct roll_lock_entry, link)->used = false;
-    }
-    for (size_t i = 0; i < v->facts.shard_count; i++) {
-        const struct shard_lock *lock;
-        v->shards[i].lock = look_lock(r, v->configs[i], &lock);
+    int rc = roll_take_locks(r, v);
+    for (size_t i = 0; rc == 0 && i < v->facts.shard_count; i++) {
+        const struct shard_lock *lock = roll_lock_of(r, i);
+        v->shards[i].lock = lock == NULL ? ROLL_LOCK_NONE : state_of(r, lock);
         if (lock != NULL && v->shards[i].lock != ROLL_LOCK_FREE) {
             mark_holder(v, i, shard_lock_holder(lock));
         }
     }
-    for (struct list *n = r->locks.next; n != &r->locks;) {
-        struct roll_lock_entry *e = LIST_ITEM(n, struct roll_lock_entry, link);
-        n = n->next;
-        if (!e->used) {
-            drop_lock(e);
-        }
-    }
+    return rc;
 }
 
 /* ---- shards ---- */
@@ -376,10 +287,13 @@ int roll_view_look(struct roll *r, const struct roll_status *status, struct roll
     sort_shards(out, of);
     free(of);
     note_missing(r, out);
-    if (!f->finished || has_old(out)) {
-        look_locks(r, out);
-    } else {
+    if (f->finished && !has_old(out)) {
         roll_forget_locks(r);
+        return 0;
     }
-    return 0;
+    rc = look_locks(r, out);
+    if (rc != 0) {
+        roll_view_deinit(out);
+    }
+    return rc;
 }

@@ -28,23 +28,29 @@
 /* What the answer to a write told is believed for so long, until what is followed shows it: ms. */
 #define ROLLER_BELIEF_MS 10000
 
-/* The lock of one of its shards. */
-struct roll_lock_entry {
-    struct list link;
-    struct shard_lock *lock;
-    bool used; /* in the look under way */
+/* What the rolls of a namespace take of what is bounded. */
+struct roll_namespace {
+    struct table_node node;
+    size_t rolls;
+    size_t locks;
+    bool full; /* that there are too many StatefulSets was logged */
+    char name[];
 };
+
+struct lock_watch;
 
 /* A StatefulSet with the label. What is remembered no other leader would need. */
 struct roll {
     struct table_node node;
     struct roller *roller;
+    struct roll_namespace *ns;
     struct object_request *request;
     struct stateful_set *set;
     bool stale; /* not seen yet in the list under way */
     bool gone;  /* the label was taken away, or the StatefulSet deleted */
     bool fresh; /* it came while this roller ran: what it waits for counts from now */
-    struct list locks;
+    struct lock_watch **locks; /* of the shards of the last look; NULL: that one has none */
+    size_t lock_count;
 
     enum roll_state state; /* as it was found last */
 
@@ -81,6 +87,8 @@ struct roller {
     struct work_queue *queue;
     struct shard_cache_listener pods;
     struct table rolls;
+    struct table namespaces;             /* in which there are rolls */
+    struct table locks;                  /* that they watch */
     char eviction[ROLLER_EVICTION_SIZE]; /* "policy/v1": the API version of Evictions; "": not asked
                                           */
     bool full;                           /* there are more StatefulSets than are followed */
@@ -98,12 +106,17 @@ struct roll_view {
     char *names;                               /* of the pods */
 };
 
-/* 0, then roll_view_deinit is due, or -ENOMEM. `status`: what the annotation says. */
+/* 0, then roll_view_deinit is due, or -ENOMEM; -ENOBUFS: it needs more locks than there is room
+ * for. `status`: what the annotation says. */
 MUST_CHECK int roll_view_look(struct roll *r, const struct roll_status *status,
                               struct roll_view *out);
 void roll_view_deinit(struct roll_view *v);
 
-/* Nobody's locks are followed any more. */
+/* Watches the locks of its shards, and those alone. Others may lose theirs, and are refused with
+ * their next look. 0, or with its own as they were -ENOMEM or -ENOBUFS. */
+MUST_CHECK int roll_take_locks(struct roll *r, const struct roll_view *v);
+/* Of a shard of the view for which they were taken; NULL: it has none. */
+const struct shard_lock *roll_lock_of(const struct roll *r, size_t shard);
 void roll_forget_locks(struct roll *r);
 
 /* ---- what is said ---- */

@@ -19,8 +19,7 @@ struct shard_lock {
     bool renewed;     /* that was seen, ever */
     bool listed;      /* in the list under way */
     bool synced;
-    bool lost;      /* there was no memory for it */
-    const char *ns; /* behind the name */
+    bool lost; /* there was no memory for it */
     char name[];
 };
 
@@ -89,14 +88,12 @@ struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_op
 {
     char path[PATH_SIZE];
     size_t size = strlen(o->name) + 1;
-    size_t ns_size = strlen(o->ns) + 1;
-    struct shard_lock *s = calloc(1, sizeof *s + size + ns_size);
+    struct shard_lock *s = calloc(1, sizeof *s + size);
     if (s == NULL) {
         (void)err_memory(e);
         return NULL;
     }
     memcpy(s->name, o->name, size);
-    s->ns = memcpy(s->name + size, o->ns, ns_size);
     s->clock = o->clock;
     (void)snprintf(path, sizeof path, "/apis/coordination.k8s.io/v1/namespaces/%s/leases", o->ns);
     const struct reflector_options ro = {
@@ -107,11 +104,6 @@ struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_op
         return NULL;
     }
     return s;
-}
-
-bool shard_lock_is(const struct shard_lock *s, const char *ns, const char *name)
-{
-    return strcmp(s->ns, ns) == 0 && strcmp(s->name, name) == 0;
 }
 
 static uint64_t duration_ms(const struct shard_lock *s)

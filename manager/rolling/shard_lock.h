@@ -29,8 +29,6 @@ struct shard_lock_options {
 MUST_CHECK struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o,
                                              struct err *e);
 
-/* Whether it is the Lease of that name there. */
-bool shard_lock_is(const struct shard_lock *s, const char *ns, const char *name);
 enum roll_lock shard_lock_state(const struct shard_lock *s);
 /* When it was seen last that somebody took or renewed it. */
 uint64_t shard_lock_seen_at(const struct shard_lock *s);

@@ -291,6 +291,46 @@ static void test_locks_in_another_namespace(void **state)
     roll_to_the_end(w);
 }
 
+static unsigned lock_watches(struct world *w)
+{
+    unsigned count = 0;
+    for (struct list *n = store(w)->api.requests.next; n != &store(w)->api.requests; n = n->next) {
+        const struct api_request *q = LIST_ITEM(n, struct api_request, link);
+        bool lock = strstr(q->target, "lead---") != NULL && strstr(q->target, "watch=") != NULL;
+        count += lock && !q->gone;
+    }
+    return count;
+}
+
+static void expect_lock_watches(struct world *w, unsigned count)
+{
+    for (unsigned i = 0; i < PATIENCE_TURNS && lock_watches(w) != count; i++) {
+        turn(w);
+    }
+    turns(w, 20);
+    assert_int_equal(lock_watches(w), count);
+}
+
+static void test_a_lock_of_two_rolls_is_watched_once(void **state)
+{
+    struct world *w = *state;
+    begin(w);
+    expect_evicted(w, 0);
+    put_config(w, shards[0], "\"op-0\",\"oq-0\"");
+    store_put_text(store(w), "statefulsets", "n",
+                   "{\"metadata\":{\"name\":\"oq\",\"labels\":{\"" PREFIX "/rolling\":\"all\"}},"
+                   "\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"app\":\"op\"}}},"
+                   "\"replicas\":1,\"updateStrategy\":{\"type\":\"OnDelete\"}},"
+                   "\"status\":{\"observedGeneration\":99,\"updateRevision\":\"r2\"}}");
+    fixture_expect_text(&w->f, "statefulsets", "oq", STATUS,
+                        "0/1 shard=x-0-canary pod=oq-0 state=Waiting: it has not been made yet");
+    expect_lock_watches(w, 2);
+    store_delete(store(w), "statefulsets", "n", "op");
+    expect_lock_watches(w, 1);
+    store_delete(store(w), "statefulsets", "n", "oq");
+    expect_lock_watches(w, 0);
+}
+
 static void test_nothing_to_do(void **state)
 {
     struct world *w = *state;
@@ -488,6 +528,89 @@ static void test_one_shard_alone(void **state)
     expect_evicted(w, 1);
 }
 
+#define OTHER                                                                                      \
+    "{\"metadata\":{\"name\":\"s%03u\",\"labels\":{\"" PREFIX "/rolling\":\"all\"}},\"spec\":{}}"
+
+static size_t followed(struct world *w)
+{
+    cJSON *root = cJSON_CreateObject();
+    roller_status(w->roller, root);
+    size_t count = (size_t)atoi(store_text(root, "rolling/count"));
+    cJSON_Delete(root);
+    return count;
+}
+
+static void test_more_than_a_namespace_may_have(void **state)
+{
+    struct world *w = *state;
+    for (unsigned i = 0; i <= 500; i++) {
+        store_put_text(store(w), "statefulsets", "n", OTHER, i);
+    }
+    store_put_text(store(w), "statefulsets", "m", OTHER, 0);
+    fixture_lead(&w->f);
+    w->f.holds = false; /* and so writes nothing */
+    begin_roller(w);
+    fixture_expect_event(&w->f, "s500", "RollRefused", 1);
+    assert_int_equal(followed(w), 501);
+    /* There is room for it when another one goes. */
+    store_delete(store(w), "statefulsets", "n", "s000");
+    turns(w, 10);
+    assert_int_equal(followed(w), 500);
+    store_put_text(store(w), "statefulsets", "n", OTHER, 500);
+    turns(w, 10);
+    assert_int_equal(followed(w), 501);
+}
+
+/* NULL: none. */
+static const char *find_refused(struct world *w)
+{
+    static const char *const sets[] = {"s0", "s1", "s2", "s3", "s4"};
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        if (strcmp(fixture_text(&w->f, "statefulsets", sets[i], STATUS),
+                   "0/64 state=Refused: too many shards are being rolled, in its namespace or in "
+                   "all; it is tried again every 30 seconds") == 0) {
+            return sets[i];
+        }
+    }
+    return NULL;
+}
+
+static void test_more_shards_than_a_namespace_may_roll(void **state)
+{
+    enum { EACH = 64, SETS = 5 };
+    struct world *w = *state;
+    char text[32];
+    for (unsigned i = 0; i < EACH * SETS; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "c%u", i);
+        (void)snprintf(text, sizeof text, "\"s%u-%u\"", i / EACH, i % EACH);
+        put_config(w, name, text);
+    }
+    for (unsigned i = 0; i < SETS; i++) {
+        store_put_text(store(w), "statefulsets", "n",
+                       "{\"metadata\":{\"name\":\"s%u\",\"labels\":{\"" PREFIX
+                       "/rolling\":\"all\"}},\"spec\":{\"template\":{\"metadata\":{\"labels\":{"
+                       "\"app\":\"op\"}}},\"replicas\":64,\"updateStrategy\":{\"type\":"
+                       "\"OnDelete\"}},\"status\":{\"observedGeneration\":99,\"updateRevision\":"
+                       "\"r\"}}",
+                       i);
+    }
+    begin_roller(w);
+    for (unsigned i = 0; i < PATIENCE_TURNS && find_refused(w) == NULL; i++) {
+        turn(w);
+    }
+    assert_non_null(find_refused(w));
+    (void)snprintf(text, sizeof text, "%s", find_refused(w));
+    fixture_expect_event(&w->f, text, "RollRefused", 1);
+    expect_lock_watches(w, EACH * (SETS - 1));
+    store_delete(store(w), "statefulsets", "n", text[1] == '0' ? "s1" : "s0");
+    for (unsigned i = 0; i < PATIENCE_TURNS && find_refused(w) != NULL; i++) {
+        turn(w);
+    }
+    assert_null(find_refused(w));
+    expect_lock_watches(w, EACH * (SETS - 1));
+}
+
 /* Whose they would be is not looked for of those that are far from being made. */
 static void test_thousands_that_are_not_there(void **state)
 {
@@ -571,6 +694,7 @@ static void test_what_is_said(void **state)
     const char *text = buf_cstr(&out);
     assert_non_null(strstr(text, "\ncmesh_manager_rolling_statefulsets 1\n"));
     assert_non_null(strstr(text, "\ncmesh_manager_rolling_stuck 0\n"));
+    assert_non_null(strstr(text, "\ncmesh_manager_rolling_leases 2\n"));
     assert_non_null(
         strstr(text, "\ncmesh_manager_rolling_evictions_total{result=\"evicted\"} 1\n"));
     buf_reset(&out);
@@ -594,6 +718,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_to_the_end),
         TEST(test_locks_in_another_namespace),
+        TEST(test_a_lock_of_two_rolls_is_watched_once),
         TEST(test_nothing_to_do),
         TEST(test_rolling_updates_are_refused),
         TEST(test_a_shard_without_a_leader),
@@ -605,6 +730,8 @@ int main(void)
         TEST(test_stuck_after_the_deadline),
         TEST(test_pause_and_resume),
         TEST(test_one_shard_alone),
+        TEST(test_more_than_a_namespace_may_have),
+        TEST(test_more_shards_than_a_namespace_may_roll),
         TEST(test_thousands_that_are_not_there),
         TEST(test_a_new_leader_evicts_no_second_pod),
         TEST(test_who_does_not_lead_writes_nothing),

@@ -61,9 +61,6 @@ static void begin(struct user *u)
     u->lock = make(u);
     assert_non_null(u->lock);
     assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
-    assert_true(shard_lock_is(u->lock, "n", "lead---a"));
-    assert_false(shard_lock_is(u->lock, "m", "lead---a"));
-    assert_false(shard_lock_is(u->lock, "n", "lead---b"));
     store_settle(&u->store);
 }
 

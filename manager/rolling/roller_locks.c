@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The Leases by which the shards of rolls are led. All rolls of a namespace share one watch of a
+ * Lease. A namespace has a part of all watches; when they run short, it loses them that has most.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compile/compile.h"
+#include "rolling/roller_internal.h"
+#include "json/field.h"
+
+enum { NAME_SIZE = NAME_SUBDOMAIN_MAX + 1, KEY_SIZE = 512 };
+
+struct lock_watch {
+    struct table_node node;    /* of roller.locks */
+    struct roll_namespace *ns; /* of the rolls that use it */
+    struct shard_lock *lock;
+    size_t users;
+    char key[];
+};
+
+struct place {
+    const char *ns;
+    char name[NAME_SIZE];
+    char key[KEY_SIZE]; /* "NAMESPACE OF THE ROLL/NAMESPACE/NAME" */
+};
+
+/* "NAME---SHARD", which is what localproxy makes of NAME; without a namespace of its own beside the
+ * pods. False: the shard has none. */
+static bool find_place(const struct roll *r, const struct shard_cache_config *config,
+                       struct place *p)
+{
+    const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
+    const char *name = field_text(controller, COMPILE_LOCK_NAME);
+    p->ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
+    p->ns = p->ns[0] == '\0' ? r->set->ns : p->ns;
+    int n = snprintf(p->name, sizeof p->name, "%s---%s", name, config->name);
+    int k = snprintf(p->key, sizeof p->key, "%s/%s/%s", r->set->ns, p->ns, p->name);
+    return name[0] != '\0' && n > 0 && n < NAME_SIZE && k > 0 && k < KEY_SIZE;
+}
+
+static struct lock_watch *find_lock(const struct roller *o, const struct place *p)
+{
+    struct table_node *n = table_find(&o->locks, p->key);
+    return n == NULL ? NULL : LIST_ITEM(n, struct lock_watch, node);
+}
+
+static struct lock_watch *add_lock(struct roll *r, const struct place *p)
+{
+    struct roller *o = r->roller;
+    struct err e = ERR_INIT;
+    const struct shard_lock_options so = {.client = o->options.client,
+                                          .ns = p->ns,
+                                          .name = p->name,
+                                          .clock = o->clock,
+                                          .ops = o->options.ops};
+    size_t size = strlen(p->key) + 1;
+    struct lock_watch *l = calloc(1, sizeof *l + size);
+    if (l == NULL) {
+        return NULL;
+    }
+    memcpy(l->key, p->key, size);
+    l->lock = shard_lock_new(o->loop, &so, &e);
+    if (l->lock == NULL || table_insert(&o->locks, &l->node, l->key) != 0) {
+        shard_lock_free(l->lock);
+        free(l);
+        return NULL;
+    }
+    l->ns = r->ns;
+    l->ns->locks++;
+    return l;
+}
+
+static void release(struct roller *o, struct lock_watch **locks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct lock_watch *l = locks[i];
+        if (l != NULL && --l->users == 0) {
+            l->ns->locks--;
+            table_remove(&o->locks, &l->node);
+            shard_lock_free(l->lock);
+            free(l);
+        }
+    }
+    free(locks);
+}
+
+void roll_forget_locks(struct roll *r)
+{
+    release(r->roller, r->locks, r->lock_count);
+    r->locks = NULL;
+    r->lock_count = 0;
+}
+
+/* One with locks, of the namespace that has most. NULL: there are none. */
+static struct roll *greediest(const struct roller *o)
+{
+    struct roll *found = NULL;
+    for (struct table_node *n = NULL; (n = table_next(&o->rolls, n)) != NULL;) {
+        struct roll *r = LIST_ITEM(n, struct roll, node);
+        if (r->lock_count > 0 && (found == NULL || r->ns->locks > found->ns->locks)) {
+            found = r;
+        }
+    }
+    return found;
+}
+
+/* The others are no worse off than this namespace afterwards: so nobody takes anything back. */
+static bool make_room(struct roll *r, size_t wanted)
+{
+    struct roller *o = r->roller;
+    size_t own = r->ns->locks + wanted;
+    while (own <= ROLLER_NAMESPACE_LOCKS_MAX && o->locks.count + wanted > ROLLER_LOCKS_MAX) {
+        struct roll *other = greediest(o);
+        if (other == NULL || other->ns->locks <= own) {
+            return false;
+        }
+        roll_forget_locks(other);
+    }
+    return own <= ROLLER_NAMESPACE_LOCKS_MAX;
+}
+
+static size_t count_missing(const struct roll *r, const struct roll_view *v)
+{
+    struct place p;
+    size_t count = 0;
+    for (size_t i = 0; i < v->facts.shard_count; i++) {
+        count += find_place(r, v->configs[i], &p) && find_lock(r->roller, &p) == NULL;
+    }
+    return count;
+}
+
+/* *out stays NULL if the shard has none. */
+static int take_lock(struct roll *r, const struct shard_cache_config *config,
+                     struct lock_watch **out)
+{
+    struct place p;
+    if (!find_place(r, config, &p)) {
+        return 0;
+    }
+    *out = find_lock(r->roller, &p);
+    *out = *out != NULL ? *out : add_lock(r, &p);
+    if (*out == NULL) {
+        return -ENOMEM;
+    }
+    (*out)->users++;
+    return 0;
+}
+
+int roll_take_locks(struct roll *r, const struct roll_view *v)
+{
+    size_t count = v->facts.shard_count;
+    if (!make_room(r, count_missing(r, v))) {
+        return -ENOBUFS;
+    }
+    struct lock_watch **locks = calloc(count + 1, sizeof *locks);
+    int rc = locks == NULL ? -ENOMEM : 0;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        rc = take_lock(r, v->configs[i], &locks[i]);
+    }
+    if (rc != 0) {
+        release(r->roller, locks, locks == NULL ? 0 : count);
+        return rc;
+    }
+    roll_forget_locks(r);
+    r->locks = locks;
+    r->lock_count = count;
+    return 0;
+}
+
+const struct shard_lock *roll_lock_of(const struct roll *r, size_t shard)
+{
+    return r->locks[shard] == NULL ? NULL : r->locks[shard]->lock;
+}

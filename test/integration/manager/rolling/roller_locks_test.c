@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many Leases rolls watch: the bounds, and what becomes of the others when they are reached.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "alloc_sweep.h"
+#include "rolling/roller_internal.h"
+#include "storing_api.h"
+
+enum { SHARDS = 300, ROLLS = 12 };
+
+/* A roll of a StatefulSet in a namespace, whose pods are of the first so many shards. */
+struct member {
+    struct stateful_set set;
+    struct roll roll; /* its key comes behind */
+};
+
+struct world {
+    struct storing_api store;
+    struct roller roller;
+    struct roll_namespace *namespaces[ROLLS];
+    struct member *members[ROLLS];
+    cJSON *spec;
+    struct shard_cache_config configs[SHARDS];
+    const struct shard_cache_config *all[SHARDS];
+    char names[SHARDS][16];
+};
+
+static int setup(void **state)
+{
+    struct net_loop *l = NULL;
+    struct world *w = calloc(1, sizeof *w);
+    *state = w;
+    if (w == NULL || loop_setup((void **)&l) != 0 || !store_open(&w->store, l)) {
+        return -1;
+    }
+    w->roller.loop = l;
+    w->roller.options.client = w->store.api.client;
+    w->roller.clock = &w->store.api.clock.clock;
+    w->spec = cJSON_Parse("{\"spec\":{\"controller\":{\"leaderElectionName\":\"lead\"}}}");
+    for (size_t i = 0; i < SHARDS; i++) {
+        (void)snprintf(w->names[i], sizeof w->names[i], "s-%zu", i);
+        w->configs[i] = (struct shard_cache_config){.object = w->spec, .name = w->names[i]};
+        w->all[i] = &w->configs[i];
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    struct net_loop *l = w->store.api.loop;
+    for (size_t i = 0; i < ROLLS; i++) {
+        struct member *m = w->members[i];
+        if (m != NULL) {
+            roll_forget_locks(&m->roll);
+            table_remove(&w->roller.rolls, &m->roll.node);
+            free(m);
+        }
+    }
+    for (size_t i = 0; i < ROLLS; i++) {
+        assert_true(w->namespaces[i] == NULL || w->namespaces[i]->locks == 0);
+        free(w->namespaces[i]);
+    }
+    assert_int_equal(w->roller.locks.count, 0);
+    table_deinit(&w->roller.rolls);
+    table_deinit(&w->roller.locks);
+    store_close(&w->store);
+    cJSON_Delete(w->spec);
+    free(w);
+    return loop_free(l);
+}
+
+/* Roll number i, in namespace number `ns`. */
+static struct roll *add(struct world *w, size_t i, size_t ns)
+{
+    struct member *m = calloc(1, sizeof *m + 16);
+    struct roll_namespace *s = w->namespaces[ns];
+    if (s == NULL) {
+        s = w->namespaces[ns] = calloc(1, sizeof *s + 16);
+    }
+    assert_true(m != NULL && s != NULL);
+    (void)snprintf(s->name, 16, "ns-%zu", ns);
+    (void)snprintf(m->roll.key, 16, "%zu", i);
+    m->set.ns = s->name;
+    m->roll.roller = &w->roller;
+    m->roll.ns = s;
+    m->roll.set = &m->set;
+    w->members[i] = m;
+    assert_int_equal(table_insert(&w->roller.rolls, &m->roll.node, m->roll.key), 0);
+    return &m->roll;
+}
+
+/* It looks at `count` shards, from that one on. */
+static int take(struct world *w, struct roll *r, size_t from, size_t count)
+{
+    const struct roll_view v = {.facts = {.shard_count = count}, .configs = w->all + from};
+    return roll_take_locks(r, &v);
+}
+
+static size_t watched(const struct world *w)
+{
+    return w->roller.locks.count;
+}
+
+static void test_one_watch_for_all_rolls_of_a_namespace(void **state)
+{
+    struct world *w = *state;
+    struct roll *a = add(w, 0, 0);
+    struct roll *b = add(w, 1, 0);
+    struct roll *c = add(w, 2, 1);
+    assert_int_equal(take(w, a, 0, 60), 0);
+    assert_int_equal(take(w, b, 0, 60), 0);
+    assert_int_equal(watched(w), 60);
+    assert_ptr_equal(roll_lock_of(a, 7), roll_lock_of(b, 7));
+    assert_int_equal(take(w, c, 0, 60), 0);
+    assert_int_equal(watched(w), 120);
+    assert_int_equal(take(w, a, 59, 2), 0); /* its shards are others now */
+    assert_int_equal(watched(w), 121);
+    roll_forget_locks(b);
+    assert_int_equal(watched(w), 62);
+    assert_int_equal(a->ns->locks, 2);
+}
+
+static void test_a_namespace_has_a_part(void **state)
+{
+    struct world *w = *state;
+    struct roll *a = add(w, 0, 0);
+    struct roll *b = add(w, 1, 0);
+    assert_int_equal(take(w, a, 0, ROLLER_NAMESPACE_LOCKS_MAX), 0);
+    assert_int_equal(take(w, b, 0, ROLLER_NAMESPACE_LOCKS_MAX), 0); /* the same ones */
+    assert_int_equal(take(w, b, 1, ROLLER_NAMESPACE_LOCKS_MAX), -ENOBUFS);
+    assert_int_equal(b->lock_count, ROLLER_NAMESPACE_LOCKS_MAX); /* as before */
+    assert_int_equal(take(w, add(w, 2, 1), 1, ROLLER_NAMESPACE_LOCKS_MAX), 0);
+    roll_forget_locks(b);
+    roll_forget_locks(a);
+    assert_int_equal(take(w, b, 1, ROLLER_NAMESPACE_LOCKS_MAX), 0);
+}
+
+/* Namespaces that take all they may leave room for others. */
+static void test_a_namespace_that_has_most_gives_up(void **state)
+{
+    enum { GREEDY = ROLLER_LOCKS_MAX / ROLLER_NAMESPACE_LOCKS_MAX };
+    struct world *w = *state;
+    for (size_t i = 0; i < GREEDY; i++) {
+        assert_int_equal(take(w, add(w, i, i), 0, ROLLER_NAMESPACE_LOCKS_MAX), 0);
+    }
+    assert_int_equal(watched(w), ROLLER_LOCKS_MAX);
+    struct roll *modest = add(w, GREEDY, GREEDY);
+    assert_int_equal(take(w, modest, 0, 3), 0);
+    assert_int_equal(watched(w), ROLLER_LOCKS_MAX - ROLLER_NAMESPACE_LOCKS_MAX + 3);
+    size_t lost = 0;
+    for (size_t i = 0; i < GREEDY; i++) {
+        struct roll *r = &w->members[i]->roll;
+        bool has = r->lock_count > 0;
+        lost += !has;
+        /* It does not get them back at the cost of others. */
+        assert_int_equal(take(w, r, 0, ROLLER_NAMESPACE_LOCKS_MAX), has ? 0 : -ENOBUFS);
+    }
+    assert_int_equal(lost, 1);
+    assert_int_equal(modest->lock_count, 3);
+    assert_true(watched(w) <= ROLLER_LOCKS_MAX);
+}
+
+static void test_shards_without_a_lock(void **state)
+{
+    struct world *w = *state;
+    struct roll *r = add(w, 0, 0);
+    cJSON *plain = cJSON_Parse("{\"spec\":{}}");
+    w->configs[0].object = plain;
+    assert_int_equal(take(w, r, 0, 2), 0);
+    assert_null(roll_lock_of(r, 0));
+    assert_non_null(roll_lock_of(r, 1));
+    assert_int_equal(watched(w), 1);
+    assert_int_equal(take(w, r, 0, 0), 0);
+    assert_int_equal(watched(w), 0);
+    cJSON_Delete(plain);
+}
+
+static bool take_some(void *data)
+{
+    struct world *w = data;
+    struct roll *r = &w->members[0]->roll;
+    int rc = take(w, r, 0, 5);
+    assert_true(rc == 0 || rc == -ENOMEM);
+    assert_int_equal(watched(w), rc == 0 ? 5 : 0);
+    roll_forget_locks(r);
+    return rc == 0;
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct world *w = *state;
+    (void)add(w, 0, 0);
+    assert_true(sweep_allocations(take_some, w) > 10);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_one_watch_for_all_rolls_of_a_namespace),
+        TEST(test_a_namespace_has_a_part),
+        TEST(test_a_namespace_that_has_most_gives_up),
+        TEST(test_shards_without_a_lock),
+        TEST(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
