@@ -5,6 +5,7 @@ longer, asked in its name.
 
 import json
 import os
+import shlex
 import subprocess
 import unittest
 
@@ -17,9 +18,8 @@ ACCOUNT = "system:serviceaccount:cmesh-system:cmesh-manager"
 KEYS = (f"{GROUP}/namespace", f"{GROUP}/sharding-hash", f"{GROUP}/control")
 
 
-@unittest.skipUnless(harness.modern(), "only an API server of --modern has admission policies")
-class AdmissionPolicyTest(harness.TestCase):
-    """Each test makes objects of its own."""
+class PolicyTestCase(harness.TestCase):
+    """The policies are in force in a cluster of the class's own."""
 
     @classmethod
     def setUpClass(cls):
@@ -82,6 +82,47 @@ class AdmissionPolicyTest(harness.TestCase):
         run = cls.as_manager if user == "manager" else cls.run_kubectl
         where = ["-n", namespace] if namespace else []
         return run("patch", kind, name, *where, "--type=merge", "-p", json.dumps(change))
+
+
+@unittest.skipUnless(harness.modern(), "only an API server of --modern has admission policies")
+class UninstallTest(PolicyTestCase):
+    """What k8s/README.md says of the policies and of the ConfigMaps that they guard, in its order."""
+
+    @staticmethod
+    def commands():
+        """Lines of the page's section that are indented as code, without their comments."""
+        with open(os.path.join(K8S, "README.md"), encoding="utf-8") as f:
+            section = f.read().split("\n## Uninstall\n")[1].split("\n## ")[0]
+        lines = [line.split("#")[0].strip() for line in section.split("\n") if line[:4] == "    "]
+        return [line for line in lines if "admission-policy" in line or "configmaps" in line]
+
+    def test_as_the_page_says(self):
+        rules = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "cmesh-rules-x"}}
+        rules["metadata"]["labels"] = {f"{GROUP}/rules": "true"}
+        code, text = self.as_manager("create", "-n", "demo", "-f", "-", stdin=json.dumps(rules))
+        self.assertEqual(0, code, text)
+        commands = self.commands()
+        self.assertEqual(2, len(commands), commands)
+        for command in commands:
+            program, *args = shlex.split(command)
+            self.assertEqual("kubectl", program)
+            if "configmaps" in args:
+                dry_run = (*args, "--dry-run=server")
+                harness.wait_for(
+                    lambda a=dry_run: self.run_kubectl(*a)[0] == 0, "the policies have no effect"
+                )
+            args = [os.path.join(harness.ROOT, a) if a.startswith("k8s/") else a for a in args]
+            code, text = self.run_kubectl(*args)
+            self.assertEqual(0, code, text)
+        kinds = "configmaps,validatingadmissionpolicies,validatingadmissionpolicybindings"
+        code, text = self.run_kubectl("get", kinds, "-A", "-o", "name")
+        self.assertEqual(0, code, text)
+        self.assertNotIn("cmesh", text)
+
+
+@unittest.skipUnless(harness.modern(), "only an API server of --modern has admission policies")
+class AdmissionPolicyTest(PolicyTestCase):
+    """Each test makes objects of its own."""
 
     def create(self, thing):
         thing.setdefault("apiVersion", "v1")
