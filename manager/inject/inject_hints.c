@@ -182,6 +182,33 @@ static bool leads_to_localproxy(const char *value)
     return false;
 }
 
+/* Whether one of the flags "--kubeconfig" in a text with words leads elsewhere. */
+static bool has_other_file(const char *text)
+{
+    while ((text = find_in_words(text, "-kubeconfig")) != NULL) {
+        if (!leads_to_localproxy(text)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the variable is set to something else, as a shell and `env` do it. Empty, it leads to the
+ * folder of the service account, which is ours as well. */
+static bool sets_variable(const char *text)
+{
+    static const char name[] = "KUBECONFIG=";
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at += sizeof name - 1) {
+        const char *value = at + sizeof name - 1;
+        bool begins = at == text || (!is_name_char(at[-1]) && at[-1] != '$');
+        bool empty = value[0] == '\0' || isspace((unsigned char)value[0]);
+        if (begins && !empty && !leads_to_localproxy(value)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_argument(const char *text, const char *flag)
 {
     size_t len = strlen(flag);
@@ -193,12 +220,13 @@ static bool is_argument(const char *text, const char *flag)
 static void note_argument(const cJSON *container, const char *text, struct warnings *warnings)
 {
     const char *name = field_text(container, "name");
-    const char *file = find_in_words(text, "-kubeconfig");
-    if (file != NULL && !leads_to_localproxy(file)) {
+    bool variable = sets_variable(text);
+    if (variable || has_other_file(text)) {
         warnings_add(warnings,
-                     "spec.containers[%.63s]: --kubeconfig within an argument stays as it is, and "
-                     "leads the operator past localproxy: give it $KUBECONFIG",
-                     name);
+                     "spec.containers[%.63s]: %s within an argument stays as it is, and leads the "
+                     "operator past localproxy: %s",
+                     name, variable ? "KUBECONFIG" : "--kubeconfig",
+                     variable ? "leave it out" : "give it $KUBECONFIG");
     }
     if (is_argument(text, "-master") || find_in_words(text, "-master") != NULL) {
         warnings_add(warnings,

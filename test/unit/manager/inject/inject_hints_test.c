@@ -122,6 +122,8 @@ static void arguments_that_lead_past_localproxy(void **state)
 {
     static const char kubeconfig[] =
         "spec.containers[op]: --kubeconfig within an argument stays as it is";
+    static const char variable[] =
+        "spec.containers[op]: KUBECONFIG within an argument stays as it is";
     static const char master[] = "spec.containers[op]: --master leads the operator past localproxy";
     static const struct {
         const char *spec;
@@ -134,6 +136,14 @@ static void arguments_that_lead_past_localproxy(void **state)
         {TOLD("[-c, 'op --kubeconfig=$(KUBECONFIG)']", "[]"), NULL},
         {TOLD("[-c, 'op --kubeconfig=$KUBECONFIG_OLD']", "[]"), kubeconfig},
         {TOLD("[-c, 'op --no-kubeconfig --kubeconfig-folder=/x']", "[]"), NULL},
+        {TOLD("[-c, 'op --kubeconfig=$KUBECONFIG && op --kubeconfig=/etc/kc/config']", "[]"),
+         kubeconfig},
+        {TOLD("[-c, 'KUBECONFIG=/etc/kc/config op']", "[]"), variable},
+        {TOLD("[-c, 'export KUBECONFIG=\"/etc/kc/config\"; op']", "[]"), variable},
+        {"containers: [{name: op, command: [env, KUBECONFIG=/etc/kc/config, op]}]", variable},
+        {TOLD("[-c, 'KUBECONFIG=${KUBECONFIG} OTHER_KUBECONFIG=/x op; KUBECONFIG= op']", "[]"),
+         NULL},
+        {TOLD("[-c, 'test x$KUBECONFIG=x || test ${KUBECONFIG}=y || op']", "[]"), NULL},
         {TOLD("['--kubeconfig=/etc/kc/config']", "[]"), NULL}, /* it is replaced */
         {TOLD("['--master=https://10.0.0.1']", "[]"), master},
         {TOLD("['-master', 'https://10.0.0.1']", "[]"), master},
