@@ -210,7 +210,7 @@ static int add_metadata(struct slice metadata, bool annotations, struct buf *out
     static const char *const kept[] = {"name", "namespace", "labels", "deletionTimestamp",
                                        "annotations"};
     size_t count = ARRAY_LEN(kept) - (annotations ? 0 : 1);
-    buf_append_str(out, "{\"metadata\":{");
+    buf_append_str(out, "\"metadata\":{");
     for (size_t i = 0; i < count && buf_error(out) == 0; i++) {
         struct slice value;
         if (find_member(metadata, kept[i], &value, e) != 0) {
@@ -218,40 +218,85 @@ static int add_metadata(struct slice metadata, bool annotations, struct buf *out
         }
         add_member(kept[i], value, out);
     }
-    buf_append_str(out, "}}");
+    buf_append_char(out, '}');
     return 0;
 }
 
+/* *metadata has no length where there is none. */
+static int find_metadata(struct slice object, struct slice *metadata, struct err *e)
+{
+    int rc = find_member(object, "metadata", metadata, e);
+    metadata->len = metadata->len > 0 && metadata->ptr[0] == '{' ? metadata->len : 0;
+    return rc;
+}
+
+static int add_template(struct slice object, struct buf *out, struct err *e)
+{
+    struct slice spec;
+    struct slice template;
+    struct slice metadata;
+    if (find_member(object, "spec", &spec, e) != 0 ||
+        find_member(spec, "template", &template, e) != 0 ||
+        find_metadata(template, &metadata, e) != 0) {
+        return e->code;
+    }
+    if (metadata.len == 0) {
+        return 0;
+    }
+    buf_append_str(out, buf_data(out)[out->len - 1] == '{' ? "" : ",");
+    buf_append_str(out, "\"spec\":{\"template\":{");
+    int rc = add_metadata(metadata, true, out, e);
+    buf_append_str(out, "}}");
+    return rc;
+}
+
+/* What of an object is read beside its labels. */
+struct extra {
+    bool annotations; /* of a pod: somebody may have taken one for a label */
+    bool template;    /* of pods: people see what is said of it, and of the pods themselves not */
+};
+
 /* An object without what is not asked for. NULL with the error set. */
-static cJSON *parse_labels(struct slice object, bool annotations, struct err *e)
+static cJSON *parse_labels(struct slice object, const struct extra *extra, struct err *e)
 {
     struct slice metadata;
     struct buf out = BUF_INIT(object.len + 64);
-    if (find_member(object, "metadata", &metadata, e) != 0) {
-        return NULL;
+    int rc = find_metadata(object, &metadata, e);
+    buf_append_char(&out, '{');
+    if (rc == 0 && metadata.len > 0) {
+        rc = add_metadata(metadata, extra->annotations, &out, e);
     }
-    if (metadata.len == 0 || metadata.ptr[0] != '{') {
-        buf_append_str(&out, "{}");
-    } else if (add_metadata(metadata, annotations, &out, e) != 0) {
+    if (rc == 0 && extra->template) {
+        rc = add_template(object, &out, e);
+    }
+    if (rc != 0) {
         buf_reset(&out);
         return NULL;
     }
+    buf_append_char(&out, '}');
     return parse_bounded(&out, e);
 }
 
-/* Of a pod the annotations are read as well: somebody may have taken one for a label. */
+static bool is_of_new(const struct admission_request *r)
+{
+    return r->operation == ADMISSION_CREATE || (r->operation == ADMISSION_UPDATE && !r->same_spec);
+}
+
 static int parse_object(const struct admission_request *r, struct slice text, bool whole,
                         const char *key, cJSON **root, const cJSON **object, struct err *e)
 {
-    bool annotations = r->operation == ADMISSION_CREATE && r->resource.group[0] == '\0' &&
-                       strcmp(r->resource.resource, "pods") == 0;
+    const struct extra extra = {
+        .annotations = r->operation == ADMISSION_CREATE && r->resource.group[0] == '\0' &&
+                       strcmp(r->resource.resource, "pods") == 0,
+        .template = object == &r->object && is_of_new(r),
+    };
     if (text.len == 0 || text.ptr[0] == 'n') {
         return 0;
     }
     if (text.ptr[0] != '{') {
         return field_wrong_type(e, "request", key, "an object");
     }
-    *root = whole ? parse(text, e) : parse_labels(text, annotations, e);
+    *root = whole ? parse(text, e) : parse_labels(text, &extra, e);
     *object = *root;
     return *root == NULL ? e->code : 0;
 }

@@ -45,7 +45,8 @@ struct admission_resource {
 enum admission_parts {
     ADMISSION_OBJECTS,
     ADMISSION_LABELS, /* name, namespace, labels and deletionTimestamp of their metadata alone; of a
-                         pod that is created the annotations, too */
+                         pod that is created the annotations, too, and of a new or changed spec the
+                         same of the metadata of its template */
 };
 
 /* All strings and objects live as long as the request; strings that are absent are "". */

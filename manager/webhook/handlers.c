@@ -11,6 +11,7 @@
 #include "kube/name.h"
 #include "kube/user_agent.h"
 #include "webhook/policy_review.h"
+#include "json/field.h"
 
 /* Bytes: a few limits may have many resources. Policies are read in a thread, however small: the
  * files of time zones are read with them. */
@@ -124,12 +125,30 @@ static void note_pod(const struct webhook_context *context, const struct admissi
     }
 }
 
+/* Their pods are made by a controller, which shows nobody what it is told of them. */
+static void note_template(const struct webhook_context *context, const struct admission_request *r,
+                          struct webhook_decision *d)
+{
+    const cJSON *template = field_get(field_get(r->object, "spec"), "template");
+    struct warnings found = WARNINGS_INIT;
+    if (template == NULL || (r->operation == ADMISSION_UPDATE && r->same_spec)) {
+        return;
+    }
+    inject_hints_names(context->inject->prefix, context->keys, template,
+                       inject_wanted(context->inject, template), &found);
+    for (size_t i = 0; i < found.count; i++) {
+        warnings_add(&d->warnings, "spec.template.%s", found.items[i]);
+    }
+    warnings_deinit(&found);
+}
+
 /* In the loop, to which the shared namespaces belong. */
 static int decide_labels(void *data, const struct admission_request *r, struct webhook_decision *d,
                          struct err *e)
 {
     const struct webhook_context *context = data;
     note_pod(context, r, d);
+    note_template(context, r, d);
     return labels_admit(context->keys, r, &d->patch, &d->warnings, e);
 }
 

@@ -304,6 +304,29 @@ class Rules:
         if self.warns:
             self.assertIn(f"is {GROUP}/keep-service-account meant?", err)
 
+    def test_what_is_misspelt_in_a_template_is_a_warning(self):
+        """People make Deployments and StatefulSets: nobody sees what their controllers are told."""
+        ns = self.namespace()
+        asks = (f"{GROUP}/enable-proxy", "true")
+        for kind, name, labels, annotations, words in (
+            ("Deployment", "a", (f"{GROUP}/enable-proxy", "True"), None, 'labels[{}]: "True" is not'),
+            ("StatefulSet", "b", asks, (f"{GROUP}/keep-serviceaccount", "true"), "annotations[{}]"),
+            ("Deployment", "c", asks, None, None),
+        ):
+            made = pod(ns, "x", app="operator")
+            metadata = {"labels": {**made["metadata"]["labels"], labels[0]: labels[1]}}
+            metadata["annotations"] = dict([annotations] if annotations else [])
+            spec = {"replicas": 0, "selector": {"matchLabels": {"app": "operator"}}}
+            spec["template"] = {"metadata": metadata, "spec": made["spec"]}
+            thing = {"apiVersion": "apps/v1", "kind": kind, "spec": spec}
+            thing["metadata"] = {"name": name, "namespace": ns}
+            said = self.taken(thing)
+            if self.warns and words is not None:
+                key = (annotations or labels)[0]
+                self.assertIn("spec.template.metadata." + words.format(key), said)
+            else:
+                self.assertNotIn("spec.template", said)
+
     def test_a_pod_of_no_shard_is_refused(self):
         ns = self.namespace()
         self.refused(operator(ns), "no ShardingConfig in namespace", ns, "enable-proxy")

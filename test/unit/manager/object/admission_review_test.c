@@ -300,6 +300,46 @@ static void labels_are_read_alone(void **state)
     admission_request_deinit(&r);
 }
 
+/* Of a spec that is new; what is in the template besides is nobody's matter. */
+static void the_labels_of_a_template_are_read(void **state)
+{
+#define TEMPLATE                                                                                   \
+    "\"spec\":{\"template\":{\"spec\":{\"x\":1},\"metadata\":{\"annotations\":{\"a\":\"1\"},"      \
+    "\"uid\":\"u\"}}}"
+#define READ "\"spec\":{\"template\":{\"metadata\":{\"annotations\":{\"a\":\"1\"}}}}"
+    static const struct {
+        const char *text;
+        const char *object;
+    } cases[] = {
+        {REVIEW("v1", UID SECRETS "\"operation\":\"CREATE\",\"object\":{" TEMPLATE "}"),
+         "{" READ "}"},
+        {REVIEW("v1", UID SECRETS "\"operation\":\"CREATE\",\"object\":{\"metadata\":{\"name\":"
+                                  "\"s\"}," TEMPLATE "}"),
+         "{\"metadata\":{\"name\":\"s\"}," READ "}"},
+        {REVIEW("v1", UID SECRETS "\"operation\":\"UPDATE\",\"object\":{" TEMPLATE
+                                  "},\"oldObject\":{\"spec\":{}}"),
+         "{" READ "}"},
+        {REVIEW("v1", UID SECRETS "\"operation\":\"UPDATE\",\"object\":{" TEMPLATE
+                                  "},\"oldObject\":{" TEMPLATE "}"),
+         "{}"},
+        {REVIEW("v1", UID SECRETS "\"operation\":\"CREATE\",\"object\":{\"spec\":[1]}"), "{}"},
+        {REVIEW("v1", UID SECRETS "\"operation\":\"CREATE\",\"object\":{\"spec\":{\"template\":{"
+                                  "\"metadata\":7}}}"),
+         "{}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct admission_request r;
+        struct err e = ERR_INIT;
+        assert_int_equal(admission_request_read(&r, slice_str(cases[i].text), ADMISSION_LABELS, &e),
+                         0);
+        char *object = cJSON_PrintUnformatted(r.object);
+        assert_string_equal(object, cases[i].object);
+        free(object);
+        admission_request_deinit(&r);
+    }
+}
+
 /* Which of two would count cannot be told. */
 static void nothing_of_interest_stands_twice(void **state)
 {
@@ -425,6 +465,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_answered),
         cmocka_unit_test(a_huge_review_is_refused),
         cmocka_unit_test(labels_are_read_alone),
+        cmocka_unit_test(the_labels_of_a_template_are_read),
         cmocka_unit_test(nothing_of_interest_stands_twice),
         cmocka_unit_test(of_too_many_values_the_labels_are_left),
         cmocka_unit_test(what_stands_besides_is_bounded_too),
