@@ -74,9 +74,9 @@ static bool is_of_pod(const struct control_pod *pod, const char *key, const char
     return strcmp(pod->name, strchr(key, '/') + 1) == 0 && strcmp(pod->uid, uid) == 0;
 }
 
-/* `unnamed`: one that names no pod will do. */
-static int read_of_pod(struct slice document, const char *key, const char *uid, bool unnamed,
-                       struct probe_result *r, struct err *e)
+/* `named`: the pod must be named. *names: it is. */
+static int read_of_pod(struct slice document, const char *key, const char *uid, bool named,
+                       bool *names, struct probe_result *r, struct err *e)
 {
     struct err why = ERR_INIT;
     cJSON *root = parse(document, CONTROL_STATUS_LOCALPROXY, &why);
@@ -84,9 +84,9 @@ static int read_of_pod(struct slice document, const char *key, const char *uid, 
         return err_set(e, why.code, "%s", why.msg);
     }
     struct control_pod pod = control_pod_read(root);
-    unnamed = unnamed && pod.name[0] == '\0' && pod.uid[0] == '\0';
-    int rc = unnamed || is_of_pod(&pod, key, uid) ? read_proxy(root, r, e)
-                                                  : err_set(e, -EINVAL, "it is of another pod");
+    *names = pod.name[0] != '\0' || pod.uid[0] != '\0';
+    bool right = *names ? is_of_pod(&pod, key, uid) : !named;
+    int rc = right ? read_proxy(root, r, e) : err_set(e, -EINVAL, "it is of another pod");
     cJSON_Delete(root);
     return rc;
 }
@@ -94,13 +94,17 @@ static int read_of_pod(struct slice document, const char *key, const char *uid, 
 int probe_answer_proxy(struct slice body, const char *key, const char *uid, struct probe_result *r,
                        struct err *e)
 {
-    return read_of_pod(body, key, uid, true, r, e);
+    bool names = false;
+    int rc = read_of_pod(body, key, uid, r->named, &names, r, e);
+    r->named = r->named || (rc == 0 && names);
+    return rc;
 }
 
 int probe_answer_told(struct slice document, const char *key, const char *uid,
                       struct probe_result *r, struct err *e)
 {
-    int rc = read_of_pod(document, key, uid, false, r, e);
+    bool names;
+    int rc = read_of_pod(document, key, uid, true, &names, r, e);
     if (rc == 0 && r->traffic != NULL) {
         pod_traffic_set_rough(r->traffic);
     }

@@ -16,7 +16,7 @@
  * since_ms as the pod has it; `message` if says_why; `bypassed` if it knows that: what was known
  * before it was started again stands until then; and `traffic` and `load` (free()), which are the
  * caller's, whatever stood there. 0, or with `r` as it was -EINVAL or -ENOMEM. -EINVAL also when
- * the answer names another pod. Releases before 0.2 name none, and are believed. */
+ * the answer names another pod. Releases before 0.2 name none: that is taken, unless r->named. */
 MUST_CHECK int probe_answer_proxy(struct slice body, const char *key, const char *uid,
                                   struct probe_result *r, struct err *e);
 

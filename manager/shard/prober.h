@@ -41,6 +41,7 @@ enum probe_state {
 struct probe_result {
     enum probe_state state;
     bool asked;          /* a question has ended, with or without an answer */
+    bool named;          /* an answer has named the pod: all do, from then on */
     bool enforcing;      /* rules are in force, and nothing of earlier ones is under way any more */
     uint64_t generation; /* of these rules, as of the last answer; 0: none are in force */
     char checksum[PROBE_CHECKSUM_SIZE];
