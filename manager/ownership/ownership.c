@@ -18,7 +18,9 @@ struct search {
     const struct ownership_facts *facts;
     const struct ownership_question *question;
     struct ownership_plan *plan;
-    bool now; /* ownership_overlaps */
+    uint64_t doubt; /* a hash of the shards that are doubtful */
+    bool certain;   /* somebody is waited for who is not */
+    bool now;       /* ownership_overlaps */
 };
 
 /* Another shard, and what it shows of what is looked for. */
@@ -112,6 +114,7 @@ static struct ownership_wait *add_wait(struct search *q, const struct other *o,
         w->intended = o->intended;
     }
     q->plan->intended += w->intended;
+    q->certain = q->certain || !w->doubtful;
     return w;
 }
 
@@ -188,6 +191,14 @@ static bool is_nobodys(const struct ownership_shard *s)
     return !s->exists && is_unread(s) && !rules_map_claims(s->map);
 }
 
+/* Whether it waits for it or not: the others of them may publish meanwhile. */
+static void note_doubt(struct search *q, const struct ownership_shard *s)
+{
+    q->doubt = keyed_hash(q->doubt, slice_str(s->key));
+    q->doubt = keyed_hash(q->doubt, slice_str(s->lock == NULL ? "" : s->lock));
+    q->doubt = keyed_hash(q->doubt, slice_str(rules_checksum(s->wanted)));
+}
+
 static void look_at_shard(struct search *q, const struct ownership_shard *s)
 {
     const struct ownership_shard *self = q->question->shard;
@@ -211,6 +222,9 @@ static void look_at_shard(struct search *q, const struct ownership_shard *s)
     size_t before = q->plan->count;
     o.published = shows_published(q, o.shard);
     o.doubtful = kinship == OPERATOR_DOUBTFUL && s->exists && shows(q, s->wanted);
+    if (o.doubtful) {
+        note_doubt(q, s);
+    }
     if (o.published && s->exists) {
         (void)add_wait(q, &o, reason_of_map(q, o.shard));
     }
@@ -267,27 +281,11 @@ size_t ownership_room(const struct ownership_facts *f)
     return room;
 }
 
-/* Of the shards that are doubtful: their names, their locks and what they want. */
-static uint64_t doubt_of(const struct ownership_plan *plan)
-{
-    uint64_t hash = 1;
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct ownership_shard *s = plan->waits[i].shard;
-        if (!plan->waits[i].doubtful) {
-            return 0;
-        }
-        hash = keyed_hash(hash, slice_str(s->key));
-        hash = keyed_hash(hash, slice_str(s->lock == NULL ? "" : s->lock));
-        hash = keyed_hash(hash, slice_str(rules_checksum(s->wanted)));
-    }
-    return hash | 1;
-}
-
 static void set_patience(const struct search *q)
 {
     struct ownership_plan *plan = q->plan;
     uint64_t patience = q->question->limit_ms;
-    plan->doubt = doubt_of(plan);
+    plan->doubt = q->certain ? 0 : q->doubt | 1;
     if (plan->doubt != 0 && patience > OWNERSHIP_DOUBT_MS) {
         patience = OWNERSHIP_DOUBT_MS;
     } else if (plan->unsettled && patience < HANDOVER_UNSETTLED_MS) {

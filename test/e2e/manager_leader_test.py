@@ -42,7 +42,9 @@ def sharding_hash(name):
 
 def config(name, *limits):
     """Of an operator of its own: what two of them see is no concern here."""
-    return mesh.config(name, name, *limits, controller={"leaderElectionName": name})
+    made = mesh.config(name, name, *limits, controller={"leaderElectionName": name})
+    made["metadata"]["annotations"] = {f"{mesh.GROUP}/shares-with": "*"}
+    return made
 
 
 class Editor(threading.Thread):
