@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "kube/client/reflector.h"
 #include "kube/name.h"
 
@@ -20,13 +19,9 @@ struct entry {
 };
 
 struct source_configmap {
-    struct net_loop *loop;
-    struct kube_client *client;
     struct entry rules;
     struct entry traffic;
     struct reflector *reflector;
-    char path[PLACE_MAX];
-    char name[NAME_SUBDOMAIN_MAX + 1];
     bool listed; /* the list under way showed it */
 };
 
@@ -135,12 +130,6 @@ static const struct reflector_handlers handlers = {
     .on_state = on_state,
 };
 
-static struct reflector *start_reflector(struct source_configmap *s, struct err *e)
-{
-    struct reflector_options o = {.client = s->client, .path = s->path, .name = s->name};
-    return reflector_new(s->loop, &o, &handlers, s, e);
-}
-
 struct source_configmap *source_configmap_new(struct net_loop *l, struct kube_client *client,
                                               const char *name, const struct source_handlers *h,
                                               void *data, struct err *e)
@@ -150,16 +139,15 @@ struct source_configmap *source_configmap_new(struct net_loop *l, struct kube_cl
         err_memory(e);
         return NULL;
     }
+    char path[PLACE_MAX];
     const char *slash = strchr(name, '/');
-    s->loop = l;
-    s->client = client;
     s->rules.taker = (struct source_taker){.handlers = h, .data = data};
-    (void)snprintf(s->path, sizeof s->path, "/api/v1/namespaces/%.*s/configmaps",
-                   (int)(slash - name), name);
-    (void)snprintf(s->name, sizeof s->name, "%s", slash + 1);
+    (void)snprintf(path, sizeof path, "/api/v1/namespaces/%.*s/configmaps", (int)(slash - name),
+                   name);
     (void)snprintf(s->rules.place, PLACE_MAX, "configmap %s key " SOURCE_KEY, name);
     (void)snprintf(s->traffic.place, PLACE_MAX, "configmap %s key " SOURCE_TRAFFIC_KEY, name);
-    s->reflector = start_reflector(s, e);
+    const struct reflector_options o = {.client = client, .path = path, .name = slash + 1};
+    s->reflector = reflector_new(l, &o, &handlers, s, e);
     if (s->reflector == NULL) {
         free(s);
         return NULL;
@@ -174,14 +162,7 @@ void source_configmap_take_traffic(struct source_configmap *s, const struct sour
 
 void source_configmap_look(struct source_configmap *s)
 {
-    struct err e = ERR_INIT;
-    struct reflector *fresh = start_reflector(s, &e);
-    if (fresh == NULL) {
-        log_warn("cannot restart the watch; keeping the current one", log_str("error", e.msg));
-        return;
-    }
-    reflector_free(s->reflector);
-    s->reflector = fresh;
+    reflector_list_again(s->reflector);
 }
 
 void source_configmap_free(struct source_configmap *s)

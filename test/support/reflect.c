@@ -81,10 +81,9 @@ static const struct reflector_handlers handlers = {
 };
 
 static const char *const reasons[REFLECTOR_REASONS] = {
-    [REFLECTOR_START] = "start",
-    [REFLECTOR_EXPIRED] = "expired",
-    [REFLECTOR_MALFORMED] = "malformed",
-    [REFLECTOR_REFUSED] = "refused",
+    [REFLECTOR_START] = "start",         [REFLECTOR_EXPIRED] = "expired",
+    [REFLECTOR_MALFORMED] = "malformed", [REFLECTOR_REFUSED] = "refused",
+    [REFLECTOR_ASKED] = "asked",
 };
 
 static void print_stats(const struct reflector_stats *s)

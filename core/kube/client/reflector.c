@@ -207,6 +207,14 @@ static void forget_token(struct reflector *r)
     r->token = NULL;
 }
 
+static void need_list(struct reflector *r, enum reflector_reason reason)
+{
+    r->reason = reason;
+    r->version[0] = '\0';
+    r->refusals = 0;
+    forget_token(r);
+}
+
 static void pause_for(struct reflector *r, uint64_t ms)
 {
     set_state(r, STATE_WAITING);
@@ -236,10 +244,7 @@ static void retry_after_failure(struct reflector *r, struct trouble *t)
     r->stats.failures++;
     r->failures++;
     if (t->relist != SAME_AGAIN) {
-        r->reason = t->relist;
-        r->version[0] = '\0';
-        r->refusals = 0;
-        forget_token(r);
+        need_list(r, t->relist);
     }
     pause_for(r, pause_after(r, t));
     if (!t->ordinary || r->failures > 1) {
@@ -800,6 +805,13 @@ void reflector_release(struct reflector *r)
     if (r->state == STATE_HELD) {
         schedule_turn(r);
     }
+}
+
+void reflector_list_again(struct reflector *r)
+{
+    cancel_requests(r);
+    need_list(r, REFLECTOR_ASKED);
+    schedule_turn(r);
 }
 
 const char *reflector_error(const struct reflector *r)

@@ -91,6 +91,7 @@ enum reflector_reason {
     REFLECTOR_EXPIRED,   /* 410: the version to go on from is not kept any more */
     REFLECTOR_MALFORMED, /* an event or a page that cannot be understood, or is over its bound */
     REFLECTOR_REFUSED,   /* another error in place of events */
+    REFLECTOR_ASKED,     /* reflector_list_again */
     REFLECTOR_REASONS,
 };
 
@@ -117,6 +118,10 @@ MUST_CHECK struct reflector *reflector_new(struct net_loop *l, const struct refl
  * listed again. */
 void reflector_hold(struct reflector *r);
 void reflector_release(struct reflector *r);
+
+/* Gives up what is under way and lists from the beginning with the loop's next turn: for a user
+ * that has lost something. Not allowed inside handlers. */
+void reflector_list_again(struct reflector *r);
 
 /* What on_state said last; NULL: nothing keeps it from following. Valid until the loop runs on. */
 const char *reflector_error(const struct reflector *r);

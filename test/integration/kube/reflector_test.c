@@ -156,6 +156,45 @@ static void test_freed_while_held(void **state)
     api_expect_quiet(&f->api);
 }
 
+static void give_up(struct fixture *f)
+{
+    bool open = f->asked->x != NULL;
+    reflector_list_again(f->reflector);
+    reflector_list_again(f->reflector); /* as good as once */
+    assert_string_equal(reflector_version(f->reflector), "");
+    if (open) {
+        api_expect_given_up(f->asked);
+    }
+}
+
+/* What was under way is given up, and all is listed at once. */
+static void test_lists_again_when_asked_to(void **state)
+{
+    struct fixture *f = *state;
+    follow_well(f);
+    api_send(f->asked, "{\"type\":");
+    run_for(f->api.loop, 10);
+    give_up(f); /* inside of an event */
+    relist(f);
+    give_up(f); /* before the watch is open */
+    relist(f);
+    api_answer(f->asked, 500, NULL, "");
+    fixture_expect_error(f, "500");
+    give_up(f); /* in a pause */
+    relist(f);
+    give_up(f);
+    fixture_expect_request(f, LIST);
+    api_answer(f->asked, 200, NULL, fixture_list("10", "t", NULL));
+    fixture_expect_request(f, LIST "&continue=t");
+    fixture_expect_log(f, "list ");
+    reflector_hold(f->reflector);
+    give_up(f); /* between pages */
+    api_expect_quiet(&f->api);
+    reflector_release(f->reflector);
+    relist(f);
+    assert_int_equal(lists(f, REFLECTOR_ASKED), 5);
+}
+
 static void test_asks_for_a_part(void **state)
 {
     struct fixture *f = *state;
@@ -1175,6 +1214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(test_asks_for_pages_when_they_are_wanted),
         WITH_FIXTURE(test_freed_while_held),
+        WITH_FIXTURE(test_lists_again_when_asked_to),
         WITH_FIXTURE(test_lists_pages_and_watches),
         WITH_FIXTURE(test_asks_for_a_part),
         WITH_FIXTURE(test_watches_last_differently),
