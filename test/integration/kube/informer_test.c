@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an informer keeps of the pods of an API server in the same process, and what it tells.
+ */
+#include "kube/client/informer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "alloc_sweep.h"
+#include "base/log.h"
+#include "storing_api.h"
+#include "json/field.h"
+
+enum { PATIENCE_TURNS = 2000, PODS = 40 };
+
+struct pod {
+    struct informer_item item;
+    char color[16];
+};
+
+struct user {
+    struct storing_api store;
+    struct reflector_ops ops;
+    uint64_t pause_ms; /* the last one that was asked for */
+    struct informer *informer;
+    char log[512];
+    int fails; /* of `keep`, for want of memory */
+    size_t pods;
+    bool sweeps; /* nothing is written down */
+};
+
+static const char *color_of(const cJSON *object)
+{
+    return field_text(field_get(field_get(object, "metadata"), "labels"), "color");
+}
+
+/* "in-place" changes the item, "none" is not kept, another color makes another item. */
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+{
+    struct user *u = data;
+    struct pod *old = (struct pod *)(void *)*item;
+    const char *color = color_of(object);
+    if (u->fails > 0) {
+        u->fails--;
+        return -ENOMEM;
+    }
+    if (strcmp(color, "none") == 0) {
+        *item = NULL;
+        return 0;
+    }
+    if (old != NULL && strcmp(old->color, color) == 0) {
+        return 0;
+    }
+    struct pod *p = strcmp(color, "in-place") == 0 && old != NULL ? old : NULL;
+    if (p == NULL) {
+        p = informer_item_new(sizeof *p, key);
+        u->pods += p != NULL;
+    }
+    if (p == NULL) {
+        return -ENOMEM;
+    }
+    (void)snprintf(p->color, sizeof p->color, "%s", color);
+    *item = &p->item;
+    return 1;
+}
+
+static void drop(void *data, struct informer_item *item)
+{
+    ((struct user *)data)->pods--;
+    free(item);
+}
+
+static void note(struct user *u, const char *text)
+{
+    size_t len = strlen(u->log);
+    (void)snprintf(u->log + len, sizeof u->log - len, "%s ", u->sweeps ? "" : text);
+    u->log[u->sweeps ? 0 : strlen(u->log)] = '\0';
+}
+
+static const char *text_of(const struct informer_item *item)
+{
+    return item == NULL ? "-" : ((const struct pod *)(const void *)item)->color;
+}
+
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
+{
+    struct user *u = data;
+    char text[128];
+    const struct informer_item *any = after != NULL ? after : before;
+    assert_ptr_equal(informer_find(u->informer, any->node.key), after);
+    (void)snprintf(text, sizeof text, "%s:%s>%s", any->node.key, text_of(before), text_of(after));
+    note(u, text);
+    if (after != NULL && strcmp(text_of(after), "unwanted") == 0) {
+        informer_remove(u->informer, after);
+    }
+}
+
+static void on_synced(void *data, bool first)
+{
+    note(data, first ? "first" : "synced");
+}
+
+static void on_state(void *data, const char *error)
+{
+    note(data, error != NULL ? "error" : "fine");
+}
+
+static const struct informer_kind kind = {.path = "/api/v1/pods",
+                                          .metadata_only = true,
+                                          .keep = keep,
+                                          .drop = drop,
+                                          .on_change = on_change,
+                                          .on_synced = on_synced,
+                                          .on_state = on_state};
+
+static void set_pause(void *data, struct net_deadline *d, uint64_t ms)
+{
+    struct user *u = data;
+    u->pause_ms = ms;
+    u->store.ops.set_deadline(u->store.ops.data, d, ms);
+}
+
+static uint32_t take_random(void *data)
+{
+    const struct user *u = data;
+    return u->store.ops.random(u->store.ops.data);
+}
+
+static struct informer *open_informer(struct user *u, const struct informer_kind *k,
+                                      struct informer_options o)
+{
+    o.client = u->store.api.client;
+    u->ops = (struct reflector_ops){set_pause, take_random, u};
+    o.ops = &u->ops;
+    u->informer = informer_new(u->store.api.loop, k, &o, u, NULL);
+    return u->informer;
+}
+
+static int setup(void **state)
+{
+    struct net_loop *l = NULL;
+    struct user *u = calloc(1, sizeof *u);
+    *state = u;
+    return u != NULL && loop_setup((void **)&l) == 0 && store_open(&u->store, l) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct user *u = *state;
+    struct net_loop *l = u->store.api.loop;
+    informer_free(u->informer);
+    assert_int_equal(u->pods, 0);
+    store_close(&u->store);
+    free(u);
+    return loop_free(l);
+}
+
+static void put(struct user *u, const char *ns, const char *name, const char *color)
+{
+    store_put_text(&u->store, "pods", ns,
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"color\":\"%s\"}}}", name, color);
+}
+
+/* What was told since the last time. */
+static void expect(struct user *u, const char *log)
+{
+    store_settle(&u->store);
+    assert_string_equal(u->log, log);
+    u->log[0] = '\0';
+}
+
+static void follow(struct user *u)
+{
+    put(u, "n", "a", "red");
+    assert_non_null(open_informer(u, &kind, (struct informer_options){0}));
+    assert_false(informer_synced(u->informer));
+    expect(u, "n/a:->red first ");
+    assert_true(informer_complete(u->informer));
+}
+
+static void test_each_change_is_told(void **state)
+{
+    struct user *u = *state;
+    follow(u);
+    put(u, "n", "b", "blue");
+    put(u, "n", "a", "red"); /* as it was */
+    expect(u, "n/b:->blue ");
+    put(u, "n", "a", "green");
+    expect(u, "n/a:red>green ");
+    put(u, "n", "a", "in-place");
+    expect(u, "n/a:in-place>in-place ");
+    put(u, "n", "a", "none");
+    expect(u, "n/a:in-place>- ");
+    put(u, "n", "a", "none");
+    expect(u, "");
+    assert_int_equal(informer_size(u->informer), 1);
+    store_delete(&u->store, "pods", "n", "a"); /* is not kept */
+    store_delete(&u->store, "pods", "n", "b");
+    expect(u, "n/b:blue>- ");
+    assert_null(informer_next(u->informer, NULL));
+    put(u, "n", "c", "unwanted");
+    expect(u, "n/c:->unwanted n/c:unwanted>- ");
+    assert_int_equal(informer_size(u->informer), 0);
+}
+
+static void test_what_a_list_does_not_show_is_dropped(void **state)
+{
+    struct user *u = *state;
+    follow(u);
+    put(u, "n", "b", "red");
+    expect(u, "n/b:->red ");
+    u->store.silent = true;
+    store_delete(&u->store, "pods", "n", "a");
+    put(u, "n", "b", "blue");
+    store_settle(&u->store);
+    u->store.silent = false;
+    store_expire_watches(&u->store, "/pods");
+    expect(u, "n/b:red>blue n/a:red>- synced ");
+}
+
+static void test_lists_again_when_asked_to(void **state)
+{
+    struct user *u = *state;
+    follow(u);
+    informer_list_again(u->informer, 30000);
+    informer_list_again(u->informer, 5000);
+    informer_list_again(u->informer, 10000); /* the soonest counts */
+    assert_int_equal(u->pause_ms, 5000);
+    expect(u, "synced ");
+    assert_int_equal(u->store.lists, 2);
+    assert_int_equal(reflector_stats(informer_reflector(u->informer))->lists[REFLECTOR_ASKED], 1);
+}
+
+static void test_what_cannot_be_kept_is_listed_again(void **state)
+{
+    struct user *u = *state;
+    follow(u);
+    u->fails = 1;
+    put(u, "n", "b", "blue");
+    run_for(u->store.api.loop, 20);
+    assert_true(informer_synced(u->informer));
+    assert_false(informer_complete(u->informer));
+    expect(u, "n/b:->blue synced ");
+    assert_true(informer_complete(u->informer));
+    u->fails = 2; /* in the list as well: nothing is dropped after it */
+    put(u, "n", "a", "green");
+    expect(u, "n/a:red>green synced ");
+    assert_int_equal(u->store.lists, 4);
+}
+
+static void test_says_what_keeps_it_from_following(void **state)
+{
+    struct user *u = *state;
+    put(u, "n", "a", "red");
+    u->store.refused.part = "/pods";
+    u->store.refused.status = 403;
+    assert_non_null(open_informer(u, &kind, (struct informer_options){0}));
+    store_turn(&u->store, 20);
+    assert_true(reflector_forbidden(informer_reflector(u->informer)));
+    assert_string_equal(u->log, "error ");
+    u->store.refused.part = NULL;
+    expect(u, "error n/a:->red first fine ");
+}
+
+static int color_key(void *data, const cJSON *object, char **key)
+{
+    const char *color = color_of(object);
+    (void)data;
+    *key = color[0] == '\0' ? NULL : strdup(color);
+    return color[0] != '\0' && *key == NULL ? -ENOMEM : 0;
+}
+
+static void test_a_part_under_other_keys(void **state)
+{
+    struct user *u = *state;
+    struct informer_kind other = kind;
+    struct table items = {0};
+    other.key = color_key;
+    put(u, "n", "a", "red");
+    put(u, "n", "b", "");
+    put(u, "m", "c", "blue");
+    assert_non_null(
+        open_informer(u, &other, (struct informer_options){.namespace = "n", .items = &items}));
+    expect(u, "red:->red first ");
+    assert_int_equal(items.count, 1);
+    informer_free(u->informer);
+    assert_non_null(open_informer(u, &kind, (struct informer_options){.name = "c"}));
+    expect(u, "m/c:->blue first ");
+    informer_free(u->informer);
+    const struct informer_options labelled = {.label_selector = "color=red"};
+    assert_non_null(open_informer(u, &kind, labelled));
+    expect(u, "n/a:->red first ");
+}
+
+static void test_freed_at_any_moment(void **state)
+{
+    struct user *u = *state;
+    put(u, "n", "a", "red");
+    for (uint64_t ms = 0; ms < 10; ms++) {
+        assert_non_null(open_informer(u, &kind, (struct informer_options){0}));
+        u->fails = ms % 2 == 0;
+        store_turn(&u->store, ms);
+        informer_free(u->informer);
+        u->informer = NULL;
+    }
+    informer_free(NULL);
+}
+
+/* ---- memory ---- */
+
+static bool play(void *data)
+{
+    struct user *u = data;
+    bool known = false;
+    if (open_informer(u, &kind, (struct informer_options){.name = NULL}) == NULL) {
+        return false;
+    }
+    for (int i = 0; i < PATIENCE_TURNS && !known; i++) {
+        store_turn(&u->store, 0);
+        known = informer_complete(u->informer);
+        /* Nothing is concluded from what could not be kept. */
+        assert_true(!known || informer_size(u->informer) == PODS);
+    }
+    assert_true(known); /* late, if memory was short */
+    informer_free(u->informer);
+    u->informer = NULL;
+    return !sweep_failed;
+}
+
+static void test_out_of_memory(void **state)
+{
+    struct user *u = *state;
+    for (int i = 0; i < PODS; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "p-%d", i);
+        put(u, "n", name, "red");
+    }
+    u->sweeps = true;
+    long failed = sweep_allocations(play, u);
+    print_message("%ld allocations\n", failed);
+    assert_true(failed > 2 * PODS);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_each_change_is_told),
+        TEST(test_what_a_list_does_not_show_is_dropped),
+        TEST(test_lists_again_when_asked_to),
+        TEST(test_what_cannot_be_kept_is_listed_again),
+        TEST(test_says_what_keeps_it_from_following),
+        TEST(test_a_part_under_other_keys),
+        TEST(test_freed_at_any_moment),
+        TEST(test_out_of_memory),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
