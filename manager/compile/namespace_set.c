@@ -36,7 +36,7 @@ struct lengths {
 
 static struct namespace_entry *entry_of(struct table_node *n)
 {
-    return n == NULL ? NULL : LIST_ITEM(n, struct namespace_entry, node);
+    return n == NULL ? NULL : LIST_ITEM(n, struct namespace_entry, item.node);
 }
 
 static const char *labels_of(const struct namespace_entry *e)
@@ -95,9 +95,9 @@ static struct namespace_entry *make_entry(const char *name, const cJSON *labels)
         return NULL;
     }
     e->too_many = too_many;
-    e->count = size.count;
-    e->bytes = (uint32_t)size.bytes;
-    memcpy(e->text, name, name_size);
+    e->count = (uint16_t)size.count;
+    e->bytes = (uint16_t)size.bytes;
+    e->item.node.key = memcpy(e->text, name, name_size);
     char *to = e->text + name_size;
     const cJSON *label;
     cJSON_ArrayForEach(label, labels)
@@ -136,44 +136,43 @@ bool namespace_entry_matches(const struct namespace_entry *e, const struct selec
 
 /* ---- all ---- */
 
-int namespace_set_put(struct namespace_set *s, const cJSON *object, struct namespace_entry **before)
+int namespace_set_make(const struct namespace_set *s, const cJSON *object,
+                       struct namespace_entry **entry)
 {
     const char *name = field_meta(object, "name");
-    *before = NULL;
     if (namespace_set_leaves_out(s, name)) {
         return 0;
     }
-    struct namespace_entry *old = namespace_set_find(s, name);
     const cJSON *labels = s->names_only ? NULL : field_map(field_get(object, "metadata"), "labels");
     struct namespace_entry *e = make_entry(name, labels);
     if (e == NULL) {
         return -ENOMEM;
     }
-    if (old != NULL && same(old, e)) {
-        old->stale = false;
+    if (*entry != NULL && same(*entry, e)) {
         free(e);
         return 0;
     }
-    if (table_reserve(&s->entries) != 0) {
-        free(e);
-        return -ENOMEM;
-    }
-    if (old != NULL) {
-        table_remove(&s->entries, &old->node);
-    }
-    int rc = table_insert(&s->entries, &e->node, e->text);
-    (void)rc; /* there is room */
-    *before = old;
+    *entry = e;
     return 1;
 }
 
-struct namespace_entry *namespace_set_take(struct namespace_set *s, const char *name)
+int namespace_set_put(struct namespace_set *s, const cJSON *object, struct namespace_entry **before)
 {
-    struct namespace_entry *e = namespace_set_find(s, name);
-    if (e != NULL) {
-        table_remove(&s->entries, &e->node);
+    struct namespace_entry *old = namespace_set_find(s, field_meta(object, "name"));
+    struct namespace_entry *e = old;
+    *before = NULL;
+    int rc = table_reserve(&s->entries);
+    rc = rc == 0 ? namespace_set_make(s, object, &e) : rc;
+    if (rc <= 0) {
+        return rc;
     }
-    return e;
+    if (old != NULL) {
+        table_remove(&s->entries, &old->item.node);
+    }
+    rc = table_insert(&s->entries, &e->item.node, e->text);
+    (void)rc; /* there is room */
+    *before = old;
+    return 1;
 }
 
 struct namespace_entry *namespace_set_find(const struct namespace_set *s, const char *name)
@@ -184,7 +183,7 @@ struct namespace_entry *namespace_set_find(const struct namespace_set *s, const 
 struct namespace_entry *namespace_set_next(const struct namespace_set *s,
                                            const struct namespace_entry *e)
 {
-    return entry_of(table_next(&s->entries, e == NULL ? NULL : &e->node));
+    return entry_of(table_next(&s->entries, e == NULL ? NULL : &e->item.node));
 }
 
 static int compare_names(const void *a, const void *b)
@@ -226,7 +225,7 @@ static int copy_entry(struct namespace_set *to, const struct namespace_entry *e)
         return -ENOMEM;
     }
     memcpy(copy, e, entry_size(e));
-    int rc = table_insert(&to->entries, &copy->node, copy->text);
+    int rc = table_insert(&to->entries, &copy->item.node, copy->text);
     if (rc != 0) {
         free(copy);
     }
@@ -263,7 +262,7 @@ void namespace_set_free(struct namespace_set *copy)
 void namespace_set_deinit(struct namespace_set *s)
 {
     for (struct namespace_entry *e = NULL; (e = namespace_set_next(s, NULL)) != NULL;) {
-        table_remove(&s->entries, &e->node);
+        table_remove(&s->entries, &e->item.node);
         free(e);
     }
     table_deinit(&s->entries);

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "base/table.h"
+#include "kube/client/informer.h"
 #include "kube/selector.h"
 
 /* Labels of one namespace, and bytes of them. One with more is not selected by any selector. */
@@ -33,11 +34,10 @@ struct namespace_set {
 
 /* One of them. */
 struct namespace_entry {
-    struct table_node node;
-    bool stale;     /* for who lists them anew */
+    struct informer_item item;
     bool too_many;  /* labels, none of which is kept */
-    uint32_t count; /* of labels */
-    uint32_t bytes; /* of `text` behind the name */
+    uint16_t count; /* of labels */
+    uint16_t bytes; /* of `text` behind the name */
     char text[];    /* the name and its NUL; then of each label two lengths, key and value */
 };
 
@@ -51,14 +51,15 @@ static inline const char *namespace_entry_name(const struct namespace_entry *e)
 bool namespace_is_system(const char *name);
 bool namespace_set_leaves_out(const struct namespace_set *s, const char *name);
 
+/* What is known of a namespace as an informer keeps it (informer_kind.keep): *entry is what was,
+ * and becomes what is. The set itself stays as it is. */
+MUST_CHECK int namespace_set_make(const struct namespace_set *s, const cJSON *object,
+                                  struct namespace_entry **entry);
 /* `object` is a Namespace: its labels are those that are kept from now on. *before is what was
  * known of it, which the caller frees; NULL: nothing, or just the same. Returns 1: it is new or
  * other than before; 0: it is as before, or left out; -ENOMEM: nothing has changed. */
 MUST_CHECK int namespace_set_put(struct namespace_set *s, const cJSON *object,
                                  struct namespace_entry **before);
-/* The caller frees. NULL: it is not there. */
-struct namespace_entry *namespace_set_take(struct namespace_set *s, const char *name);
-
 /* NULL: it is not there. */
 struct namespace_entry *namespace_set_find(const struct namespace_set *s, const char *name);
 /* One after the other, in no order; NULL begins, and ends. */

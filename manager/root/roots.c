@@ -320,7 +320,7 @@ static void follow_namespaces(struct roots *r)
     const struct namespaces_options o = {
         .client = r->options.client,
         .system = true,
-        .unknown = "which namespaces a canary with both lists has",
+        .effect = "it is not known which namespaces a canary with both lists has",
         .ops = r->options.ops,
         .on_change = on_namespaces,
         .data = r,

@@ -275,7 +275,7 @@ static int open_namespaces(struct run *r, struct err *e)
         .own = r->namespace,
         .system = r->settings.label_system_namespaces,
         .labels = true,
-        .unknown = "whether each of them is in a shard, and what namespaceSelectors select",
+        .effect = "it is not known whether each is in a shard, nor what namespaceSelectors select",
     };
     r->namespaces = namespaces_new(r->program.loop, &o, e);
     r->compile.namespaces = namespaces_set(r->namespaces);
@@ -316,7 +316,7 @@ static int open_knowledge(struct run *r, struct err *e)
         .client = r->client,
         .system = true,
         .label_selector = "pod-security.kubernetes.io/enforce in (baseline,restricted)",
-        .unknown = "where Pod Security refuses the label enable-iptables",
+        .effect = "it is not known where Pod Security refuses the label enable-iptables",
     };
     r->restricted = namespaces_new(r->program.loop, &restricted, e);
     if (r->restricted == NULL) {

@@ -72,13 +72,14 @@ static int follow(struct left_out *f, const struct selector_requirement *r)
     if (rc == 0 && opposite == NULL) {
         rc = -ENOMEM;
     }
-    const struct namespaces_options o = {.client = f->options.client,
-                                         .system = true,
-                                         .label_selector = opposite,
-                                         .unknown = "which of them the webhook for pods leaves out",
-                                         .ops = f->options.ops,
-                                         .on_change = on_namespaces,
-                                         .data = f};
+    const struct namespaces_options o = {
+        .client = f->options.client,
+        .system = true,
+        .label_selector = opposite,
+        .effect = "it is not known which of them the webhook for pods leaves out",
+        .ops = f->options.ops,
+        .on_change = on_namespaces,
+        .data = f};
     struct namespaces *n = rc == 0 ? namespaces_new(f->loop, &o, &e) : NULL;
     buf_reset(&text);
     if (n == NULL) {

@@ -3,23 +3,17 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
-#include "net/deadline.h"
-#include "json/field.h"
 
-enum { AGAIN_MS = 1000, MISSING_SIZE = 256 };
+enum { MISSING_SIZE = 256 };
 
 struct namespaces {
-    struct namespaces_options options;
-    struct net_loop *loop;
-    struct reflector *reflector;
+    struct informer *informer;
     struct namespace_set set;
-    char *label_selector;
     struct list listeners;
-    bool lost;                 /* something was not kept, */
-    struct net_deadline again; /* and all are listed then */
+    void (*on_change)(void *data);
+    void *data;
     char missing[MISSING_SIZE];
 };
 
@@ -35,8 +29,8 @@ static void tell(struct namespaces *n, const struct namespace_entry *before,
         l->on_change(l->data, before, after);
     }
     bool other = before == NULL || after == NULL; /* and not just its labels */
-    if (other && n->options.on_change != NULL) {
-        n->options.on_change(n->options.data);
+    if (other && n->on_change != NULL) {
+        n->on_change(n->data);
     }
 }
 
@@ -46,128 +40,54 @@ static void say_missing(struct namespaces *n, const char *error)
                    error == NULL ? "" : ": ", error == NULL ? "" : error);
 }
 
-/* ---- what is lost for want of memory ---- */
-
-static void list_again(struct namespaces *n)
-{
-    n->lost = true;
-    log_error("out of memory; listing the namespaces again");
-    if (n->options.ops != NULL) {
-        n->options.ops->set_deadline(n->options.ops->data, &n->again, AGAIN_MS);
-    } else {
-        net_deadline_set(n->loop, &n->again, AGAIN_MS);
-    }
-}
-
-static struct reflector *follow(struct namespaces *n, struct err *e);
-
-static void on_again(struct net_deadline *d)
-{
-    struct namespaces *n = LIST_ITEM(d, struct namespaces, again);
-    struct err e = ERR_INIT;
-    struct reflector *fresh = follow(n, &e);
-    if (fresh == NULL) {
-        list_again(n);
-        return;
-    }
-    reflector_free(n->reflector);
-    n->reflector = fresh;
-}
-
 /* ---- what the API server tells ---- */
 
-static void on_list(void *data)
+static struct namespace_entry *entry_of(struct informer_item *item)
+{
+    return (struct namespace_entry *)(void *)item;
+}
+
+static int keep(void *data, const char *name, const cJSON *object, struct informer_item **item)
 {
     struct namespaces *n = data;
-    n->lost = false;
-    for (struct namespace_entry *e = NULL; (e = namespace_set_next(&n->set, e)) != NULL;) {
-        e->stale = true;
+    const struct namespace_entry *before = entry_of(*item);
+    struct namespace_entry *after = entry_of(*item);
+    int rc = namespace_set_make(&n->set, object, &after);
+    if (rc == 1 && after->too_many && (before == NULL || !before->too_many)) {
+        log_warn("too many labels; this namespace is selected by none of them",
+                 log_str("namespace", name));
     }
+    *item = after == NULL ? NULL : &after->item;
+    return rc;
 }
 
-static void drop(struct namespaces *n, const char *name)
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
 {
-    struct namespace_entry *gone = namespace_set_take(&n->set, name);
-    if (gone != NULL) {
-        tell(n, gone, NULL);
-        free(gone);
-    }
+    tell(data, entry_of(before), entry_of(after));
 }
 
-static void put(struct namespaces *n, const char *name, const cJSON *object)
-{
-    struct namespace_entry *before = NULL;
-    int rc = namespace_set_put(&n->set, object, &before);
-    if (rc < 0) {
-        list_again(n);
-    } else if (rc > 0) {
-        const struct namespace_entry *after = namespace_set_find(&n->set, name);
-        if (after->too_many && (before == NULL || !before->too_many)) {
-            log_warn("too many labels; this namespace is selected by none of them",
-                     log_str("namespace", name));
-        }
-        tell(n, before, after);
-        free(before);
-    }
-}
-
-static void on_object(void *data, enum reflector_change change, const cJSON *object)
+static void on_synced(void *data, bool first)
 {
     struct namespaces *n = data;
-    const char *name = field_meta(object, "name");
-    if (change == REFLECTOR_DELETED) {
-        drop(n, name);
-    } else {
-        put(n, name, object);
-    }
-}
-
-static void on_synced(void *data)
-{
-    struct namespaces *n = data;
-    bool first = !namespaces_synced(n);
-    if (n->lost) {
-        return; /* it is not all */
-    }
-    struct namespace_entry *next = namespace_set_next(&n->set, NULL);
-    while (next != NULL) {
-        struct namespace_entry *e = next;
-        next = namespace_set_next(&n->set, next);
-        if (e->stale) {
-            drop(n, namespace_entry_name(e));
-        }
-    }
     if (first) {
         n->set.missing = NULL;
         tell(n, NULL, NULL);
     }
 }
 
-static void on_state(void *data, const char *error, enum log_level level)
+static void on_state(void *data, const char *error)
 {
-    struct namespaces *n = data;
-    say_missing(n, error);
-    if (error != NULL) {
-        log_at(level, "cannot watch namespaces", log_str("unknown", n->options.unknown),
-               log_str("error", error));
-    }
+    say_missing(data, error);
 }
 
-static const struct reflector_handlers handlers = {
-    .on_list = on_list, .on_object = on_object, .on_synced = on_synced, .on_state = on_state};
+static const struct informer_kind kind = {.path = "/api/v1/namespaces",
+                                          .metadata_only = true,
+                                          .keep = keep,
+                                          .on_change = on_change,
+                                          .on_synced = on_synced,
+                                          .on_state = on_state};
 
 /* ---- life ---- */
-
-static struct reflector *follow(struct namespaces *n, struct err *e)
-{
-    const struct namespaces_options *o = &n->options;
-    const struct reflector_options ro = {.client = o->client,
-                                         .path = "/api/v1/namespaces",
-                                         .label_selector = n->label_selector,
-                                         .metadata_only = true,
-                                         .ops = o->ops};
-    return reflector_new(n->loop, &ro, &handlers, n, e);
-}
 
 struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_options *o,
                                   struct err *e)
@@ -177,18 +97,19 @@ struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_op
         (void)err_memory(e);
         return NULL;
     }
-    n->options = *o;
-    n->loop = l;
+    const struct informer_options io = {.client = o->client,
+                                        .label_selector = o->label_selector,
+                                        .effect = o->effect,
+                                        .items = &n->set.entries,
+                                        .ops = o->ops};
+    n->on_change = o->on_change;
+    n->data = o->data;
     list_init(&n->listeners);
-    net_deadline_init(&n->again, on_again);
     say_missing(n, NULL);
     n->set = (struct namespace_set){
         .own = o->own, .system = o->system, .names_only = !o->labels, .missing = n->missing};
-    n->label_selector = o->label_selector == NULL ? NULL : strdup(o->label_selector);
-    bool copied = (n->label_selector == NULL) == (o->label_selector == NULL);
-    n->reflector = copied ? follow(n, e) : NULL;
-    if (n->reflector == NULL) {
-        (void)err_memory(e);
+    n->informer = informer_new(l, &kind, &io, n, e);
+    if (n->informer == NULL) {
         namespaces_free(n);
         return NULL;
     }
@@ -214,7 +135,7 @@ bool namespaces_synced(const struct namespaces *n)
 
 const char *namespaces_error(const struct namespaces *n)
 {
-    return reflector_error(n->reflector);
+    return reflector_error(informer_reflector(n->informer));
 }
 
 bool namespaces_has(const struct namespaces *n, const char *name)
@@ -239,9 +160,6 @@ void namespaces_free(struct namespaces *n)
     if (n == NULL) {
         return;
     }
-    net_deadline_clear(&n->again);
-    reflector_free(n->reflector);
-    namespace_set_deinit(&n->set);
-    free(n->label_selector);
+    informer_free(n->informer);
     free(n);
 }

@@ -23,7 +23,7 @@ struct namespaces_options {
     bool system;                /* none is left out */
     bool labels;                /* are kept, too */
     const char *label_selector; /* NULL: all; copied */
-    const char *unknown;        /* what is not known without them, for the log; kept */
+    const char *effect;         /* what happens without them, for the log; kept */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
     /* There is another one, or one less, or all are known now. From the loop; may not free. NULL:
      * nobody is told. */

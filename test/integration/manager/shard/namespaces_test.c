@@ -201,7 +201,7 @@ static void labels_are_told(void **state)
 static void what_keeps_them(void **state)
 {
     struct user *u = *state;
-    struct namespaces_options o = {.client = u->store.api.client, .unknown = "x", .labels = true};
+    struct namespaces_options o = {.client = u->store.api.client, .effect = "x", .labels = true};
     u->store.refused.part = "namespaces";
     u->store.refused.status = 403;
     u->namespaces = namespaces_new(u->store.api.loop, &o, NULL);
