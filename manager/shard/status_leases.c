@@ -7,18 +7,17 @@
 #include <string.h>
 
 #include "base/list.h"
-#include "base/log.h"
 #include "base/table.h"
 #include "control/status.h"
+#include "kube/client/informer.h"
 #include "net/clock.h"
 #include "json/field.h"
 
-#define GROUP_PATH "/apis/coordination.k8s.io/v1"
-
 struct status_leases {
-    struct status_leases_options o;
-    struct reflector *reflector;
-    struct table leases;
+    const struct net_clock *clock;
+    status_leases_cb on_told;
+    void *data;
+    struct informer *informer;
     struct table spaces;
 };
 
@@ -30,15 +29,13 @@ struct lease_space {
 };
 
 struct lease {
-    struct table_node node;
+    struct informer_item item; /* its key: "namespace/pod" */
     struct lease_space *space;
     char *document;
     char *version;
     char *uid;
     uint64_t seen_ms;  /* when the version came */
     uint64_t required; /* as control_lease_required has it */
-    bool stale;        /* not seen yet in the list under way */
-    char pod[];
 };
 
 static const char *annotation(const cJSON *object, const char *key)
@@ -46,10 +43,14 @@ static const char *annotation(const cJSON *object, const char *key)
     return field_text(field_get(field_get(object, "metadata"), "annotations"), key);
 }
 
+static struct lease *lease_of(struct informer_item *item)
+{
+    return (struct lease *)(void *)item;
+}
+
 static struct lease *find_lease(const struct status_leases *s, const char *pod)
 {
-    struct table_node *n = table_find(&s->leases, pod);
-    return n == NULL ? NULL : LIST_ITEM(n, struct lease, node);
+    return lease_of(informer_find(s->informer, pod));
 }
 
 /* Of the pod "namespace/name"; NULL without memory. */
@@ -77,36 +78,38 @@ static void leave_space(struct status_leases *s, struct lease_space *space)
     }
 }
 
-static void drop_lease(struct status_leases *s, struct lease *l)
+static void drop(void *data, struct informer_item *item)
 {
+    struct lease *l = lease_of(item);
     l->space->count--;
-    leave_space(s, l->space);
-    table_remove(&s->leases, &l->node);
+    leave_space(data, l->space);
     free(l->document);
     free(l->version);
     free(l->uid);
     free(l);
 }
 
-static struct lease *add_lease(struct status_leases *s, const char *pod)
+/* 0; *out NULL: there is no room for it; or -ENOMEM. */
+static int add_lease(struct status_leases *s, const char *pod, struct lease **out)
 {
-    size_t size = strlen(pod) + 1;
-    struct lease *l = s->leases.count < STATUS_LEASES_MAX ? calloc(1, sizeof *l + size) : NULL;
+    *out = NULL;
+    if (informer_size(s->informer) >= STATUS_LEASES_MAX) {
+        return 0;
+    }
+    struct lease_space *space = provide_space(s, pod);
+    if (space == NULL) {
+        return -ENOMEM;
+    }
+    bool fits = space->count < STATUS_LEASES_OF_NAMESPACE_MAX;
+    struct lease *l = fits ? informer_item_new(sizeof *l, pod) : NULL;
     if (l == NULL) {
-        return NULL;
+        leave_space(s, space);
+        return fits ? -ENOMEM : 0;
     }
-    memcpy(l->pod, pod, size);
-    l->space = provide_space(s, pod);
-    bool fits = l->space != NULL && l->space->count < STATUS_LEASES_OF_NAMESPACE_MAX;
-    if (!fits || table_insert(&s->leases, &l->node, l->pod) != 0) {
-        if (l->space != NULL) {
-            leave_space(s, l->space);
-        }
-        free(l);
-        return NULL;
-    }
-    l->space->count++;
-    return l;
+    l->space = space;
+    space->count++;
+    *out = l;
+    return 0;
 }
 
 static void replace(char **at, const char *text)
@@ -120,27 +123,11 @@ static void note_version(const struct status_leases *s, struct lease *l, const c
 {
     const char *version = field_meta(object, "resourceVersion");
     if (l->version == NULL || strcmp(l->version, version) != 0) {
-        l->seen_ms = net_clock_now(s->o.clock);
+        l->seen_ms = net_clock_now(s->clock);
         replace(&l->version, version);
         replace(&l->uid, field_meta(object, "uid"));
     }
     l->required = control_lease_required(annotation(object, CONTROL_LEASE_REQUIRED));
-}
-
-/* What there is no room for is told all the same, and not kept. */
-static void keep(struct status_leases *s, const char *pod, const cJSON *object)
-{
-    struct lease *l = find_lease(s, pod);
-    char *copy = strdup(annotation(object, CONTROL_LEASE_ANNOTATION));
-    l = l != NULL || copy == NULL ? l : add_lease(s, pod);
-    if (l == NULL || copy == NULL) {
-        free(copy);
-        return;
-    }
-    free(l->document);
-    l->document = copy;
-    l->stale = false;
-    note_version(s, l, object);
 }
 
 /* ---- what its lease is worth ---- */
@@ -188,7 +175,7 @@ void status_leases_patched(struct status_leases *s, const char *pod,
 
 static void tell(const struct status_leases *s, const char *pod, const char *document)
 {
-    s->o.on_told(s->o.data, pod, slice_str(document));
+    s->on_told(s->data, pod, slice_str(document));
 }
 
 void status_leases_tell(const struct status_leases *s, const char *pod)
@@ -201,109 +188,78 @@ void status_leases_tell(const struct status_leases *s, const char *pod)
 
 size_t status_leases_count(const struct status_leases *s)
 {
-    return s->leases.count;
+    return informer_size(s->informer);
 }
 
 /* ---- following ---- */
 
-static void on_list(void *data)
-{
-    struct status_leases *s = data;
-    for (struct table_node *n = NULL; (n = table_next(&s->leases, n)) != NULL;) {
-        LIST_ITEM(n, struct lease, node)->stale = true;
-    }
-}
-
-/* "namespace/pod" of a Lease that has our name; the caller frees. NULL: it has another one, or
- * there is no memory. */
-static char *pod_of(const cJSON *object)
+/* "namespace/pod" of a Lease that has our name. */
+static int key_of(void *data, const cJSON *object, char **key)
 {
     const size_t prefix = sizeof CONTROL_LEASE_NAME - 1;
     const char *name = field_meta(object, "name");
-    char *pod = NULL;
-    bool ours = strncmp(name, CONTROL_LEASE_NAME, prefix) == 0;
-    if (!ours || asprintf(&pod, "%s/%s", field_meta(object, "namespace"), name + prefix) < 0) {
-        return NULL;
+    (void)data;
+    if (strncmp(name, CONTROL_LEASE_NAME, prefix) != 0) {
+        return 0;
     }
-    return pod;
+    if (asprintf(key, "%s/%s", field_meta(object, "namespace"), name + prefix) < 0) {
+        *key = NULL;
+        return -ENOMEM;
+    }
+    return 0;
 }
 
 /* Listed again as it is known, it was not written meanwhile: what it tells may be long past, and
  * the pod have answered otherwise since. Nor is what a manager wrote a word of the pod's. */
-static bool is_news(const struct lease *l, enum reflector_change change, const cJSON *object)
+static bool is_news(const struct status_leases *s, const struct lease *l, const cJSON *object)
 {
     bool same = l != NULL && strcmp(l->document, annotation(object, CONTROL_LEASE_ANNOTATION)) == 0;
     bool managed = annotation(object, CONTROL_LEASE_REQUIRED)[0] != '\0';
-    return !same || (change != REFLECTOR_LISTED && !managed);
+    bool listing = reflector_version(informer_reflector(s->informer))[0] == '\0';
+    return !same || (!listing && !managed);
 }
 
-static void on_object(void *data, enum reflector_change change, const cJSON *object)
+/* What cannot be kept is told all the same. */
+static int keep(void *data, const char *pod, const cJSON *object, struct informer_item **item)
 {
     struct status_leases *s = data;
+    struct lease *l = lease_of(*item);
     const char *document = annotation(object, CONTROL_LEASE_ANNOTATION);
-    char *pod = pod_of(object);
-    struct lease *l = pod == NULL ? NULL : find_lease(s, pod);
-    bool fits = document[0] != '\0' && strlen(document) <= CONTROL_LEASE_DOCUMENT_MAX;
-    if (pod != NULL && fits && change != REFLECTOR_DELETED) {
-        bool news = is_news(l, change, object);
-        keep(s, pod, object);
+    if (document[0] == '\0' || strlen(document) > CONTROL_LEASE_DOCUMENT_MAX) {
+        *item = NULL;
+        return 0;
+    }
+    bool news = is_news(s, l, object);
+    char *copy = strdup(document);
+    int rc = copy == NULL ? -ENOMEM : l == NULL ? add_lease(s, pod, &l) : 0;
+    if (rc != 0 || l == NULL) {
+        free(copy);
         if (news) {
             tell(s, pod, document);
         }
-    } else if (l != NULL) {
-        drop_lease(s, l);
+        return rc;
     }
-    free(pod);
+    free(l->document);
+    l->document = copy;
+    note_version(s, l, object);
+    *item = &l->item;
+    return news;
 }
 
-static void on_synced(void *data)
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
 {
-    struct status_leases *s = data;
-    struct table_node *next = table_next(&s->leases, NULL);
-    while (next != NULL) {
-        struct lease *l = LIST_ITEM(next, struct lease, node);
-        next = table_next(&s->leases, next);
-        if (l->stale) {
-            drop_lease(s, l);
-        }
+    (void)before;
+    if (after != NULL) {
+        tell(data, after->node.key, lease_of(after)->document);
     }
 }
 
-static void on_state(void *data, const char *error, enum log_level level)
-{
-    (void)data;
-    if (error != NULL) {
-        log_at(level,
-               "cannot watch the Leases by which proxies tell what they enforce; they are asked",
-               log_str("error", error));
-    } else {
-        log_at(level, "watching the Leases of proxies again");
-    }
-}
-
-static const struct reflector_handlers handlers = {
-    .on_list = on_list,
-    .on_object = on_object,
-    .on_synced = on_synced,
-    .on_state = on_state,
-};
-
-static int follow(struct status_leases *s, struct net_loop *l, struct err *e)
-{
-    char path[256];
-    const char *ns = s->o.namespace;
-    (void)snprintf(path, sizeof path, GROUP_PATH "%s%s/leases", ns == NULL ? "" : "/namespaces/",
-                   ns == NULL ? "" : ns);
-    struct reflector_options o = {
-        .client = s->o.client,
-        .path = path,
-        .label_selector = CONTROL_LEASE_SELECTOR,
-        .metadata_only = true,
-        .ops = s->o.ops,
-    };
-    s->reflector = reflector_new(l, &o, &handlers, s, e);
-    return s->reflector == NULL ? e->code : 0;
-}
+static const struct informer_kind kind = {.path = "/apis/coordination.k8s.io/v1/leases",
+                                          .metadata_only = true,
+                                          .key = key_of,
+                                          .keep = keep,
+                                          .drop = drop,
+                                          .on_change = on_change};
 
 struct status_leases *status_leases_new(struct net_loop *l, const struct status_leases_options *o,
                                         struct err *e)
@@ -313,13 +269,19 @@ struct status_leases *status_leases_new(struct net_loop *l, const struct status_
         (void)err_memory(e);
         return NULL;
     }
-    s->o = *o;
-    s->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
-    if (follow(s, l, e) != 0) {
+    const struct informer_options io = {.client = o->client,
+                                        .namespace = o->namespace,
+                                        .label_selector = CONTROL_LEASE_SELECTOR,
+                                        .effect = "proxies are asked what they enforce",
+                                        .ops = o->ops};
+    s->clock = o->clock != NULL ? o->clock : &net_clock_system;
+    s->on_told = o->on_told;
+    s->data = o->data;
+    s->informer = informer_new(l, &kind, &io, s, e);
+    if (s->informer == NULL) {
         status_leases_free(s);
         return NULL;
     }
-    s->o.namespace = NULL; /* copied by the reflector */
     return s;
 }
 
@@ -328,11 +290,7 @@ void status_leases_free(struct status_leases *s)
     if (s == NULL) {
         return;
     }
-    reflector_free(s->reflector);
-    for (struct table_node *n = NULL; (n = table_next(&s->leases, NULL)) != NULL;) {
-        drop_lease(s, LIST_ITEM(n, struct lease, node));
-    }
-    table_deinit(&s->leases);
+    informer_free(s->informer);
     table_deinit(&s->spaces);
     free(s);
 }
