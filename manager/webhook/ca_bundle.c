@@ -6,66 +6,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/log.h"
-#include "base/state_machine.h"
 #include "crypto/certificate.h"
+#include "kube/client/informer.h"
 #include "kube/client/object_request.h"
 #include "net/work_queue.h"
 #include "webhook/configuration.h"
 #include "json/field.h"
 
 #define MANAGER "cmesh-manager"
-#define GROUP "/apis/admissionregistration.k8s.io/v1/"
 
 enum {
     RETRY_MIN_MS = 200,
     RETRY_MAX_MS = 60 * 1000,
-    FOLLOW_AGAIN_MS = 1000,
     CONDITION_AGAIN_MS = 10 * 60 * 1000,
     TRIES = 4,
 };
 
 enum kind { MUTATING, VALIDATING, KINDS };
 
-static const char *const paths[KINDS] = {
-    [MUTATING] = GROUP "mutatingwebhookconfigurations",
-    [VALIDATING] = GROUP "validatingwebhookconfigurations",
-};
-
-/* One configuration of the API server. */
+/* One configuration of the API server; its key: "0/NAME", its kind and its name. */
 struct entry {
-    struct list link;
-    enum kind kind;
-    bool stale; /* not shown by the list that runs */
+    struct informer_item item;
     bool wrong;
     uint64_t refused_until; /* the match condition is not tried again before; 0: now */
     cJSON *object;
-    char key[]; /* "0/NAME": its kind and its name */
-};
-
-/* LISTING --> SYNCED; and either --> LOST, there was no memory for what was shown --> LISTING. */
-enum source_state { SOURCE_LISTING, SOURCE_SYNCED, SOURCE_LOST };
-
-static const struct state_machine source_states = {
-    .object = "webhook configurations",
-    .states = {[SOURCE_LISTING] = {"Listing", STATE(SOURCE_SYNCED) | STATE(SOURCE_LOST)},
-               [SOURCE_SYNCED] = {"Synced", STATE(SOURCE_LOST)},
-               [SOURCE_LOST] = {"Lost", STATE(SOURCE_LOST) | STATE(SOURCE_LISTING)}},
 };
 
 struct source {
     struct ca_bundle *owner;
     enum kind kind;
-    enum source_state state;
-    struct reflector *reflector;
-    struct err error;
+    struct informer *informer;
 };
 
 struct ca_bundle {
     struct net_loop *loop;
     struct kube_client *client;
-    const struct reflector_ops *ops;
     const struct net_clock *clock;
     struct configuration_target target;
     const char *selector;
@@ -74,8 +50,6 @@ struct ca_bundle {
     void *data;
 
     struct source sources[KINDS];
-    struct net_timer *timer;
-    struct list entries;
     struct work_queue *queue;
     struct object_request *request;
     char *writing;          /* the key that is being written */
@@ -94,23 +68,31 @@ struct ca_bundle {
 
 /* ---- what there is ---- */
 
-static struct entry *find_entry(const struct ca_bundle *b, const char *key)
+static struct entry *entry_of(struct informer_item *item)
 {
-    LIST_FOR_EACH(n, &b->entries)
-    {
-        struct entry *entry = LIST_ITEM(n, struct entry, link);
-        if (strcmp(entry->key, key) == 0) {
-            return entry;
-        }
-    }
-    return NULL;
+    return (struct entry *)(void *)item;
 }
 
-static void entry_free(struct entry *entry)
+static enum kind kind_of(const char *key)
 {
-    list_remove(&entry->link);
-    cJSON_Delete(entry->object);
-    free(entry);
+    return key[0] == '0' ? MUTATING : VALIDATING;
+}
+
+static struct entry *find_entry(const struct ca_bundle *b, const char *key)
+{
+    return entry_of(informer_find(b->sources[kind_of(key)].informer, key));
+}
+
+/* NULL begins, and ends. */
+static struct entry *next_entry(const struct ca_bundle *b, const struct entry *entry)
+{
+    bool mutating = entry == NULL || kind_of(entry->item.node.key) == MUTATING;
+    const struct informer *f = b->sources[mutating ? MUTATING : VALIDATING].informer;
+    struct informer_item *next = informer_next(f, entry == NULL ? NULL : &entry->item);
+    if (next == NULL && mutating) {
+        next = informer_next(b->sources[VALIDATING].informer, NULL);
+    }
+    return entry_of(next);
 }
 
 static void recount(struct ca_bundle *b)
@@ -118,9 +100,7 @@ static void recount(struct ca_bundle *b)
     b->stats.configurations = 0;
     b->stats.webhooks = 0;
     b->stats.wrong = 0;
-    LIST_FOR_EACH(n, &b->entries)
-    {
-        const struct entry *entry = LIST_ITEM(n, struct entry, link);
+    for (const struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
         b->stats.configurations++;
         b->stats.webhooks += configuration_count(&b->target, entry->object);
         b->stats.wrong += entry->wrong ? 1 : 0;
@@ -136,37 +116,6 @@ static int enqueue(struct ca_bundle *b, const char *key)
     return rc;
 }
 
-static struct entry *entry_new(struct ca_bundle *b, enum kind kind, const char *key)
-{
-    size_t size = strlen(key) + 1;
-    struct entry *entry = calloc(1, sizeof *entry + size);
-    if (entry != NULL) {
-        entry->kind = kind;
-        memcpy(entry->key, key, size);
-        list_append(&b->entries, &entry->link);
-    }
-    return entry;
-}
-
-/* 0 or -ENOMEM. */
-static int store_entry(struct ca_bundle *b, enum kind kind, const char *key, const cJSON *object)
-{
-    cJSON *copy = cJSON_Duplicate(object, true);
-    struct entry *entry = find_entry(b, key);
-    if (copy != NULL && entry == NULL) {
-        entry = entry_new(b, kind, key);
-    }
-    if (copy == NULL || entry == NULL) {
-        cJSON_Delete(copy);
-        return -ENOMEM;
-    }
-    cJSON_Delete(entry->object);
-    entry->object = copy;
-    entry->stale = false;
-    recount(b);
-    return enqueue(b, key);
-}
-
 static void notify_change(struct ca_bundle *b)
 {
     if (b->on_change != NULL) {
@@ -174,64 +123,59 @@ static void notify_change(struct ca_bundle *b)
     }
 }
 
-static void remove_entry(struct ca_bundle *b, const char *key)
-{
-    struct entry *entry = find_entry(b, key);
-    if (entry != NULL) {
-        entry_free(entry);
-        recount(b);
-        notify_change(b);
-    }
-}
-
 /* ---- following ---- */
-
-static void set_state(struct source *s, enum source_state state)
-{
-    s->state = state_change(&source_states, s->state, state, slice_str(paths[s->kind]));
-}
 
 static bool is_synced(const struct ca_bundle *b)
 {
-    return b->sources[MUTATING].state == SOURCE_SYNCED &&
-           b->sources[VALIDATING].state == SOURCE_SYNCED;
+    return informer_complete(b->sources[MUTATING].informer) &&
+           informer_complete(b->sources[VALIDATING].informer);
 }
 
-static void on_list(void *data)
+static int key_of(void *data, const cJSON *object, char **key)
 {
-    struct source *s = data;
-    struct ca_bundle *b = s->owner;
-    LIST_FOR_EACH(n, &b->entries)
-    {
-        struct entry *entry = LIST_ITEM(n, struct entry, link);
-        entry->stale = entry->stale || entry->kind == s->kind;
+    const struct source *s = data;
+    if (asprintf(key, "%d/%s", (int)s->kind, field_meta(object, "name")) < 0) {
+        *key = NULL;
+        return -ENOMEM;
     }
+    return 0;
 }
 
-static void follow_again(struct source *s)
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
-    set_state(s, SOURCE_LOST);
-    net_clock_set_timer(s->owner->clock, s->owner->timer, FOLLOW_AGAIN_MS);
+    cJSON *copy = cJSON_Duplicate(object, true);
+    struct entry *entry = entry_of(*item);
+    (void)data;
+    if (copy != NULL && entry == NULL) {
+        entry = informer_item_new(sizeof *entry, key);
+    }
+    if (copy == NULL || entry == NULL) {
+        cJSON_Delete(copy);
+        return -ENOMEM;
+    }
+    cJSON_Delete(entry->object);
+    entry->object = copy;
+    *item = &entry->item;
+    return 1;
 }
 
-static void on_object(void *data, enum reflector_change change, const cJSON *object)
+static void drop(void *data, struct informer_item *item)
 {
-    struct source *s = data;
-    struct ca_bundle *b = s->owner;
-    const char *name = field_get(field_get(object, "metadata"), "name")->valuestring;
-    char *key = NULL;
-    if (asprintf(&key, "%d/%s", (int)s->kind, name) < 0) {
-        follow_again(s);
-        return;
+    struct entry *entry = entry_of(item);
+    (void)data;
+    cJSON_Delete(entry->object);
+    free(entry);
+}
+
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
+{
+    const struct source *s = data;
+    (void)before;
+    recount(s->owner);
+    if (after != NULL && enqueue(s->owner, after->node.key) != 0) {
+        informer_list_again(s->informer, INFORMER_AGAIN_MS);
     }
-    if (change == REFLECTOR_DELETED) {
-        remove_entry(b, key);
-    } else if (store_entry(b, s->kind, key, object) != 0) {
-        follow_again(s);
-    } else {
-        notify_change(b);
-    }
-    free(key);
+    notify_change(s->owner);
 }
 
 /* Once: an installation without them is easily taken for one that works. */
@@ -245,70 +189,24 @@ static void warn_if_none(struct ca_bundle *b)
     }
 }
 
-static void on_synced(void *data)
+static void on_synced(void *data, bool first)
 {
-    struct source *s = data;
-    struct ca_bundle *b = s->owner;
-    for (struct list *n = b->entries.next, *next; n != &b->entries; n = next) {
-        struct entry *entry = LIST_ITEM(n, struct entry, link);
-        next = n->next;
-        if (entry->kind == s->kind && entry->stale) {
-            entry_free(entry);
-        }
-    }
-    if (s->state == SOURCE_LISTING) {
-        set_state(s, SOURCE_SYNCED);
-    }
-    recount(b);
-    warn_if_none(b);
-    notify_change(b);
+    const struct source *s = data;
+    (void)first;
+    warn_if_none(s->owner);
+    notify_change(s->owner);
 }
 
-static void on_state(void *data, const char *error, enum log_level level)
-{
-    struct source *s = data;
-    s->error = (struct err){0};
-    if (error != NULL) {
-        (void)err_set(&s->error, -EIO, "cannot read webhook configurations: %s", error);
-        log_at(level, "cannot watch webhook configurations", log_str("error", error));
+#define KIND(name)                                                                                 \
+    {                                                                                              \
+        .path = "/apis/admissionregistration.k8s.io/v1/" name, .key = key_of, .keep = keep,        \
+        .drop = drop, .on_change = on_change, .on_synced = on_synced                               \
     }
-}
 
-static const struct reflector_handlers reflector_handlers = {
-    .on_list = on_list,
-    .on_object = on_object,
-    .on_synced = on_synced,
-    .on_state = on_state,
+static const struct informer_kind kinds[KINDS] = {
+    [MUTATING] = KIND("mutatingwebhookconfigurations"),
+    [VALIDATING] = KIND("validatingwebhookconfigurations"),
 };
-
-static int follow_source(struct source *s, struct err *e)
-{
-    const struct reflector_options o = {.client = s->owner->client,
-                                        .path = paths[s->kind],
-                                        .label_selector = s->owner->selector,
-                                        .ops = s->owner->ops};
-    struct reflector *r = reflector_new(s->owner->loop, &o, &reflector_handlers, s, e);
-    if (r == NULL) {
-        return e->code;
-    }
-    reflector_free(s->reflector);
-    s->reflector = r;
-    if (s->state == SOURCE_LOST) {
-        set_state(s, SOURCE_LISTING);
-    }
-    return 0;
-}
-
-static void on_timer(void *data)
-{
-    struct ca_bundle *b = data;
-    struct err e = ERR_INIT;
-    for (size_t i = 0; i < KINDS; i++) {
-        if (b->sources[i].state == SOURCE_LOST && follow_source(&b->sources[i], &e) != 0) {
-            follow_again(&b->sources[i]);
-        }
-    }
-}
 
 /* ---- writing ---- */
 
@@ -344,7 +242,8 @@ static void give_up_condition(struct ca_bundle *b, const char *why)
                  "about each update",
                  log_str("name", b->writing + 2), log_str("error", b->refusal.msg));
     }
-    if (entry != NULL && work_queue_add_after(b->queue, entry->key, CONDITION_AGAIN_MS) == 0) {
+    if (entry != NULL &&
+        work_queue_add_after(b->queue, entry->item.node.key, CONDITION_AGAIN_MS) == 0) {
         entry->refused_until = net_clock_now(b->clock) + CONDITION_AGAIN_MS;
     }
     finish_write(b, WORK_DONE, 0);
@@ -405,12 +304,12 @@ static int begin_write(struct ca_bundle *b, const struct entry *entry, const cJS
 {
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_JSON_PATCH,
-        .path = paths[entry->kind],
-        .name = entry->key + 2,
+        .path = kinds[kind_of(entry->item.node.key)].path,
+        .name = entry->item.node.key + 2,
         .body = patch,
         .field_manager = MANAGER,
     };
-    b->writing = strdup(entry->key);
+    b->writing = strdup(entry->item.node.key);
     if (b->writing == NULL) {
         return err_set(&b->write, -ENOMEM, "out of memory for webhook configurations");
     }
@@ -471,9 +370,8 @@ static void on_work(void *data, const char *key)
 
 void ca_bundle_check(struct ca_bundle *b)
 {
-    LIST_FOR_EACH(n, &b->entries)
-    {
-        (void)enqueue(b, LIST_ITEM(n, struct entry, link)->key);
+    for (const struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
+        (void)enqueue(b, entry->item.node.key);
     }
 }
 
@@ -509,9 +407,8 @@ void ca_bundle_set_conditions(struct ca_bundle *b, bool evaluated)
         return;
     }
     b->condition = evaluated ? CONFIGURATION_CONDITION_SET : CONFIGURATION_CONDITION_NONE;
-    LIST_FOR_EACH(n, &b->entries)
-    {
-        LIST_ITEM(n, struct entry, link)->refused_until = 0;
+    for (struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
+        entry->refused_until = 0;
     }
     ca_bundle_check(b);
 }
@@ -522,8 +419,8 @@ bool ca_bundle_published(const struct ca_bundle *b, struct slice authority)
 {
     struct certificate *c = certificate_read(authority, NULL, NULL);
     bool all = c != NULL && is_synced(b);
-    for (struct list *n = b->entries.next; n != &b->entries && all; n = n->next) {
-        all = configuration_trusts(&b->target, LIST_ITEM(n, struct entry, link)->object, c);
+    for (const struct entry *entry = NULL; all && (entry = next_entry(b, entry)) != NULL;) {
+        all = configuration_trusts(&b->target, entry->object, c);
     }
     certificate_free(c);
     return all;
@@ -533,9 +430,7 @@ bool ca_bundle_pods(const struct ca_bundle *b, const cJSON **selector)
 {
     unsigned n = 0;
     *selector = NULL;
-    LIST_FOR_EACH(item, &b->entries)
-    {
-        const struct entry *entry = LIST_ITEM(item, struct entry, link);
+    for (const struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
         n += configuration_pods(&b->target, entry->object, selector);
     }
     return n == 1 && is_synced(b);
@@ -544,8 +439,9 @@ bool ca_bundle_pods(const struct ca_bundle *b, const cJSON **selector)
 const char *ca_bundle_error(const struct ca_bundle *b)
 {
     for (size_t i = 0; i < KINDS; i++) {
-        if (b->sources[i].error.code != 0) {
-            return b->sources[i].error.msg;
+        const char *error = reflector_error(informer_reflector(b->sources[i].informer));
+        if (error != NULL) {
+            return error;
         }
     }
     return b->write.code != 0 ? b->write.msg : NULL;
@@ -568,9 +464,7 @@ const char *ca_bundle_conditions(const struct ca_bundle *b)
     case CONFIGURATION_CONDITION_SET:
         break;
     }
-    LIST_FOR_EACH(n, &b->entries)
-    {
-        const struct entry *entry = LIST_ITEM(n, struct entry, link);
+    for (const struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
         if (lacks_condition(b, entry->object)) {
             return is_refused(b, entry) ? "refused by the API server" : "not written yet";
         }
@@ -580,22 +474,24 @@ const char *ca_bundle_conditions(const struct ca_bundle *b)
 
 /* ---- life ---- */
 
-static int start_parts(struct ca_bundle *b, struct err *e)
+static int start_parts(struct ca_bundle *b, const struct ca_bundle_options *o, struct err *e)
 {
     const struct work_queue_options qo = {.name = "webhook-configurations",
                                           .retry_min_ms = RETRY_MIN_MS,
                                           .retry_max_ms = RETRY_MAX_MS,
                                           .clock = b->clock};
-    b->timer = net_timer_new(b->loop, on_timer, b);
-    if (b->timer == NULL) {
-        return err_memory(e);
-    }
+    const struct informer_options io = {.client = o->client,
+                                        .label_selector = b->selector,
+                                        .effect = "they are not repaired",
+                                        .ops = o->ops};
     b->queue = work_queue_new(b->loop, &qo, on_work, b, e);
     int rc = b->queue == NULL ? e->code : 0;
     for (size_t i = 0; i < KINDS && rc == 0; i++) {
-        b->sources[i].owner = b;
-        b->sources[i].kind = (enum kind)i;
-        rc = follow_source(&b->sources[i], e);
+        struct source *s = &b->sources[i];
+        s->owner = b;
+        s->kind = (enum kind)i;
+        s->informer = informer_new(b->loop, &kinds[i], &io, s, e);
+        rc = s->informer == NULL ? e->code : 0;
     }
     return rc;
 }
@@ -612,7 +508,6 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
     }
     b->loop = l;
     b->client = o->client;
-    b->ops = o->ops;
     b->clock = o->clock != NULL ? o->clock : &net_clock_system;
     b->may_write = o->may_write;
     b->on_change = o->on_change;
@@ -624,8 +519,7 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
                                               .service = o->service,
                                               .hosts = o->hosts,
                                               .host_count = o->host_count};
-    list_init(&b->entries);
-    if (start_parts(b, e) != 0) {
+    if (start_parts(b, o, e) != 0) {
         ca_bundle_free(b);
         return NULL;
     }
@@ -638,14 +532,10 @@ void ca_bundle_free(struct ca_bundle *b)
         return;
     }
     for (size_t i = 0; i < KINDS; i++) {
-        reflector_free(b->sources[i].reflector);
+        informer_free(b->sources[i].informer);
     }
     object_request_cancel(b->request);
     work_queue_free(b->queue);
-    net_timer_free(b->timer);
-    while (!list_empty(&b->entries)) {
-        entry_free(LIST_ITEM(b->entries.next, struct entry, link));
-    }
     free(b->writing);
     free(b->bundle);
     cJSON_Delete(b->rules);
