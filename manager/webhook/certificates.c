@@ -11,6 +11,7 @@
 #include "base/rfc3339.h"
 #include "base/secret.h"
 #include "base/state_machine.h"
+#include "kube/client/informer.h"
 #include "kube/client/object_request.h"
 #include "kube/name.h"
 #include "webhook/certificate_set.h"
@@ -57,14 +58,13 @@ struct certificates {
     const struct certificates_handlers *handlers;
     void *data;
     struct kube_client *client;
-    const struct reflector_ops *ops;
     char *path; /* of the collection */
     const char *secret;
     const struct client_trust *clients;
     struct certificate_rules rules;
     uint64_t settle_ms;
 
-    struct reflector *reflector;
+    struct informer *informer;
     struct object_request *request;
     bool creating; /* what `request` does: where that is answered 404, there is no namespace */
     struct net_timer *timer;
@@ -75,8 +75,6 @@ struct certificates {
     uint64_t repair_after; /* the next may be made then */
 
     struct certificate_set set; /* the Secret's, or the last that was good if that is not */
-    bool synced;
-    bool listed; /* the list that runs has shown it */
     bool exists;
     bool lost;              /* the Secret is gone or broken, and `set` is good */
     char *version;          /* of the Secret */
@@ -85,11 +83,8 @@ struct certificates {
     bool clients_changed;   /* since then */
     uint64_t trusted_since; /* the next authority is in all bundles; 0: it is not */
 
-    bool stale; /* there was no memory for what the reflector showed */
-
-    struct err follow; /* why the Secret cannot be read */
-    struct err write;  /* why it could not be written */
-    struct err use;    /* why what it holds could not be handed out */
+    struct err write; /* why it could not be written */
+    struct err use;   /* why what it holds could not be handed out */
     struct certificates_stats stats;
 };
 
@@ -402,7 +397,7 @@ static void renew_if_due(struct certificates *c)
 static void on_check(struct net_task *t)
 {
     struct certificates *c = LIST_ITEM(t, struct certificates, check);
-    if (c->synced && !c->stale && c->phase == IDLE) {
+    if (informer_complete(c->informer) && c->phase == IDLE) {
         renew_if_due(c);
     }
 }
@@ -437,23 +432,25 @@ static void use_certificates(struct certificates *c, struct certificate_set *set
     }
 }
 
-static void take_secret(struct certificates *c, const cJSON *object)
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
+    struct certificates *c = data;
     struct certificate_set set = {0};
-    const cJSON *version = field_get(field_get(object, "metadata"), "resourceVersion");
-    char *copy = strdup(cJSON_IsString(version) ? version->valuestring : "");
-    if (copy == NULL || certificate_set_read(&set, object) != 0) {
-        free(copy);
-        c->stale = true;
-        (void)err_set(&c->use, -ENOMEM, "out of memory for Secret %s", c->secret);
-        look_after(c, RETRY_MIN_MS);
-        return;
+    struct informer_item *kept = *item != NULL ? *item : informer_item_new(sizeof *kept, key);
+    char *version = strdup(field_meta(object, "resourceVersion"));
+    if (kept == NULL || version == NULL || certificate_set_read(&set, object) != 0) {
+        if (kept != *item) {
+            free(kept);
+        }
+        free(version);
+        return -ENOMEM;
     }
     free(c->version);
-    c->version = copy;
+    c->version = version;
     c->exists = true;
     use_certificates(c, &set);
-    secret_changed(c);
+    *item = kept;
+    return 1;
 }
 
 static void secret_deleted(struct certificates *c)
@@ -464,71 +461,32 @@ static void secret_deleted(struct certificates *c)
     secret_changed(c);
 }
 
-static void on_list(void *data)
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
 {
-    struct certificates *c = data;
-    c->listed = false;
-}
-
-static void on_object(void *data, enum reflector_change change, const cJSON *object)
-{
-    struct certificates *c = data;
-    if (change == REFLECTOR_DELETED) {
-        secret_deleted(c);
-        return;
+    (void)before;
+    if (after == NULL) {
+        secret_deleted(data);
+    } else {
+        secret_changed(data);
     }
-    c->listed = true;
-    take_secret(c, object);
 }
 
-static void on_synced(void *data)
+static void on_synced(void *data, bool first)
 {
     struct certificates *c = data;
-    c->synced = true;
-    if (!c->listed) {
+    (void)first;
+    if (informer_size(c->informer) == 0) {
         secret_deleted(c);
     }
     check_soon(c);
 }
 
-static void on_state(void *data, const char *error, enum log_level level)
-{
-    struct certificates *c = data;
-    c->follow = (struct err){0};
-    if (error != NULL) {
-        (void)err_set(&c->follow, -EIO, "cannot read Secret %s: %s", c->secret, error);
-        log_at(level, "cannot watch the webhooks' certificates", log_str("error", c->follow.msg));
-    }
-}
-
-static const struct reflector_handlers reflector_handlers = {
-    .on_list = on_list,
-    .on_object = on_object,
-    .on_synced = on_synced,
-    .on_state = on_state,
-};
-
-static int follow_secret(struct certificates *c, struct err *e)
-{
-    const struct reflector_options ro = {
-        .client = c->client, .path = c->path, .name = c->secret, .ops = c->ops};
-    struct reflector *r = reflector_new(c->loop, &ro, &reflector_handlers, c, e);
-    if (r == NULL) {
-        return e->code;
-    }
-    reflector_free(c->reflector);
-    c->reflector = r;
-    return 0;
-}
+static const struct informer_kind kind = {
+    .path = "/api/v1/secrets", .keep = keep, .on_change = on_change, .on_synced = on_synced};
 
 static void on_timer(void *data)
 {
     struct certificates *c = data;
-    struct err e = ERR_INIT;
-    if (c->stale) {
-        c->stale = follow_secret(c, &e) != 0;
-        look_after(c, RETRY_MIN_MS);
-    }
     if (c->phase == WAITING) {
         set_phase(c, IDLE);
     }
@@ -540,7 +498,6 @@ static void on_timer(void *data)
 static int copy_options(struct certificates *c, const struct certificates_options *o)
 {
     c->client = o->client;
-    c->ops = o->ops;
     c->clients = o->clients;
     c->clock = o->clock != NULL ? o->clock : &net_clock_system;
     c->settle_ms = o->settle_ms != 0 ? o->settle_ms : SETTLE_MS;
@@ -599,7 +556,13 @@ struct certificates *certificates_new(struct net_loop *l, const struct certifica
         certificates_free(c);
         return NULL;
     }
-    if (follow_secret(c, e) != 0) {
+    const struct informer_options io = {.client = o->client,
+                                        .namespace = o->namespace,
+                                        .name = c->secret,
+                                        .effect = "the webhooks' certificates are not renewed",
+                                        .ops = o->ops};
+    c->informer = informer_new(l, &kind, &io, c, e);
+    if (c->informer == NULL) {
         certificates_free(c);
         return NULL;
     }
@@ -613,15 +576,16 @@ bool certificates_ready(const struct certificates *c)
 
 const char *certificates_error(const struct certificates *c)
 {
-    if (c->follow.code != 0) {
-        return c->follow.msg;
+    const char *error = reflector_error(informer_reflector(c->informer));
+    if (error != NULL) {
+        return error;
     }
     if (c->write.code != 0 || c->use.code != 0) {
         return c->write.code != 0 ? c->write.msg : c->use.msg;
     }
     if (c->serving == NULL) {
-        return c->synced ? "the webhooks' certificates are being created"
-                         : "the webhooks' certificates have not been read yet";
+        return informer_synced(c->informer) ? "the webhooks' certificates are being created"
+                                            : "the webhooks' certificates have not been read yet";
     }
     return certificates_ready(c) ? NULL : "the webhooks' certificate has expired";
 }
@@ -647,7 +611,7 @@ void certificates_free(struct certificates *c)
     if (c == NULL) {
         return;
     }
-    reflector_free(c->reflector);
+    informer_free(c->informer);
     object_request_cancel(c->request);
     net_timer_free(c->timer);
     net_task_cancel(&c->check);
