@@ -9,14 +9,14 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "kube/client/informer.h"
+#include "net/deadline.h"
 #include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 
 enum {
-    PATH_SIZE = 400,
-    AGAIN_MS = 5000,     /* until what could not be kept for want of memory is listed again, */
-    READMIT_MS = 30000,  /* and what was too much */
+    READMIT_MS = 30000,  /* until what was too much is listed again */
     PATIENCE_MS = 10000, /* for the first lists */
     MICROSECONDS = 1000000,
     REST_MAX = 8 * 1024 * 1024,
@@ -27,10 +27,8 @@ enum {
 struct source {
     struct policy_cache *cache;
     enum traffic_kind kind;
-    struct reflector *reflector; /* NULL: it is not followed */
+    struct informer *informer; /* NULL: it is not followed */
     enum policy_served served;
-    bool synced; /* listed, since it is followed */
-    bool lost;   /* something was not kept: it is to be listed again */
 };
 
 /* A namespace with policies, or with some that are not kept. */
@@ -45,15 +43,12 @@ struct space {
 };
 
 struct entry {
-    struct policy_object seen; /* points into `text`, `policy` and `key` */
-    struct table_node node;
-    struct list link; /* of its space */
+    struct informer_item item; /* its key: "namespace/plural/name" */
+    struct policy_object seen; /* points into `text`, `policy` and the key */
+    struct list link;          /* of its space */
     struct space *space;
-    enum traffic_kind kind;
     size_t bytes;
-    bool stale; /* not seen yet in the list under way */
     char *text; /* uid, version, errors, warnings and the rest, each behind the other */
-    char key[];
 };
 
 struct policy_cache {
@@ -63,19 +58,16 @@ struct policy_cache {
     void *data;
     char *namespace;
     struct source sources[POLICY_KINDS];
-    struct table entries;
     struct table spaces;
     size_t bytes;
-    size_t counts[POLICY_KINDS];
     uint64_t revision; /* given out last */
     uint64_t begun_at;
-    struct net_deadline again;
-    bool again_set;
+    struct net_deadline again; /* until an informer for which there was no memory is made */
 };
 
-static struct entry *entry_of(struct table_node *n)
+static struct entry *entry_of(struct informer_item *item)
 {
-    return LIST_ITEM(n, struct entry, node);
+    return (struct entry *)(void *)item;
 }
 
 static struct space *find_space(const struct policy_cache *c, const char *ns)
@@ -84,10 +76,9 @@ static struct space *find_space(const struct policy_cache *c, const char *ns)
     return n == NULL ? NULL : LIST_ITEM(n, struct space, node);
 }
 
-static struct entry *find_entry(const struct policy_cache *c, const char *key)
+static struct source *source_of(struct policy_cache *c, const struct entry *e)
 {
-    struct table_node *n = table_find(&c->entries, key);
-    return n == NULL ? NULL : entry_of(n);
+    return &c->sources[policy_kind(e->seen.policy)];
 }
 
 static void tell(const struct policy_cache *c, const struct entry *e, bool gone, bool same)
@@ -102,29 +93,6 @@ static void tell_known(const struct policy_cache *c)
     if (c->handlers->on_known != NULL) {
         c->handlers->on_known(c->data);
     }
-}
-
-/* ---- listing again ---- */
-
-static void set_again(struct policy_cache *c, uint64_t ms)
-{
-    if (c->again_set) {
-        return;
-    }
-    c->again_set = true;
-    if (c->o.ops != NULL) {
-        c->o.ops->set_deadline(c->o.ops->data, &c->again, ms);
-    } else {
-        net_deadline_set(c->loop, &c->again, ms);
-    }
-}
-
-static void lose(struct source *s)
-{
-    log_error("out of memory; listing this collection again",
-              log_str("collection", policy_kind_plural(s->kind)));
-    s->lost = true;
-    set_again(s->cache, AGAIN_MS);
 }
 
 /* ---- namespaces ---- */
@@ -168,29 +136,17 @@ static void change(struct policy_cache *c, struct space *s)
 
 static void free_entry(struct entry *e)
 {
-    policy_unref(e->seen.policy);
-    free(e->text);
-    free(e);
+    if (e != NULL) {
+        policy_unref(e->seen.policy);
+        free(e->text);
+        free(e);
+    }
 }
 
-/* The space stays. */
-static void unlink_entry(struct policy_cache *c, struct entry *e)
+static void drop(void *data, struct informer_item *item)
 {
-    table_remove(&c->entries, &e->node);
-    list_remove(&e->link);
-    e->space->bytes -= e->bytes;
-    c->bytes -= e->bytes;
-    c->counts[e->kind]--;
-}
-
-static void drop_entry(struct policy_cache *c, struct entry *e)
-{
-    struct space *s = e->space;
-    unlink_entry(c, e);
-    change(c, s);
-    tell(c, e, true, false);
-    leave_space(c, s); /* whose name has been told */
-    free_entry(e);
+    (void)data;
+    free_entry(entry_of(item));
 }
 
 /* What the policy says to pods, and whether it is in the document, is the same. */
@@ -245,29 +201,18 @@ static const char *next_text(const char **at)
     return text;
 }
 
-static void set_seen(struct entry *e, char *text, struct policy *policy)
+static void set_seen(struct entry *e, const char *ns)
 {
-    const char *at = text;
-    free(e->text);
-    policy_unref(e->seen.policy);
-    e->text = text;
-    e->seen.key = e->key;
-    e->seen.ns = e->space->name;
-    e->seen.name = strrchr(e->key, '/') + 1;
-    e->seen.policy = policy;
+    const char *at = e->text;
+    e->seen.key = e->item.node.key;
+    e->seen.ns = ns;
+    e->seen.name = strrchr(e->seen.key, '/') + 1;
     e->seen.uid = next_text(&at);
     e->seen.version = next_text(&at);
     e->seen.errors = next_text(&at);
     e->seen.warnings = next_text(&at);
     e->seen.rest = at;
 }
-
-/* What is kept of an object, before anything is changed. */
-struct reading {
-    struct policy *policy;
-    char *text;
-    size_t bytes;
-};
 
 /* Objects of lists need not say what they are. The caller unrefs. */
 static struct policy *read_policy(const struct source *s, const cJSON *object,
@@ -288,57 +233,61 @@ static struct policy *read_policy(const struct source *s, const cJSON *object,
     return p;
 }
 
-static int read_object(const struct source *s, const cJSON *object, struct reading *out)
+/* Its `text`, and how much that and the rest take. 0 or -ENOMEM. */
+static int write_text(struct entry *e, const cJSON *object, const struct policy_findings *found)
 {
-    struct policy_findings found = POLICY_FINDINGS_INIT;
     struct buf text = BUF_INIT(REST_MAX);
-    out->policy = read_policy(s, object, &found);
-    buf_append(&text, field_meta(object, "uid"), strlen(field_meta(object, "uid")) + 1);
-    buf_append(&text, field_meta(object, "resourceVersion"),
-               strlen(field_meta(object, "resourceVersion")) + 1);
-    int rc = join(&found.errors, &text);
-    rc = rc == 0 ? join(&found.warnings, &text) : rc;
+    const char *uid = field_meta(object, "uid");
+    const char *version = field_meta(object, "resourceVersion");
+    buf_append(&text, uid, strlen(uid) + 1);
+    buf_append(&text, version, strlen(version) + 1);
+    int rc = join(&found->errors, &text);
+    rc = rc == 0 ? join(&found->warnings, &text) : rc;
     rc = rc == 0 ? write_rest(object, &text) : rc;
-    out->text = rc == 0 ? malloc(text.len) : NULL;
-    if (out->text != NULL) {
-        memcpy(out->text, buf_data(&text), text.len);
+    e->text = rc == 0 ? malloc(text.len) : NULL;
+    if (e->text != NULL) {
+        memcpy(e->text, buf_data(&text), text.len);
     }
-    const struct policy_entry *entry = out->policy == NULL ? NULL : policy_entry(out->policy);
-    out->bytes = sizeof(struct entry) + text.len + (entry == NULL ? 0 : ENTRY_COPIES * entry->len);
+    const struct policy_entry *entry = policy_entry(e->seen.policy);
+    e->bytes = sizeof *e + text.len + (entry == NULL ? 0 : ENTRY_COPIES * entry->len);
     buf_reset(&text);
-    policy_findings_deinit(&found);
-    if (out->policy == NULL || out->text == NULL) {
-        policy_unref(out->policy);
-        free(out->text);
-        return -ENOMEM;
-    }
-    return 0;
+    return e->text == NULL ? -ENOMEM : 0;
 }
 
-static struct entry *add_entry(struct policy_cache *c, enum traffic_kind kind, const char *key,
-                               struct space *s)
+/* NULL without memory. */
+static struct entry *make_entry(const struct source *s, const char *key, const cJSON *object,
+                                struct space *space)
 {
-    struct entry *e = calloc(1, sizeof *e + strlen(key) + 1);
-    if (e == NULL) {
-        return NULL;
+    struct policy_findings found = POLICY_FINDINGS_INIT;
+    struct entry *e = informer_item_new(sizeof *e, key);
+    if (e != NULL) {
+        e->space = space;
+        e->seen.policy = read_policy(s, object, &found);
     }
-    memcpy(e->key, key, strlen(key) + 1);
-    e->kind = kind;
-    e->space = s;
-    if (table_insert(&c->entries, &e->node, e->key) != 0) {
-        free(e);
-        return NULL;
+    if (e != NULL && (e->seen.policy == NULL || write_text(e, object, &found) != 0)) {
+        free_entry(e);
+        e = NULL;
     }
-    list_append(&s->policies, &e->link);
-    c->counts[kind]++;
+    policy_findings_deinit(&found);
+    if (e != NULL) {
+        set_seen(e, space->name);
+    }
     return e;
 }
 
-static void count(struct policy_cache *c, struct entry *e, size_t bytes)
+/* In the place of `old`, or behind all others of its namespace. */
+static void link_entry(struct policy_cache *c, struct entry *e, struct entry *old)
 {
-    e->space->bytes += bytes - e->bytes;
-    c->bytes += bytes - e->bytes;
-    e->bytes = bytes;
+    list_append(old != NULL ? &old->link : &e->space->policies, &e->link);
+    e->space->bytes += e->bytes;
+    c->bytes += e->bytes;
+}
+
+static void unlink_entry(struct policy_cache *c, struct entry *e)
+{
+    list_remove(&e->link);
+    e->space->bytes -= e->bytes;
+    c->bytes -= e->bytes;
 }
 
 /* ---- what is too much ---- */
@@ -352,14 +301,15 @@ static void give_up(struct policy_cache *c, struct space *s)
         s->over[kind] = c->sources[kind].served == POLICY_SERVED;
         s->refused[kind] = s->over[kind];
     }
-    change(c, s);
+    for (size_t kind = 0; kind < POLICY_KINDS; kind++) {
+        if (c->sources[kind].informer != NULL) {
+            informer_list_again(c->sources[kind].informer, READMIT_MS);
+        }
+    }
     while (!list_empty(&s->policies)) {
         struct entry *e = LIST_ITEM(s->policies.next, struct entry, link);
-        unlink_entry(c, e);
-        tell(c, e, true, false);
-        free_entry(e);
+        informer_remove(source_of(c, e)->informer, &e->item);
     }
-    set_again(c, READMIT_MS);
 }
 
 static struct space *largest(const struct policy_cache *c)
@@ -385,121 +335,104 @@ static void trim(struct policy_cache *c)
 }
 
 /* Of a namespace that has given way nothing is taken for which there is no room. */
-static bool is_refused(struct policy_cache *c, struct space *s, enum traffic_kind kind,
-                       size_t bytes)
+static bool is_refused(const struct source *src, struct space *s, size_t bytes)
 {
-    if (!s->over[kind] || !is_full(c, bytes)) {
+    if (!s->over[src->kind] || !is_full(src->cache, bytes)) {
         return false;
     }
-    s->refused[kind] = true;
-    set_again(c, READMIT_MS);
+    s->refused[src->kind] = true;
+    informer_list_again(src->informer, READMIT_MS);
     return true;
 }
 
 /* ---- what the API server tells ---- */
 
-/* Takes what was read. 0 or -ENOMEM. */
-static int keep(struct source *src, struct entry *e, const char *key, struct space *s,
-                struct reading *r)
+static int key_of(void *data, const cJSON *object, char **key)
 {
-    struct policy_cache *c = src->cache;
-    bool same = e != NULL && says_the_same(e->seen.policy, r->policy);
-    e = e != NULL ? e : add_entry(c, src->kind, key, s);
-    if (e == NULL) {
-        policy_unref(r->policy);
-        free(r->text);
+    const struct source *src = data;
+    if (asprintf(key, "%s/%s/%s", field_meta(object, "namespace"), policy_kind_plural(src->kind),
+                 field_meta(object, "name")) < 0) {
+        *key = NULL;
         return -ENOMEM;
     }
-    set_seen(e, r->text, r->policy);
-    e->stale = false;
-    count(c, e, r->bytes);
-    if (!same) {
-        change(c, s);
-    }
-    tell(c, e, false, same);
-    trim(c);
     return 0;
 }
 
-static int put(struct source *src, const char *key, const cJSON *object)
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
+    const struct source *src = data;
     struct policy_cache *c = src->cache;
-    struct entry *e = find_entry(c, key);
-    struct reading r;
-    if (e != NULL && strcmp(e->seen.uid, field_meta(object, "uid")) != 0) {
-        drop_entry(c, e); /* replaced by another one of the same name */
-        e = NULL;
-    }
-    if (e != NULL && strcmp(e->seen.version, field_meta(object, "resourceVersion")) == 0) {
-        e->stale = false;
+    const struct entry *old = entry_of(*item);
+    if (old != NULL && strcmp(old->seen.uid, field_meta(object, "uid")) == 0 &&
+        strcmp(old->seen.version, field_meta(object, "resourceVersion")) == 0) {
         return 0;
     }
     struct space *s = provide_space(c, field_meta(object, "namespace"));
-    int rc = s == NULL ? -ENOMEM : read_object(src, object, &r);
-    if (rc == 0 && e == NULL && is_refused(c, s, src->kind, r.bytes)) {
-        policy_unref(r.policy);
-        free(r.text);
-        return 0;
-    }
-    if (rc == 0) {
-        rc = keep(src, e, key, s, &r);
-    }
-    if (rc != 0 && s != NULL) {
+    struct entry *e = s == NULL ? NULL : make_entry(src, key, object, s);
+    if (s != NULL && e == NULL) {
         leave_space(c, s);
     }
-    return rc;
+    if (e == NULL) {
+        return -ENOMEM;
+    }
+    if (old == NULL && is_refused(src, s, e->bytes)) {
+        free_entry(e);
+        return 0;
+    }
+    *item = &e->item;
+    return 1;
+}
+
+static void on_gone(struct policy_cache *c, const struct entry *e)
+{
+    change(c, e->space);
+    tell(c, e, true, false);
+}
+
+static void on_kept(struct policy_cache *c, const struct entry *e, bool same)
+{
+    if (!same) {
+        change(c, e->space);
+    }
+    tell(c, e, false, same);
+    trim(c);
+}
+
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
+{
+    struct policy_cache *c = ((struct source *)data)->cache;
+    struct entry *old = entry_of(before);
+    struct entry *e = entry_of(after);
+    if (e != NULL) {
+        link_entry(c, e, old);
+    }
+    if (old != NULL) {
+        unlink_entry(c, old);
+    }
+    /* Also when it was replaced by another one of the same name. */
+    if (old != NULL && (e == NULL || strcmp(old->seen.uid, e->seen.uid) != 0)) {
+        on_gone(c, old);
+    }
+    if (e != NULL) {
+        on_kept(c, e, old != NULL && says_the_same(old->seen.policy, e->seen.policy));
+    } else {
+        leave_space(c, old->space); /* whose name has been told */
+    }
 }
 
 static void on_list(void *data)
 {
     const struct source *src = data;
     const struct policy_cache *c = src->cache;
-    for (struct table_node *n = NULL; (n = table_next(&c->entries, n)) != NULL;) {
-        struct entry *e = entry_of(n);
-        e->stale = e->stale || e->kind == src->kind;
-    }
     for (struct table_node *n = NULL; (n = table_next(&c->spaces, n)) != NULL;) {
         LIST_ITEM(n, struct space, node)->refused[src->kind] = false;
     }
 }
 
-static void on_object(void *data, enum reflector_change what, const cJSON *object)
+/* Those of which everything found room in the list. True: there are others. */
+static bool readmit(struct policy_cache *c, enum traffic_kind kind)
 {
-    struct source *src = data;
-    char *key = NULL;
-    if (asprintf(&key, "%s/%s/%s", field_meta(object, "namespace"), policy_kind_plural(src->kind),
-                 field_meta(object, "name")) < 0) {
-        lose(src);
-        return;
-    }
-    if (what != REFLECTOR_DELETED) {
-        if (put(src, key, object) != 0) {
-            lose(src);
-        }
-    } else {
-        struct entry *e = find_entry(src->cache, key);
-        if (e != NULL) {
-            drop_entry(src->cache, e);
-        }
-    }
-    free(key);
-}
-
-static void drop_stale(struct policy_cache *c, enum traffic_kind kind)
-{
-    struct table_node *next = table_next(&c->entries, NULL);
-    while (next != NULL) {
-        struct entry *e = entry_of(next);
-        next = table_next(&c->entries, next);
-        if (e->stale && e->kind == kind) {
-            drop_entry(c, e);
-        }
-    }
-}
-
-/* Those of which everything found room in the list. */
-static void readmit(struct policy_cache *c, enum traffic_kind kind)
-{
+    bool others = false;
     struct table_node *next = table_next(&c->spaces, NULL);
     while (next != NULL) {
         struct space *s = LIST_ITEM(next, struct space, node);
@@ -508,99 +441,83 @@ static void readmit(struct policy_cache *c, enum traffic_kind kind)
             s->over[kind] = false;
             change(c, s);
             leave_space(c, s);
+        } else if (s->over[kind]) {
+            others = true;
         }
     }
+    return others;
 }
 
-static void on_synced(void *data)
-{
-    struct source *src = data;
-    if (!src->lost) {
-        drop_stale(src->cache, src->kind);
-        readmit(src->cache, src->kind);
-        src->synced = true;
-    }
-    tell_known(src->cache);
-}
-
-static void on_state(void *data, const char *error, enum log_level level)
+static void on_synced(void *data, bool first)
 {
     const struct source *src = data;
-    const char *what = policy_kind_plural(src->kind);
-    if (error != NULL) {
-        log_at(level, "cannot list or watch; what is published of them stays as it is",
-               log_str("collection", what), log_str("error", error));
-    } else {
-        log_at(level, "watching again", log_str("collection", what));
+    (void)first;
+    if (readmit(src->cache, src->kind)) {
+        informer_list_again(src->informer, READMIT_MS);
     }
     tell_known(src->cache);
 }
 
-static const struct reflector_handlers handlers = {
-    .on_list = on_list, .on_object = on_object, .on_synced = on_synced, .on_state = on_state};
-
-/* Begins, or begins anew; what there is goes on when that fails. */
-static int follow(struct source *src)
+static void on_state(void *data, const char *error)
 {
-    const struct policy_cache *c = src->cache;
-    struct err e = ERR_INIT;
-    char path[PATH_SIZE];
-    (void)snprintf(path, sizeof path, POLICY_CACHE_GROUP_PATH "%s%s/%s",
-                   c->namespace == NULL ? "" : "/namespaces/",
-                   c->namespace == NULL ? "" : c->namespace, policy_kind_plural(src->kind));
-    const struct reflector_options o = {.client = c->o.client, .path = path, .ops = c->o.ops};
-    struct reflector *fresh = reflector_new(c->loop, &o, &handlers, src, &e);
-    if (fresh == NULL) {
-        return -ENOMEM;
-    }
-    reflector_free(src->reflector);
-    src->reflector = fresh;
-    src->lost = false;
-    return 0;
+    (void)error;
+    tell_known(((struct source *)data)->cache);
 }
 
-static bool has_over(const struct policy_cache *c)
-{
-    for (struct table_node *n = NULL; (n = table_next(&c->spaces, n)) != NULL;) {
-        if (is_over(LIST_ITEM(n, struct space, node))) {
-            return true;
-        }
+#define KIND(plural)                                                                               \
+    {                                                                                              \
+        .path = POLICY_CACHE_GROUP_PATH "/" plural, .key = key_of, .keep = keep, .drop = drop,     \
+        .on_change = on_change, .on_list = on_list, .on_synced = on_synced, .on_state = on_state   \
     }
-    return false;
+
+static const struct informer_kind kinds[POLICY_KINDS] = {
+    [TRAFFIC_BREAKER] = KIND("circuitbreakers"),
+    [TRAFFIC_FAULT_INJECTION] = KIND("faultinjections"),
+};
+
+static void follow(struct source *src)
+{
+    struct policy_cache *c = src->cache;
+    const struct informer_options o = {.client = c->o.client,
+                                       .namespace = c->namespace,
+                                       .effect = "what is published of them stays as it is",
+                                       .ops = c->o.ops};
+    src->informer = informer_new(c->loop, &kinds[src->kind], &o, src, NULL);
+    if (src->informer != NULL) {
+        return;
+    }
+    log_error("out of memory; following this collection later",
+              log_str("collection", policy_kind_plural(src->kind)));
+    if (c->o.ops != NULL) {
+        c->o.ops->set_deadline(c->o.ops->data, &c->again, INFORMER_AGAIN_MS);
+    } else {
+        net_deadline_set(c->loop, &c->again, INFORMER_AGAIN_MS);
+    }
 }
 
 static void on_again(struct net_deadline *d)
 {
     struct policy_cache *c = LIST_ITEM(d, struct policy_cache, again);
-    bool over = has_over(c);
-    c->again_set = false;
     for (size_t kind = 0; kind < POLICY_KINDS; kind++) {
-        struct source *src = &c->sources[kind];
-        if (src->served == POLICY_SERVED && (src->lost || over) && follow(src) != 0) {
-            lose(src);
+        if (c->sources[kind].served == POLICY_SERVED && c->sources[kind].informer == NULL) {
+            follow(&c->sources[kind]);
         }
-    }
-    if (over) {
-        set_again(c, READMIT_MS);
     }
 }
 
 /* ---- which kinds there are ---- */
 
+/* The API server has no such kind any more, so no such policies. */
 static void end_source(struct source *src)
 {
-    reflector_free(src->reflector);
-    src->reflector = NULL;
-    src->synced = false;
-    src->lost = false;
-}
-
-/* The API server has no such kind any more, so no such policies. */
-static void forget_kind(struct policy_cache *c, enum traffic_kind kind)
-{
-    on_list(&c->sources[kind]);
-    drop_stale(c, kind);
-    readmit(c, kind);
+    struct informer *f = src->informer;
+    for (struct informer_item *i; f != NULL && (i = informer_next(f, NULL)) != NULL;) {
+        informer_remove(f, i);
+    }
+    informer_free(f);
+    src->informer = NULL;
+    on_list(src);
+    (void)readmit(src->cache, src->kind);
 }
 
 void policy_cache_serve(struct policy_cache *c, enum traffic_kind kind, enum policy_served served)
@@ -613,19 +530,17 @@ void policy_cache_serve(struct policy_cache *c, enum traffic_kind kind, enum pol
     src->served = served;
     if (served == POLICY_SERVED) {
         log_info("following traffic policies", log_str("collection", policy_kind_plural(kind)));
-        if (follow(src) != 0) {
-            lose(src);
-        }
+        follow(src);
     } else if (served == POLICY_ABSENT) {
         end_source(src);
-        forget_kind(c, kind);
     }
     tell_known(c);
 }
 
 static bool knows_kind(const struct source *src)
 {
-    return src->served == POLICY_ABSENT || (src->served == POLICY_SERVED && src->synced);
+    return src->served == POLICY_ABSENT ||
+           (src->informer != NULL && informer_synced(src->informer));
 }
 
 bool policy_cache_knows(const struct policy_cache *c, const char *ns)
@@ -634,10 +549,15 @@ bool policy_cache_knows(const struct policy_cache *c, const char *ns)
     return knows_kind(&c->sources[0]) && knows_kind(&c->sources[1]) && (s == NULL || !is_over(s));
 }
 
+/* What keeps it from following; NULL: nothing. */
+static const char *source_error(const struct source *src)
+{
+    return src->informer == NULL ? NULL : reflector_error(informer_reflector(src->informer));
+}
+
 static bool is_awaited(const struct source *src)
 {
-    bool kept = src->reflector != NULL && reflector_error(src->reflector) != NULL;
-    return !knows_kind(src) && src->served != POLICY_UNKNOWN && !kept;
+    return !knows_kind(src) && src->served != POLICY_UNKNOWN && source_error(src) == NULL;
 }
 
 uint64_t policy_cache_waits_ms(const struct policy_cache *c)
@@ -655,18 +575,33 @@ uint64_t policy_cache_revision(const struct policy_cache *c, const char *ns)
     return s == NULL ? 1 : s->revision;
 }
 
+/* The first of that kind or of a later one; NULL: there is none. */
+static const struct policy_object *next_of(const struct policy_cache *c, size_t kind,
+                                           const struct entry *e)
+{
+    struct informer_item *item = NULL;
+    for (; kind < POLICY_KINDS && item == NULL; kind++, e = NULL) {
+        const struct informer *f = c->sources[kind].informer;
+        item = f == NULL ? NULL : informer_next(f, e == NULL ? NULL : &e->item);
+    }
+    return item == NULL ? NULL : &entry_of(item)->seen;
+}
+
 const struct policy_object *policy_cache_find(const struct policy_cache *c, const char *key)
 {
-    const struct entry *e = find_entry(c, key);
-    return e == NULL ? NULL : &e->seen;
+    struct informer_item *item = NULL;
+    for (size_t kind = 0; kind < POLICY_KINDS && item == NULL; kind++) {
+        const struct informer *f = c->sources[kind].informer;
+        item = f == NULL ? NULL : informer_find(f, key);
+    }
+    return item == NULL ? NULL : &entry_of(item)->seen;
 }
 
 const struct policy_object *policy_cache_next(const struct policy_cache *c,
                                               const struct policy_object *o)
 {
-    const struct table_node *before = o == NULL ? NULL : &LIST_ITEM(o, struct entry, seen)->node;
-    struct table_node *n = table_next(&c->entries, before);
-    return n == NULL ? NULL : &entry_of(n)->seen;
+    return o == NULL ? next_of(c, 0, NULL)
+                     : next_of(c, policy_kind(o->policy), LIST_ITEM(o, struct entry, seen));
 }
 
 const struct policy_object *policy_cache_next_in(const struct policy_cache *c, const char *ns,
@@ -683,15 +618,15 @@ const struct policy_object *policy_cache_next_in(const struct policy_cache *c, c
 
 size_t policy_cache_count(const struct policy_cache *c, enum traffic_kind kind)
 {
-    return c->counts[kind];
+    const struct informer *f = c->sources[kind].informer;
+    return f == NULL ? 0 : informer_size(f);
 }
 
 const char *policy_cache_error(const struct policy_cache *c)
 {
     for (size_t kind = 0; kind < POLICY_KINDS; kind++) {
-        const struct reflector *r = c->sources[kind].reflector;
-        if (r != NULL && reflector_error(r) != NULL) {
-            return reflector_error(r);
+        if (source_error(&c->sources[kind]) != NULL) {
+            return source_error(&c->sources[kind]);
         }
     }
     return NULL;
@@ -733,18 +668,12 @@ void policy_cache_free(struct policy_cache *c)
     }
     net_deadline_clear(&c->again);
     for (size_t kind = 0; kind < POLICY_KINDS; kind++) {
-        reflector_free(c->sources[kind].reflector);
-    }
-    for (struct table_node *n = NULL; (n = table_next(&c->entries, NULL)) != NULL;) {
-        struct entry *e = entry_of(n);
-        unlink_entry(c, e);
-        free_entry(e);
+        informer_free(c->sources[kind].informer);
     }
     for (struct table_node *n = NULL; (n = table_next(&c->spaces, NULL)) != NULL;) {
         table_remove(&c->spaces, n);
         free(LIST_ITEM(n, struct space, node));
     }
-    table_deinit(&c->entries);
     table_deinit(&c->spaces);
     free(c->namespace);
     free(c);
