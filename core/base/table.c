@@ -14,11 +14,6 @@ static struct table_node **bucket_of(const struct table *t, uint64_t hash)
     return &t->buckets[hash & (t->room - 1)];
 }
 
-static uint64_t hash_of(const char *key)
-{
-    return keyed_hash(0, slice_str(key));
-}
-
 static void push(struct table *t, struct table_node *n)
 {
     struct table_node **bucket = bucket_of(t, n->hash);
@@ -64,7 +59,7 @@ int table_insert(struct table *t, struct table_node *n, const char *key)
         return -ENOMEM;
     }
     n->key = key;
-    n->hash = hash_of(key);
+    n->hash = keyed_hash(0, slice_str(key));
     push(t, n);
     t->count++;
     return 0;
@@ -80,17 +75,43 @@ void table_remove(struct table *t, struct table_node *n)
     t->count--;
 }
 
-struct table_node *table_find(const struct table *t, const char *key)
+static struct table_node *find(const struct table *t, struct slice key)
 {
     if (t->count == 0) {
         return NULL;
     }
-    uint64_t hash = hash_of(key);
+    uint64_t hash = keyed_hash(0, key);
     struct table_node *n = *bucket_of(t, hash);
-    while (n != NULL && (n->hash != hash || strcmp(n->key, key) != 0)) {
+    while (n != NULL && (n->hash != hash || !slice_eq(slice_str(n->key), key))) {
         n = n->next;
     }
     return n;
+}
+
+struct table_node *table_find(const struct table *t, const char *key)
+{
+    return find(t, slice_str(key));
+}
+
+void *table_find_struct(const struct table *t, struct slice key, size_t node)
+{
+    struct table_node *n = find(t, key);
+    return n == NULL ? NULL : (char *)n - node;
+}
+
+void *table_provide(struct table *t, struct slice key, size_t size, size_t node, size_t text)
+{
+    char *known = table_find_struct(t, key, node);
+    char *item = known != NULL ? known : calloc(1, size + key.len + 1);
+    if (known != NULL || item == NULL) {
+        return item;
+    }
+    memcpy(item + text, key.ptr, key.len);
+    if (table_insert(t, (void *)(item + node), item + text) != 0) {
+        free(item);
+        return NULL;
+    }
+    return item;
 }
 
 struct table_node *table_next(const struct table *t, const struct table_node *n)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/slice.h"
 
 struct table_node {
     struct table_node *next; /* in its bucket */
@@ -32,6 +33,16 @@ MUST_CHECK int table_reserve(struct table *t);
 void table_remove(struct table *t, struct table_node *n);
 /* NULL: there is none. */
 struct table_node *table_find(const struct table *t, const char *key);
+/* The struct of that type whose `node` is in the table under that key, a slice; NULL: there is
+ * none. */
+#define TABLE_FIND(table, key, type) ((type *)table_find_struct(table, key, offsetof(type, node)))
+/* The same, or a new one: all zero but for `text`, its last member, which is a copy of the key.
+ * NULL without memory. It is freed by free(), once removed. */
+#define TABLE_PROVIDE(table, key, type, text)                                                      \
+    ((type *)table_provide(table, key, sizeof(type), offsetof(type, node), offsetof(type, text)))
+void *table_find_struct(const struct table *t, struct slice key, size_t node);
+MUST_CHECK void *table_provide(struct table *t, struct slice key, size_t size, size_t node,
+                               size_t text);
 /* One after the other, in no order; NULL begins, and ends. The one that was given out may be
  * removed once its follower is known; nothing may be inserted meanwhile. */
 struct table_node *table_next(const struct table *t, const struct table_node *n);

@@ -98,36 +98,17 @@ static void set_phase(struct entry *e, enum phase phase)
 
 static struct entry *find(const struct work_queue *q, const char *key)
 {
-    struct table_node *n = table_find(&q->entries, key);
-    return n == NULL ? NULL : LIST_ITEM(n, struct entry, node);
-}
-
-static struct group *add_group(struct work_queue *q, const char *name, size_t len)
-{
-    struct group *g = calloc(1, sizeof *g + len + 1);
-    if (g == NULL) {
-        return NULL;
-    }
-    memcpy(g->name, name, len);
-    list_init(&g->queued);
-    list_init(&g->link);
-    if (table_insert(&q->groups, &g->node, g->name) != 0) {
-        free(g);
-        return NULL;
-    }
-    return g;
+    return TABLE_FIND(&q->entries, slice_str(key), struct entry);
 }
 
 static struct group *obtain_group(struct work_queue *q, const char *key)
 {
-    size_t len = strcspn(key, "/");
-    char *name = strndup(key, len);
-    struct table_node *n = name == NULL ? NULL : table_find(&q->groups, name);
-    struct group *g = n == NULL ? NULL : LIST_ITEM(n, struct group, node);
-    if (name != NULL && g == NULL) {
-        g = add_group(q, name, len);
+    struct slice name = slice_of(key, strcspn(key, "/"));
+    struct group *g = TABLE_PROVIDE(&q->groups, name, struct group, name);
+    if (g != NULL && g->link.next == NULL) {
+        list_init(&g->queued);
+        list_init(&g->link);
     }
-    free(name);
     return g;
 }
 
@@ -141,19 +122,12 @@ static void leave_group(struct work_queue *q, struct group *g)
 
 static struct entry *add_entry(struct work_queue *q, struct group *g, const char *key)
 {
-    size_t size = strlen(key) + 1;
-    struct entry *e = calloc(1, sizeof *e + size);
-    if (e == NULL) {
-        return NULL;
+    struct entry *e = TABLE_PROVIDE(&q->entries, slice_str(key), struct entry, key);
+    if (e != NULL) {
+        e->group = g;
+        list_init(&e->link);
+        g->entries++;
     }
-    memcpy(e->key, key, size);
-    e->group = g;
-    list_init(&e->link);
-    if (table_insert(&q->entries, &e->node, e->key) != 0) {
-        free(e);
-        return NULL;
-    }
-    g->entries++;
     return e;
 }
 

@@ -10,8 +10,7 @@
 
 const struct selector_text *selector_texts_find(const struct selector_texts *t, const char *written)
 {
-    struct table_node *n = table_find(&t->table, written);
-    return n == NULL ? NULL : LIST_ITEM(n, struct selector_text, node);
+    return TABLE_FIND(&t->table, slice_str(written), struct selector_text);
 }
 
 static char *print(const struct selector *selector)

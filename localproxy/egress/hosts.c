@@ -20,7 +20,7 @@ struct host {
 
 void hosts_init(struct hosts *all)
 {
-    *all = (struct hosts){.count = 0};
+    *all = (struct hosts){.others = {0}};
 }
 
 void hosts_deinit(struct hosts *all)
@@ -35,36 +35,13 @@ void hosts_deinit(struct hosts *all)
     table_deinit(&all->by_name);
 }
 
-/* NULL without memory, or room. */
-static struct host *add(struct hosts *all, const char *name)
-{
-    size_t size = strlen(name) + 1;
-    struct host *h = all->count < HOSTS_MAX ? calloc(1, sizeof *h + size) : NULL;
-    if (h == NULL) {
-        return NULL;
-    }
-    memcpy(h->name, name, size);
-    if (table_insert(&all->by_name, &h->node, h->name) != 0) {
-        free(h);
-        return NULL;
-    }
-    all->count++;
-    return h;
-}
-
 void hosts_count(struct hosts *all, struct slice host, enum host_result result)
 {
-    char name[URL_HOST_MAX + 1];
     struct host *h = NULL;
-    if (host.len > 0 && host.len < sizeof name && memchr(host.ptr, '\0', host.len) == NULL) {
-        memcpy(name, host.ptr, host.len);
-        name[host.len] = '\0';
-        struct table_node *n = table_find(&all->by_name, name);
-        if (n != NULL) {
-            h = LIST_ITEM(n, struct host, node);
-        } else if (result != HOST_REFUSED) {
-            h = add(all, name);
-        }
+    if (host.len > 0 && host.len <= URL_HOST_MAX && memchr(host.ptr, '\0', host.len) == NULL) {
+        bool full = result == HOST_REFUSED || all->by_name.count >= HOSTS_MAX;
+        h = full ? TABLE_FIND(&all->by_name, host, struct host)
+                 : TABLE_PROVIDE(&all->by_name, host, struct host, name);
     }
     uint64_t *counts = h != NULL ? h->counts : all->others;
     counts[result]++;

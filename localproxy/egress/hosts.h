@@ -26,7 +26,6 @@ enum host_result {
 
 struct hosts {
     struct table by_name;
-    unsigned count;
     uint64_t others[HOST_RESULTS];
 };
 

@@ -57,6 +57,5 @@ int inject_index_add_list(struct inject_index *x, const cJSON *list)
 
 struct inject_entry *inject_index_find(const struct inject_index *x, const char *name)
 {
-    struct table_node *n = table_find(&x->table, name);
-    return n == NULL ? NULL : LIST_ITEM(n, struct inject_entry, node);
+    return TABLE_FIND(&x->table, slice_str(name), struct inject_entry);
 }

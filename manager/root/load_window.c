@@ -68,32 +68,6 @@ void load_window_free(struct load_window *w)
 
 /* ---- pods ---- */
 
-static struct watched *find(const struct load_window *w, const char *key)
-{
-    struct table_node *n = table_find(&w->pods, key);
-    return n == NULL ? NULL : LIST_ITEM(n, struct watched, node);
-}
-
-/* NULL without memory. */
-static struct watched *provide(struct load_window *w, const char *key)
-{
-    size_t size = strlen(key) + 1;
-    struct watched *p = find(w, key);
-    if (p != NULL) {
-        return p;
-    }
-    p = calloc(1, sizeof *p + size);
-    if (p == NULL) {
-        return NULL;
-    }
-    memcpy(p->key, key, size);
-    if (table_insert(&w->pods, &p->node, p->key) != 0) {
-        free(p);
-        return NULL;
-    }
-    return p;
-}
-
 static bool went_back(const struct control_load_counts *from, const struct control_load_counts *to)
 {
     return to->requests < from->requests || to->events < from->events ||
@@ -152,7 +126,9 @@ static int begin(struct load_window *w, struct watched *p, const struct load_win
 static int look_at(struct load_window *w, const struct load_window_pod *pod,
                    const struct buckets *owners)
 {
-    struct watched *p = pod->load == NULL ? NULL : provide(w, pod->key);
+    struct watched *p = pod->load == NULL
+                            ? NULL
+                            : TABLE_PROVIDE(&w->pods, slice_str(pod->key), struct watched, key);
     if (p == NULL) {
         w->telling[pod->shard] = false;
         return pod->load == NULL ? 0 : -ENOMEM;

@@ -60,29 +60,17 @@ uint64_t root_version(const struct shard_cache_config *config)
 
 static struct root *find_root(const struct roots *r, const char *key)
 {
-    struct table_node *n = table_find(&r->all, key);
-    return n == NULL ? NULL : LIST_ITEM(n, struct root, node);
+    return TABLE_FIND(&r->all, slice_str(key), struct root);
 }
 
 /* NULL without memory. */
 static struct root *provide_root(struct roots *r, const char *key)
 {
-    struct root *t = find_root(r, key);
-    if (t != NULL) {
-        return t;
-    }
-    size_t size = strlen(key) + 1;
-    t = calloc(1, sizeof *t + size);
-    if (t == NULL) {
-        return NULL;
-    }
-    memcpy(t->key, key, size);
-    t->roots = r;
-    t->first = -1;
-    t->moved_at = roots_now(r);
-    if (table_insert(&r->all, &t->node, t->key) != 0) {
-        free(t);
-        return NULL;
+    struct root *t = TABLE_PROVIDE(&r->all, slice_str(key), struct root, key);
+    if (t != NULL && t->roots == NULL) {
+        t->roots = r;
+        t->first = -1;
+        t->moved_at = roots_now(r);
     }
     return t;
 }

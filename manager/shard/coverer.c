@@ -53,22 +53,6 @@ static const char *write_key(char key[KEY_SIZE], const struct rules *rules)
     return key;
 }
 
-static struct operator_group *provide_group(struct coverer *v, const char *key)
-{
-    struct table_node *n = table_find(&v->groups, key);
-    size_t size = strlen(key) + 1;
-    struct operator_group *g = n != NULL ? group_of(n) : calloc(1, sizeof *g + size);
-    if (n != NULL || g == NULL) {
-        return g;
-    }
-    memcpy(g->key, key, size);
-    if (table_insert(&v->groups, &g->node, g->key) != 0) {
-        free(g);
-        return NULL;
-    }
-    return g;
-}
-
 /* What it shows, or will; of a spec that is refused what it was before. NULL: nothing. */
 static struct rules *rules_of(const struct shard *s)
 {
@@ -249,8 +233,10 @@ static void on_namespaces(void *data, const struct namespace_entry *before,
 void coverer_note(struct coverer *v, const struct rules *rules)
 {
     char key[KEY_SIZE];
-    struct operator_group *g =
-        v == NULL || rules == NULL ? NULL : provide_group(v, write_key(key, rules));
+    struct operator_group *g = v == NULL || rules == NULL
+                                   ? NULL
+                                   : TABLE_PROVIDE(&v->groups, slice_str(write_key(key, rules)),
+                                                   struct operator_group, key);
     if (g != NULL) {
         g->due = true;
         g->moved = true;

@@ -33,31 +33,16 @@ void fair_queue_deinit(struct fair_queue *q)
 
 /* ---- groups ---- */
 
-static struct fair_group *add_group(struct fair_queue *q, struct slice name)
-{
-    struct fair_group *g = calloc(1, sizeof *g + name.len + 1);
-    if (g == NULL) {
-        return NULL;
-    }
-    memcpy(g->name, name.ptr, name.len);
-    list_init(&g->turn);
-    if (due_heap_reserve(&q->later, q->groups.count + 1) != 0 ||
-        table_insert(&q->groups, &g->node, g->name) != 0) {
-        free(g);
-        return NULL;
-    }
-    return g;
-}
-
 static struct fair_group *obtain_group(struct fair_queue *q, struct slice name)
 {
-    char *text = strndup(name.ptr, name.len);
-    struct table_node *n = text == NULL ? NULL : table_find(&q->groups, text);
-    struct fair_group *g = n == NULL ? NULL : LIST_ITEM(n, struct fair_group, node);
-    if (text != NULL && g == NULL) {
-        g = add_group(q, name);
+    struct fair_group *g = TABLE_FIND(&q->groups, name, struct fair_group);
+    if (g != NULL || due_heap_reserve(&q->later, q->groups.count + 1) != 0) {
+        return g;
     }
-    free(text);
+    g = TABLE_PROVIDE(&q->groups, name, struct fair_group, name);
+    if (g != NULL) {
+        list_init(&g->turn);
+    }
     return g;
 }
 

@@ -77,8 +77,7 @@ struct state {
 
 static struct state *find_state(const struct policy_reporter *r, const char *key)
 {
-    struct table_node *n = table_find(&r->states, key);
-    return n == NULL ? NULL : LIST_ITEM(n, struct state, node);
+    return TABLE_FIND(&r->states, slice_str(key), struct state);
 }
 
 static void free_state(struct state *s)
@@ -94,19 +93,9 @@ static void free_state(struct state *s)
 
 static struct state *provide_state(struct policy_reporter *r, const char *key)
 {
-    struct state *s = find_state(r, key);
+    struct state *s = TABLE_PROVIDE(&r->states, slice_str(key), struct state, key);
     if (s != NULL) {
-        return s;
-    }
-    s = calloc(1, sizeof *s + strlen(key) + 1);
-    if (s == NULL) {
-        return NULL;
-    }
-    memcpy(s->key, key, strlen(key) + 1);
-    s->reporter = r;
-    if (table_insert(&r->states, &s->node, s->key) != 0) {
-        free(s);
-        return NULL;
+        s->reporter = r;
     }
     return s;
 }

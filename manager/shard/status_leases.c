@@ -53,23 +53,6 @@ static struct lease *find_lease(const struct status_leases *s, const char *pod)
     return lease_of(informer_find(s->informer, pod));
 }
 
-/* Of the pod "namespace/name"; NULL without memory. */
-static struct lease_space *provide_space(struct status_leases *s, const char *pod)
-{
-    size_t len = strcspn(pod, "/");
-    struct lease_space *space = calloc(1, sizeof *space + len + 1);
-    if (space == NULL) {
-        return NULL;
-    }
-    memcpy(space->name, pod, len);
-    struct table_node *known = table_find(&s->spaces, space->name);
-    if (known != NULL || table_insert(&s->spaces, &space->node, space->name) != 0) {
-        free(space);
-        space = known == NULL ? NULL : LIST_ITEM(known, struct lease_space, node);
-    }
-    return space;
-}
-
 static void leave_space(struct status_leases *s, struct lease_space *space)
 {
     if (space->count == 0) {
@@ -96,7 +79,8 @@ static int add_lease(struct status_leases *s, const char *pod, struct lease **ou
     if (informer_size(s->informer) >= STATUS_LEASES_MAX) {
         return 0;
     }
-    struct lease_space *space = provide_space(s, pod);
+    struct slice ns = slice_of(pod, strcspn(pod, "/"));
+    struct lease_space *space = TABLE_PROVIDE(&s->spaces, ns, struct lease_space, name);
     if (space == NULL) {
         return -ENOMEM;
     }

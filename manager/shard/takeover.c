@@ -57,8 +57,7 @@ static uint64_t now_of(const struct takeover *t)
 
 static struct attempt *find(const struct takeover *t, const char *pod)
 {
-    struct table_node *n = table_find(&t->attempts, pod);
-    return n == NULL ? NULL : LIST_ITEM(n, struct attempt, node);
+    return TABLE_FIND(&t->attempts, slice_str(pod), struct attempt);
 }
 
 static void attempt_free(struct attempt *a)
@@ -86,7 +85,6 @@ static void sweep(struct takeover *t)
 /* NULL without memory. */
 static struct attempt *provide(struct takeover *t, const struct pod *p)
 {
-    size_t size = strlen(p->key) + 1;
     struct attempt *a = find(t, p->key);
     if (a != NULL && strcmp(a->uid, p->uid) == 0) {
         return a;
@@ -95,18 +93,14 @@ static struct attempt *provide(struct takeover *t, const struct pod *p)
         attempt_free(a);
     }
     sweep(t);
-    a = calloc(1, sizeof *a + size);
-    char *uid = a == NULL ? NULL : strdup(p->uid);
-    if (a == NULL || uid == NULL) {
-        free(a);
+    a = TABLE_PROVIDE(&t->attempts, slice_str(p->key), struct attempt, pod);
+    if (a == NULL) {
         return NULL;
     }
-    memcpy(a->pod, p->key, size);
-    a->uid = uid;
     a->owner = t;
-    if (table_insert(&t->attempts, &a->node, a->pod) != 0) {
-        free(uid);
-        free(a);
+    a->uid = strdup(p->uid);
+    if (a->uid == NULL) {
+        attempt_free(a);
         return NULL;
     }
     return a;

@@ -72,8 +72,7 @@ static struct entry *entry_of(struct informer_item *item)
 
 static struct space *find_space(const struct policy_cache *c, const char *ns)
 {
-    struct table_node *n = table_find(&c->spaces, ns);
-    return n == NULL ? NULL : LIST_ITEM(n, struct space, node);
+    return TABLE_FIND(&c->spaces, slice_str(ns), struct space);
 }
 
 static struct source *source_of(struct policy_cache *c, const struct entry *e)
@@ -99,18 +98,11 @@ static void tell_known(const struct policy_cache *c)
 
 static struct space *provide_space(struct policy_cache *c, const char *ns)
 {
-    struct space *known = find_space(c, ns);
-    struct space *s = known != NULL ? known : calloc(1, sizeof *s + strlen(ns) + 1);
-    if (known != NULL || s == NULL) {
-        return s;
+    struct space *s = TABLE_PROVIDE(&c->spaces, slice_str(ns), struct space, name);
+    if (s != NULL && s->revision == 0) {
+        list_init(&s->policies);
+        s->revision = ++c->revision;
     }
-    memcpy(s->name, ns, strlen(ns) + 1);
-    list_init(&s->policies);
-    if (table_insert(&c->spaces, &s->node, s->name) != 0) {
-        free(s);
-        return NULL;
-    }
-    s->revision = ++c->revision;
     return s;
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -56,6 +57,48 @@ static void test_find_remove_next(void **state)
     table_deinit(&t);
 }
 
+struct named {
+    int number;
+    struct table_node node;
+    char name[];
+};
+
+static void test_provide(void **state)
+{
+    struct table t = {.buckets = NULL};
+    (void)state;
+    assert_null(TABLE_FIND(&t, SLICE("a"), struct named));
+    struct named *a = TABLE_PROVIDE(&t, slice_of("abc", 1), struct named, name);
+    assert_non_null(a);
+    assert_string_equal(a->name, "a");
+    assert_int_equal(a->number, 0);
+    a->number = 1;
+    assert_ptr_equal(TABLE_PROVIDE(&t, SLICE("a"), struct named, name), a);
+    assert_ptr_equal(TABLE_FIND(&t, SLICE("a"), struct named), a);
+    struct named *empty = TABLE_PROVIDE(&t, SLICE(""), struct named, name);
+    assert_ptr_not_equal(empty, a);
+    assert_ptr_equal(TABLE_FIND(&t, slice_of("abc", 0), struct named), empty);
+    assert_null(TABLE_FIND(&t, SLICE("abc"), struct named));
+    assert_int_equal(t.count, 2);
+    assert_int_equal(a->number, 1);
+    table_remove(&t, &a->node);
+    table_remove(&t, &empty->node);
+    free(a);
+    free(empty);
+    table_deinit(&t);
+}
+
+static bool provide(void *data)
+{
+    struct table t = {.buckets = NULL};
+    struct named *n = TABLE_PROVIDE(&t, SLICE("a"), struct named, name);
+    (void)data;
+    assert_int_equal(t.count, n != NULL);
+    free(n);
+    table_deinit(&t);
+    return n != NULL;
+}
+
 static bool fill(void *data)
 {
     static struct thing things[MANY];
@@ -76,6 +119,7 @@ static void test_out_of_memory(void **state)
 {
     (void)state;
     assert_true(sweep_allocations(fill, NULL) > 2);
+    assert_int_equal(sweep_allocations(provide, NULL), 2);
 }
 
 /* Once there is room, memory for more of it may be missing. */
@@ -103,6 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find_remove_next),
+        cmocka_unit_test(test_provide),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_reserve),
     };

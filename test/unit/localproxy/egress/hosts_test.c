@@ -53,7 +53,7 @@ static void each_host_has_its_results(void **state)
     expect(all, METRIC "{host=\"::1\",result=\"failed\"} 1\n");
     expect(all, METRIC "{host=\"b.example\",result=\"limited\"} 1\n");
     expect(all, METRIC "{host=\"b.example\",result=\"aborted\"} 1\n");
-    assert_int_equal(all->count, 3);
+    assert_int_equal(all->by_name.count, 3);
 }
 
 static void what_was_only_refused_has_no_name(void **state)
@@ -64,7 +64,7 @@ static void what_was_only_refused_has_no_name(void **state)
         (void)snprintf(name, sizeof name, "h%d.example", i);
         hosts_count(all, slice_str(name), HOST_REFUSED);
     }
-    assert_int_equal(all->count, 0);
+    assert_int_equal(all->by_name.count, 0);
     expect(all, METRIC "{host=\"(other)\",result=\"refused\"} 1000\n");
 }
 
@@ -77,7 +77,7 @@ static void there_are_so_many_and_the_others(void **state)
         hosts_count(all, slice_str(name), HOST_ANSWERED);
     }
     hosts_count(all, SLICE("h0.example"), HOST_REFUSED);
-    assert_int_equal(all->count, HOSTS_MAX);
+    assert_int_equal(all->by_name.count, HOSTS_MAX);
     expect(all, METRIC "{host=\"(other)\",result=\"answered\"} 20\n");
     expect(all, METRIC "{host=\"h0.example\",result=\"refused\"} 1\n");
 }
@@ -94,7 +94,7 @@ static void names_are_escaped(void **state)
     expect(all, METRIC "{host=\"a\\\"b\\\\c?d?\",result=\"answered\"} 1\n");
     expect(all, METRIC "{host=\"(other)\",result=\"answered\"} 3\n");
     hosts_count(all, slice_of(longest, 255), HOST_ANSWERED);
-    assert_int_equal(all->count, 2);
+    assert_int_equal(all->by_name.count, 2);
 }
 
 /* What there is no memory for is counted among the others. */
@@ -105,7 +105,7 @@ static bool count_scenario(void *data)
     hosts_init(&all);
     hosts_count(&all, SLICE("a.example"), HOST_ANSWERED);
     hosts_count(&all, SLICE("b.example"), HOST_ANSWERED);
-    bool whole = all.count + all.others[HOST_ANSWERED] == 2;
+    bool whole = all.by_name.count + all.others[HOST_ANSWERED] == 2;
     hosts_deinit(&all);
     return whole;
 }
