@@ -356,6 +356,30 @@ static void overlaps_are_told(void **state)
     assert_true(w->plan.unasked);
 }
 
+/* A pod of which nothing matters need not be asked; one that is between two rules must. */
+static void overlaps_depend_on_pods_that_matter(void **state)
+{
+    struct world *w = *state;
+    w->probes[BLUE].asked = false;
+    overlap(w);
+    assert_false(w->plan.unasked);
+    assert_int_equal(w->plan.count, 0);
+    w->probes[BLUE].asked = true;
+    w->probes[BLUE].generation = 1; /* of which nobody knows what they were */
+    overlap(w);
+    assert_true(w->plan.unasked);
+    assert_int_equal(w->plan.count, 0);
+    w->probes[BLUE].bypassed = true;
+    overlap(w);
+    assert_false(w->plan.unasked);
+    assert_int_equal(w->plan.count, 1);
+    w->probes[BLUE].bypassed = false;
+    w->maps[BLUE].unread = true;
+    overlap(w);
+    assert_true(w->plan.unasked);
+    assert_int_equal(w->plan.count, 0);
+}
+
 /* ---- of one operator ---- */
 
 struct kinship_case {
@@ -473,6 +497,7 @@ int main(void)
         TEST(doubt_ends),
         TEST(doubt_is_no_reason_not_to_wait_for_a_release),
         TEST(overlaps_are_told),
+        TEST(overlaps_depend_on_pods_that_matter),
         TEST(kinship_by_locks_and_accounts),
         TEST(kinship_by_what_was),
         TEST(kinship_by_pods),
