@@ -34,6 +34,18 @@
 struct nudger;
 struct policy_reporter;
 
+/* Why the rules of a shard are not in its ConfigMap. */
+enum shard_trouble {
+    SHARD_TROUBLE_NONE, /* they are */
+    SHARD_WAITING_FOR_HANDOVER,
+    SHARD_WAITING_FOR_LABELS,
+    SHARD_HELD_BACK, /* there are pods that could not read them */
+    SHARD_NAME_TAKEN,
+    SHARD_TOO_LARGE,
+    SHARD_REFUSED, /* by the API server */
+    SHARD_TROUBLES,
+};
+
 /* What users should see, once. */
 struct shard_news {
     bool refused;  /* the spec is invalid */
@@ -80,9 +92,8 @@ struct shard {
     uint64_t waits_doubt;                   /* ownership_plan.doubt */
     bool late;                              /* it has waited for so long */
 
-    /* Why the rules do not stand in the ConfigMap. */
-    const char *trouble_reason; /* NULL: they do */
-    struct err trouble;
+    enum shard_trouble trouble;
+    struct err trouble_text;
     bool retry; /* trying again may help */
     unsigned retry_after;
 
@@ -277,8 +288,6 @@ void shard_wait_end(struct shard *s);
 MUST_CHECK struct rules *shard_leave_out_shared(const struct shard *s,
                                                 const struct shard_cache_config *config,
                                                 struct rules *rules);
-/* The reason why its rules do not stand in the ConfigMap yet. */
-extern const char shard_waiting[];
 /* Forgets rules that none of its pods enforces any more. */
 void shard_settle(struct shard *s, const struct shard_cache_config *config,
                   const struct rules_map *map);
@@ -297,16 +306,12 @@ void controller_look_now(struct controller *c, const char *key);
  * -ENOMEM. `map`: what is published; NULL: nothing. */
 MUST_CHECK int shard_find_held_back(const struct shard *s, const struct rules_map *map,
                                     enum rules_version version, struct buf *names);
-/* The reason why its rules do not stand in the ConfigMap yet. */
-extern const char shard_held_back[];
 
 /* ---- waiting for control labels ---- */
 
 /* Whether its rules must not be published yet; the shard comes again when they may be. */
 bool shard_waits_for_labels(struct shard *s, const struct shard_cache_config *config,
                             const struct rules_map *map, struct labelling *why);
-/* The reason why its rules do not stand in the ConfigMap yet. */
-extern const char shard_unlabelled[];
 void shard_look_labelling(struct shard *s, const struct shard_cache_config *config,
                           struct labelling *out);
 

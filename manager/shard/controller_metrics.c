@@ -82,7 +82,7 @@ static void write_states(struct buf *out, const struct controller *c)
         const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
         if (config != NULL && !config->root) {
             compiled += s->refusal.code == 0;
-            published += s->refusal.code == 0 && s->trouble_reason == NULL;
+            published += s->refusal.code == 0 && s->trouble == SHARD_TROUBLE_NONE;
             not_ready += !s->ready;
             shared += s->exclusive == EXCLUSIVE_NO;
             enforced[s->enforced]++;

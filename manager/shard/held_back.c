@@ -10,8 +10,6 @@
 
 enum { NAMED_MAX = 3 };
 
-const char shard_held_back[] = "HeldBack";
-
 static bool is_heard_of(const struct probe_result *r)
 {
     return r != NULL && r->version[0] != '\0';

@@ -15,8 +15,6 @@
 /* How far it is is told this often. */
 enum { PROGRESS_MS = 20000 };
 
-const char shard_unlabelled[] = "WaitingForLabels";
-
 /* A labeller that begins anew, with another leader, lists all again, but does not find it bare. */
 static bool was_labelled(const struct shard_cache_config *config)
 {

@@ -21,8 +21,6 @@ enum {
     NAMESPACES_MS = 1000, /* until it is seen what keeps them */
 };
 
-const char shard_waiting[] = "WaitingForHandover";
-
 /* ---- compiling ---- */
 
 /* Of generation 1, for which one they get is known later, by their checksum. */
@@ -206,17 +204,17 @@ static bool is_right(const struct rules_map *map, const struct shard_cache_confi
 
 /* ---- writing ---- */
 
-static void set_trouble(struct shard *s, const char *reason, bool retry, const char *msg)
+static void set_trouble(struct shard *s, enum shard_trouble trouble, bool retry, const char *msg)
 {
-    s->trouble_reason = reason;
+    s->trouble = trouble;
     s->retry = retry;
     s->retry_after = 0;
-    (void)err_set(&s->trouble, -EIO, "%s", msg);
+    (void)err_set(&s->trouble_text, -EIO, "%s", msg);
 }
 
 static void clear_trouble(struct shard *s)
 {
-    s->trouble_reason = NULL;
+    s->trouble = SHARD_TROUBLE_NONE;
     s->retry = false;
     s->retry_after = 0;
 }
@@ -228,7 +226,7 @@ static void not_ours(struct shard *s, const struct rules_map *map)
                   "ConfigMap %s is not managed by this manager%s and was left unchanged: delete or "
                   "rename it, or rename the ShardingConfig",
                   map->name, map->foreign_owner ? ", who controls it," : "");
-    set_trouble(s, "NameTaken", true, e.msg);
+    set_trouble(s, SHARD_NAME_TAKEN, true, e.msg);
 }
 
 void shard_store_map(struct shard *s, struct rules_map *map)
@@ -321,7 +319,7 @@ static void on_failure(struct shard *s, const struct api_error *error)
     }
     log_at(error->level, "cannot publish rules", log_str("shard", s->key),
            log_str("error", error->msg));
-    set_trouble(s, "Refused", true, error->msg);
+    set_trouble(s, SHARD_REFUSED, true, error->msg);
     s->retry_after = error->retry_after;
     shard_report(s);
 }
@@ -492,10 +490,10 @@ bool shard_put_back(struct shard *s, const struct shard_cache_config *config,
 
 /* What a manager wrote last stays. While something else is waited for, that is what is said. */
 static void cannot_write(struct shard *s, const struct shard_cache_config *config,
-                         const struct rules_map *map, const char *reason, const char *msg)
+                         const struct rules_map *map, enum shard_trouble trouble, const char *msg)
 {
-    if (s->trouble_reason != shard_waiting) {
-        set_trouble(s, reason, false, msg);
+    if (s->trouble != SHARD_WAITING_FOR_HANDOVER) {
+        set_trouble(s, trouble, false, msg);
     }
     if (!shard_put_back(s, config, map)) {
         shard_report(s);
@@ -508,9 +506,9 @@ static void write_map(struct shard *s, const struct shard_cache_config *config,
     struct err e = ERR_INIT;
     int rc = try_to_write(s, config, map, rules, &e);
     if (rc > 0) {
-        cannot_write(s, config, map, shard_held_back, e.msg);
+        cannot_write(s, config, map, SHARD_HELD_BACK, e.msg);
     } else if (rc == -E2BIG) {
-        cannot_write(s, config, map, "TooLarge", e.msg);
+        cannot_write(s, config, map, SHARD_TOO_LARGE, e.msg);
     } else if (rc != 0) {
         shard_done(s, WORK_RETRY, 0);
     }
@@ -537,7 +535,7 @@ static int set_waiting(struct shard *s)
     }
     free(s->waits_text);
     s->waits_text = text;
-    set_trouble(s, shard_waiting, false, "");
+    set_trouble(s, SHARD_WAITING_FOR_HANDOVER, false, "");
     return 0;
 }
 
@@ -609,7 +607,7 @@ static void publish_wanted(struct shard *s, const struct shard_cache_config *con
     } else if (waits > 0) {
         publish_between(s, config, map, from, wanted);
     } else {
-        if (s->trouble_reason == shard_waiting) {
+        if (s->trouble == SHARD_WAITING_FOR_HANDOVER) {
             clear_trouble(s);
         }
         write_map(s, config, map, wanted);
@@ -681,7 +679,7 @@ void shard_publish(struct shard *s)
         controller_look_after(s, shard_waits_for_policies(s));
         shard_done(s, WORK_DONE, 0);
     } else if (shard_waits_for_labels(s, config, map, &labels)) {
-        set_trouble(s, shard_unlabelled, false, labels.text);
+        set_trouble(s, SHARD_WAITING_FOR_LABELS, false, labels.text);
         shard_report(s);
     } else {
         struct number n = choose_number(s, config, map, s->checksum);

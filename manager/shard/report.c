@@ -81,12 +81,22 @@ static void look_again_for_bypass(struct shard *s, const struct status_facts *f)
     }
 }
 
+/* As conditions say it. */
+static const char *const trouble_reasons[SHARD_TROUBLES] = {
+    [SHARD_WAITING_FOR_HANDOVER] = "WaitingForHandover",
+    [SHARD_WAITING_FOR_LABELS] = "WaitingForLabels",
+    [SHARD_HELD_BACK] = "HeldBack",
+    [SHARD_NAME_TAKEN] = "NameTaken",
+    [SHARD_TOO_LARGE] = "TooLarge",
+    [SHARD_REFUSED] = "Refused",
+};
+
 static const char *publish_error(const struct shard *s)
 {
-    if (s->trouble_reason == shard_waiting && s->waits_text != NULL) {
+    if (s->trouble == SHARD_WAITING_FOR_HANDOVER && s->waits_text != NULL) {
         return s->waits_text;
     }
-    return s->trouble_reason == NULL ? NULL : s->trouble.msg;
+    return s->trouble == SHARD_TROUBLE_NONE ? NULL : s->trouble_text.msg;
 }
 
 bool shard_is_left_out(const struct shard *s, const char *ns)
@@ -119,7 +129,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .unlimited = config->unlimited,
         .by_namespaces = config->by_namespaces && s->refusal.code != -EAGAIN,
         .namespaces = config->namespaces,
-        .publish_reason = s->trouble_reason,
+        .publish_reason = trouble_reasons[s->trouble],
         .publish_error = publish_error(s),
         .generation = ours ? map->generation : 0,
         .checksum = ours ? map->checksum : "",
@@ -181,7 +191,7 @@ static bool is_alarm(enum status_enforced e)
 /* What it waits for comes by itself. */
 static bool is_held(const struct shard *s)
 {
-    return s->trouble_reason == shard_waiting || s->trouble_reason == shard_unlabelled;
+    return s->trouble == SHARD_WAITING_FOR_HANDOVER || s->trouble == SHARD_WAITING_FOR_LABELS;
 }
 
 static struct shard_news compare_status(const struct shard *s, const cJSON *old, const cJSON *new)
@@ -191,7 +201,7 @@ static struct shard_news compare_status(const struct shard *s, const cJSON *old,
         .refused = s->refusal.code != 0 && (differs(old, new, "Compiled", "status") ||
                                             differs(old, new, "Compiled", "message")),
         .trouble =
-            s->trouble_reason != NULL && !is_held(s) &&
+            s->trouble != SHARD_TROUBLE_NONE && !is_held(s) &&
             (differs(old, new, "Published", "status") || differs(old, new, "Published", "message")),
         .enforced = s->enforced == STATUS_ENFORCED && moved,
         .shared = s->exclusive == EXCLUSIVE_NO && differs(old, new, "Exclusive", "reason"),
@@ -230,7 +240,7 @@ static void record_events(struct shard *s, const struct shard_cache_config *conf
 
 static void finish_report(struct shard *s)
 {
-    bool retry = s->trouble_reason != NULL && s->retry;
+    bool retry = s->trouble != SHARD_TROUBLE_NONE && s->retry;
     bool refused =
         s->traffic.trouble_reason != NULL && strcmp(s->traffic.trouble_reason, "Refused") == 0;
     unsigned after = retry ? s->retry_after : refused ? s->traffic.retry_after : 0;
