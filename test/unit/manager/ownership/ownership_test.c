@@ -288,6 +288,51 @@ static void strict_waits_for_ever_and_bounded_does_not(void **state)
     assert_int_equal(ask_after(w, "ns in (b,g)", LIMIT_MS, 0), OWNERSHIP_OVERRIDE);
 }
 
+/* Writes that may still be executed are waited for as long as that can be. */
+static void what_is_unsettled_has_its_time(void **state)
+{
+    struct world *w = *state;
+    struct rules *to = make("green", "ns in (b,g)", "lead");
+    struct ownership_question q = {
+        .shard = &w->shards[GREEN], .from = w->rules[GREEN], .to = to, .limit_ms = 1000};
+    w->plan.waits = w->waits;
+    ownership_plan(&w->facts, &q, &w->plan);
+    assert_int_equal(w->plan.patience, 1000);
+    w->probes[BLUE].enforcing = false;
+    ownership_plan(&w->facts, &q, &w->plan);
+    assert_int_equal(w->plan.patience, HANDOVER_UNSETTLED_MS);
+    q.limit_ms = HANDOVER_UNSETTLED_MS + 1;
+    ownership_plan(&w->facts, &q, &w->plan);
+    assert_int_equal(w->plan.patience, HANDOVER_UNSETTLED_MS + 1);
+    rules_unref(to);
+}
+
+/* Two of which nothing can be read go by each other's specs; others take it for the worst. */
+static void rules_that_cannot_be_read(void **state)
+{
+    struct world *w = *state;
+    struct rules *to = make("green", "ns in (b,g)", "lead");
+    struct ownership_question q = {.shard = &w->shards[GREEN], .to = to, .limit_ms = 1000};
+    w->maps[BLUE].later = true;
+    w->maps[BLUE].rules = NULL;
+    w->shards[BLUE].pod_count = 0;
+    w->shards[BLUE].wanted = NULL;
+    w->plan.waits = w->waits;
+    ownership_plan(&w->facts, &q, &w->plan);
+    one_wait(w, OWNERSHIP_OTHER_RELEASE);
+    w->shards[BLUE].wanted = w->rules[RED];
+    ownership_plan(&w->facts, &q, &w->plan);
+    assert_int_equal(w->plan.count, 0);
+    q.from = w->rules[GREEN];
+    ownership_plan(&w->facts, &q, &w->plan);
+    one_wait(w, OWNERSHIP_OTHER_RELEASE);
+    w->shards[BLUE].wanted = w->rules[BLUE];
+    q.from = NULL;
+    ownership_plan(&w->facts, &q, &w->plan);
+    one_wait(w, OWNERSHIP_WANTED);
+    rules_unref(to);
+}
+
 /* Of another lock and the same account: after a while it is another operator. */
 static void doubt_ends(void **state)
 {
@@ -446,6 +491,13 @@ static void kinship_by_what_was(void **state)
     w->maps[BLUE].unread = true;
     assert_int_equal(operator_kinship(&w->shards[GREEN], &w->shards[BLUE]), OPERATOR_SAME);
     assert_false(operator_is_same(&w->shards[GREEN], &w->shards[BLUE]));
+    w->maps[BLUE].unread = false;
+    w->maps[BLUE].later = true;
+    assert_int_equal(operator_kinship(&w->shards[GREEN], &w->shards[BLUE]), OPERATOR_SAME);
+    w->maps[BLUE].given_up = 1; /* its lock is known all the same */
+    assert_int_equal(operator_kinship(&w->shards[GREEN], &w->shards[BLUE]), OPERATOR_OTHER);
+    w->maps[BLUE].lock = "lead";
+    assert_int_equal(operator_kinship(&w->shards[GREEN], &w->shards[BLUE]), OPERATOR_SAME);
     rules_unref(before);
 }
 
@@ -494,6 +546,8 @@ int main(void)
         TEST(bare_pods_are_waited_for),
         TEST(who_shares_on_purpose_is_not_waited_for),
         TEST(strict_waits_for_ever_and_bounded_does_not),
+        TEST(what_is_unsettled_has_its_time),
+        TEST(rules_that_cannot_be_read),
         TEST(doubt_ends),
         TEST(doubt_is_no_reason_not_to_wait_for_a_release),
         TEST(overlaps_are_told),
