@@ -7,7 +7,7 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "alloc_pause.h"
+#include "alloc_sweep.h"
 #include "certs.h"
 
 enum { BODY_MAX = 64 * 1024 * 1024 };
@@ -224,9 +224,9 @@ static void receive(struct h2_server_conn *c, struct slice bytes)
 
 static void on_read(void *data, struct slice bytes)
 {
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     receive(data, bytes);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
 }
 
 static void on_end(void *data)
@@ -247,9 +247,9 @@ static void on_error(void *data, const struct err *e)
 
 static void on_drain(void *data)
 {
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     push(data);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
 }
 
 static const struct net_stream_handlers stream_handlers = {
@@ -262,9 +262,9 @@ static const struct net_stream_handlers stream_handlers = {
 static void on_accept(void *data, struct net_stream *stream)
 {
     struct h2_server *s = data;
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     struct h2_server_conn *c = calloc(1, sizeof *c);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
     assert_non_null(c);
     c->server = s;
     c->stream = stream;
@@ -305,7 +305,7 @@ static void make_tls(struct h2_server *s)
 void h2_server_start(struct h2_server *s, struct net_loop *l)
 {
     struct err e = ERR_INIT;
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     *s = (struct h2_server){.loop = l, .max_streams = UINT32_MAX};
     list_init(&s->conns);
     list_init(&s->requests);
@@ -314,7 +314,7 @@ void h2_server_start(struct h2_server *s, struct net_loop *l)
     s->listener = net_listener_new(l, &o, on_accept, s, &e);
     assert_non_null(s->listener);
     s->port = (unsigned)atoi(strrchr(net_listener_address(s->listener), ':') + 1);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
 }
 
 void h2_server_close(struct h2_server *s)

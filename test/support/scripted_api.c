@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "alloc_pause.h"
+#include "alloc_sweep.h"
 #include "raw_peer.h"
 
 enum {
@@ -58,10 +58,10 @@ static void request_is_over(struct api_request *q)
 static void on_body(struct http_exchange *x, struct slice data)
 {
     struct api_request *q = x->data;
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     assert_int_equal(buf_append(&q->bytes, data.ptr, data.len), 0);
     q->body = buf_cstr(&q->bytes);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
 }
 
 static void on_end(struct http_exchange *x)
@@ -70,16 +70,16 @@ static void on_end(struct http_exchange *x)
     struct scripted_api *a = q->api;
     q->whole = true;
     if (a->knows_client && strcmp(q->target, "/version") == 0) {
-        long paused = alloc_pause();
+        long paused = alloc_sweep_pause();
         a->count--;
         api_answer(q, 200, NULL, "{}");
-        alloc_resume(paused);
+        alloc_sweep_resume(paused);
         return;
     }
     if (a->serve != NULL) {
-        long paused = alloc_pause();
+        long paused = alloc_sweep_pause();
         a->serve(a, q);
-        alloc_resume(paused);
+        alloc_sweep_resume(paused);
     }
 }
 
@@ -143,9 +143,9 @@ static struct api_request *request_new(struct scripted_api *a, const struct http
 static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
 {
     struct scripted_api *a = data;
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     struct api_request *q = request_new(a, head);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
     q->x = x;
     x->handlers = &handlers;
     x->data = q;

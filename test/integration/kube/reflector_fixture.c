@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "alloc_pause.h"
+#include "alloc_sweep.h"
 
 enum { PATIENCE_TURNS = 2000, TURN_MS = 2, PAUSE_MAX_MS = 30000 };
 
@@ -20,10 +20,10 @@ static void serve(struct scripted_api *a, struct api_request *q)
 
 static void note(struct fixture *f, const char *text)
 {
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     assert_int_equal(buf_append_str(&f->log, text), 0);
     assert_int_equal(buf_append_char(&f->log, ' '), 0);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
 }
 
 static void follow_whim(struct fixture *f, enum user_whim whim)

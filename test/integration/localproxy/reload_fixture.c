@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "alloc_pause.h"
+#include "alloc_sweep.h"
 #include "base/file.h"
 #include "guard/pending_writes.h"
 #include "net/address.h"
@@ -215,7 +215,7 @@ static struct rules *parse_rules(struct fixture *f, const char *spec)
 void fixture_limit(struct fixture *f, const char *selector)
 {
     struct buf spec = BUF_INIT(RULES_TEXT_MAX);
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     int rc = selector == NULL
                  ? buf_append_str(&spec, "{\"limits\":[],\"leaderElection\":{\"name\":\"lock\"}}")
                  : buf_printf(&spec,
@@ -225,16 +225,16 @@ void fixture_limit(struct fixture *f, const char *selector)
     assert_int_equal(rc, 0);
     struct rules *rules = parse_rules(f, buf_cstr(&spec));
     buf_reset(&spec);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
     proxy_set_rules(f->proxy, rules);
     rules_unref(rules);
 }
 
 void fixture_traffic(struct fixture *f, const char *spec)
 {
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     struct traffic *t = spec != NULL ? traffic_document(1, spec) : NULL;
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
     assert_int_equal(policies_set(f->policies, t), 0);
     traffic_unref(t);
 }

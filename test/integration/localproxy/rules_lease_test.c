@@ -8,6 +8,8 @@
  */
 #include "rules/rules_lease.h"
 
+#include <stdlib.h>
+
 #include "alloc_sweep.h"
 #include "control/status.h"
 #include "reload_fixture.h"

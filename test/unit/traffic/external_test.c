@@ -2,6 +2,7 @@
 #include "traffic/external.h"
 #include "traffic/plain_path.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -1465,11 +1465,11 @@ static bool scenario(void *data)
     close_world(w);
     close_peer(&client);
     close_peer(&host);
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     run_for(w->loop, 1);
     reach_free(w->reach);
     w->reach = NULL;
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
     return passed;
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_pause.h"
+#include "alloc_sweep.h"
 #include "root/buckets.h"
 #include "root/child.h"
 #include "json/edit.h"
@@ -373,14 +373,14 @@ unsigned world_gained(struct world *w, unsigned since)
 
 void world_turn(struct world *w)
 {
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     if (!w->idle) {
         play(w);
     }
     if (w->on_turn != NULL) {
         w->on_turn(w);
     }
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
     fake_clock_pass(&w->clock, TURN_MS);
     if (w->hurried) {
         store_end_pauses(&w->store);

@@ -4,15 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_pause.h"
+#include "alloc_sweep.h"
 
 /* ---- a listener that writes down what it is told ---- */
 
 static void note(struct place *p, const char *fmt, const char *a, const char *b)
 {
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     assert_int_equal(buf_printf(&p->log, "%s(%s%s%s) ", fmt, a, b[0] == '\0' ? "" : " ", b), 0);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
 }
 
 static void on_shard(void *data, const char *key, enum shard_cache_part part)
@@ -36,13 +36,13 @@ static void on_deleted(void *data, const struct shard_cache_config *config)
 {
     struct place *p = data;
     char count[16];
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     const struct pod **pods = shard_cache_pods_of(p->cache, config);
     (void)snprintf(count, sizeof count, "%zu", config->pod_count);
     note(p, "deleted", config->key, count);
     assert_non_null(pods);
     free(pods);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
 }
 
 static void on_ready(void *data, const char *ns)

@@ -73,11 +73,11 @@ static const struct {
 /* Also when memory was short. */
 static bool is_settled(struct place *p, unsigned watches)
 {
-    long paused = alloc_pause();
+    long paused = alloc_sweep_pause();
     bool settled = shard_cache_synced(p->cache) && place_difference(p)[0] == '\0' &&
                    place_metric(p, "cmesh_manager_pod_watches") == watches;
     buf_clear(&p->log);
-    alloc_resume(paused);
+    alloc_sweep_resume(paused);
     return settled;
 }
 
@@ -106,9 +106,9 @@ static bool play(struct place *p)
 {
     bool well = settle(p, false, 1);
     for (unsigned i = 0; well && i < ARRAY_LEN(events); i++) {
-        long paused = alloc_pause();
+        long paused = alloc_sweep_pause();
         events[i].happens(p);
-        alloc_resume(paused);
+        alloc_sweep_resume(paused);
         well = settle(p, true, events[i].watches);
     }
     return well;

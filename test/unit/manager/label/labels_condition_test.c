@@ -4,6 +4,7 @@
  */
 #include "label/labels_condition.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
