@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "rounds.h"
 #include "temp_dir.h"
 
 enum {
@@ -23,7 +24,8 @@ enum {
     SETTLE_TURNS = 4000,
     LEASE_TURNS = 200,
     CATCH_UP = 12,
-    ROUNDS = 15,
+    FEW = 5, /* rounds */
+    MANY = 15,
     AWAY_TURNS = 10,
     DOUBT_S = 1000000, /* no doubt ends meanwhile, however slow the machine is */
     QUIET_TURNS = 1000,
@@ -412,26 +414,20 @@ static void play_quiet(struct net_loop *l, uint64_t seed)
     close_play(p);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void views_follow_the_rules(void **state)
 {
-    uint64_t seed = number_of("CMESH_SEED", 1);
-    uint64_t rounds = number_of("CMESH_ROUNDS", ROUNDS);
-    for (uint64_t i = 0; i < rounds; i++) {
+    uint64_t seed = rounds_number("CMESH_SEED", 1);
+    uint64_t count = rounds_number("CMESH_ROUNDS", rounds(FEW, MANY));
+    for (uint64_t i = 0; i < count; i++) {
         play(*state, seed + i);
     }
 }
 
 static void quiet_resources_cost_few_lists(void **state)
 {
-    uint64_t seed = number_of("CMESH_SEED", 1);
-    uint64_t rounds = number_of("CMESH_ROUNDS", ROUNDS);
-    for (uint64_t i = 0; i < rounds; i++) {
+    uint64_t seed = rounds_number("CMESH_SEED", 1);
+    uint64_t count = rounds_number("CMESH_ROUNDS", rounds(FEW, MANY));
+    for (uint64_t i = 0; i < count; i++) {
         play_quiet(*state, seed + i);
     }
 }

@@ -12,11 +12,13 @@
 #include "crypto/aead.h"
 #include "crypto/mbedtls/tls_internal.h"
 #include "link.h"
+#include "rounds.h"
 
 static struct certs_pair ca;
 static struct certs_pair pair;
 static struct tls_config *client;
 static struct tls_config *server;
+static unsigned pair_of_ends;         /* which of the four of main() */
 static enum tls_records_by client_by; /* all tests run with each pair of the two */
 static enum tls_records_by server_by;
 
@@ -605,11 +607,12 @@ static void plain_http_is_recognized(void **state)
 }
 
 /* One byte of a handshake changed: it must fail or wait for more, never succeed, and if it fails,
- * say something, and tell the peer. */
+ * say something, and tell the peer. The pairs of ends share the bytes, unless there is time. */
 static void a_changed_byte_breaks_the_handshake(bool from_server)
 {
+    const size_t shares = rounds(4, 1);
     size_t failures = 0;
-    for (size_t at = 0; at < 1000; at += 19) {
+    for (size_t at = 19 * (pair_of_ends % shares); at < 1000; at += 19 * shares) {
         struct tls_config *c = new_client(NULL);
         struct link l;
         size_t passed = 0;
@@ -641,7 +644,7 @@ static void a_changed_byte_breaks_the_handshake(bool from_server)
         link_deinit(&l);
         tls_config_unref(c);
     }
-    assert_true(failures > 10);
+    assert_true(failures > 10 / shares);
 }
 
 static void a_changed_byte_from_the_client_breaks_the_handshake(void **state)
@@ -745,7 +748,8 @@ int main(void)
         cmocka_unit_test(an_end_in_the_middle_waits_for_more),
     };
     int failures = 0;
-    for (int i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 4; i++) {
+        pair_of_ends = i;
         client_by = i & 1 ? TLS_RECORDS_LIBRARY : TLS_RECORDS_OWN;
         server_by = i & 2 ? TLS_RECORDS_LIBRARY : TLS_RECORDS_OWN;
         failures += cmocka_run_group_tests(tests, make_configs, free_configs);

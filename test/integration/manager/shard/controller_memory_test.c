@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "controller_fixture.h"
 #include "net/deadline.h"
+#include "rounds.h"
 
-/* Of all allocations each so many-th one fails: the whole takes seconds. */
-enum { STRIDE = 7, HURRY = 200, LONG_MS = 30000, PATIENCE_TURNS = 4000 };
+enum { HURRY = 200, LONG_MS = 30000, PATIENCE_TURNS = 4000 };
 
 /* ---- time goes 200 times as fast ---- */
 
@@ -125,7 +125,8 @@ static bool publish_and_tell(void *data)
     static struct fixture s;
     long left = sweep_left;
     const bool *policies = data;
-    if (runs++ % STRIDE != 0) {
+    /* Of all allocations each so many-th one fails: the whole takes seconds. */
+    if (runs++ % rounds(19, 7) != 0) {
         sweep_failed = true; /* passed over */
         return false;
     }
@@ -160,7 +161,7 @@ static void test_out_of_memory(void **state)
 {
     bool policies = false;
     (void)state;
-    assert_true(sweep_allocations(publish_and_tell, &policies) > 50 * (long)STRIDE);
+    assert_true(sweep_allocations(publish_and_tell, &policies) > 350);
 }
 
 static void test_out_of_memory_with_policies(void **state)
@@ -168,7 +169,7 @@ static void test_out_of_memory_with_policies(void **state)
     bool policies = true;
     (void)state;
     runs = 0;
-    assert_true(sweep_allocations(publish_and_tell, &policies) > 100 * (long)STRIDE);
+    assert_true(sweep_allocations(publish_and_tell, &policies) > 700);
 }
 
 int main(void)

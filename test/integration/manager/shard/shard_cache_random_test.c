@@ -16,13 +16,15 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "rounds.h"
 #include "shard_cache_fixture.h"
 
 enum {
     NAMESPACES = 9,
     PODS = 4, /* names in each namespace */
     STEPS = 500,
-    ROUNDS = 25,
+    FEW = 8, /* rounds */
+    MANY = 25,
     SETTLE_TURNS = 4000,
     QUIET_TURNS = 60,
     PASSED_MS = 10000, /* of time limits, now and then */
@@ -332,18 +334,12 @@ static void play(uint64_t seed)
     free(p);
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void pods_are_as_they_are(void **state)
 {
     (void)state;
-    uint64_t seed = number_of("CMESH_SEED", 1);
-    uint64_t rounds = number_of("CMESH_ROUNDS", ROUNDS);
-    for (uint64_t i = 0; i < rounds; i++) {
+    uint64_t seed = rounds_number("CMESH_SEED", 1);
+    uint64_t count = rounds_number("CMESH_ROUNDS", rounds(FEW, MANY));
+    for (uint64_t i = 0; i < count; i++) {
         play(seed + i);
     }
 }

@@ -24,6 +24,7 @@
 
 #include "base/array.h"
 #include "guard/delivered_versions_internal.h"
+#include "rounds.h"
 
 enum {
     OBJECTS = 4,
@@ -418,12 +419,6 @@ static void begin(struct world *w, bool known, bool told)
     }
 }
 
-static uint64_t number_of(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
-}
-
 /*
  * All sequences of what two clients that look alike, and a third one with an object, can do.
  */
@@ -607,7 +602,8 @@ static void all_short_sequences(void **state)
 {
     uint64_t sequences = 1;
     (void)state;
-    for (uint64_t depth = number_of("CMESH_DEPTH", SMALL ? 4 : 5); depth > 0; depth--) {
+    for (uint64_t depth = rounds_number("CMESH_DEPTH", SMALL ? 4 : rounds(4, 5)); depth > 0;
+         depth--) {
         sequences *= ACTIONS;
     }
     play_all(sequences, true, true);
@@ -666,7 +662,7 @@ static void step(struct world *w, uint64_t *seed)
 static void long_random_ones(void **state)
 {
     static struct world w;
-    uint64_t first = number_of("CMESH_SEED", 1);
+    uint64_t first = rounds_number("CMESH_SEED", 1);
     uint64_t served = 0;
     uint64_t refused = 0;
     (void)state;

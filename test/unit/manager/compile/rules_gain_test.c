@@ -15,6 +15,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
+#include "rounds.h"
 
 /* "pods ns=1|apps/deployments ns=2|secrets,configmaps a": limits; NULL: no rules. */
 static struct rules *make(const char *limits)
@@ -219,11 +220,11 @@ static bool gains_one(const struct rules *from, const struct rules *to, const st
 
 static void whatever_the_limits_are(void **state)
 {
-    enum { TURNS = 20000 };
+    const unsigned turns = rounds(5000, 20000);
     unsigned seed = 7;
     unsigned gains = 0;
     (void)state;
-    for (unsigned i = 0; i < TURNS; i++) {
+    for (unsigned i = 0; i < turns; i++) {
         struct rules *from = i % 4 == 0 ? NULL : make_any(&seed);
         struct rules *to = make_any(&seed);
         struct rules *others = make_any(&seed);
@@ -236,7 +237,7 @@ static void whatever_the_limits_are(void **state)
         rules_unref(to);
         rules_unref(others);
     }
-    assert_in_range(gains, TURNS / 10, TURNS * 9 / 10);
+    assert_in_range(gains, turns / 10, turns * 9 / 10);
 }
 
 static bool no_gain(void *data)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/array.h"
+#include "rounds.h"
 
 static uint64_t random_state = 362436069521288629u;
 
@@ -712,7 +713,7 @@ static void check_whole(const struct world *w)
 static void whatever_there_is(void **state)
 {
     (void)state;
-    for (unsigned n = 0; n < 100000; n++) {
+    for (unsigned n = 0; n < rounds(20000, 100000); n++) {
         struct world w;
         random_world(&w);
         make(&w);

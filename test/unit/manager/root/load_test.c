@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "root/root_spec.h"
+#include "rounds.h"
 
 static uint64_t random_state = 88172645463325252u;
 
@@ -264,7 +265,7 @@ static void check_move(const struct world *w, unsigned bucket, unsigned to)
 static void test_it_comes_to_an_end(void **state)
 {
     (void)state;
-    for (int round = 0; round < 100000; round++) {
+    for (unsigned round = 0; round < rounds(20000, 100000); round++) {
         struct world w = random_world();
         unsigned bucket;
         unsigned to;
