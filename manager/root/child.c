@@ -81,6 +81,68 @@ static void sort_names(struct names *n)
     n->count = kept;
 }
 
+static bool has_value(const cJSON *share, const char *text)
+{
+    const cJSON *value = NULL;
+    cJSON_ArrayForEach(value, field_get(share, "values"))
+    {
+        if (cJSON_IsString(value) && strcmp(value->valuestring, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const cJSON *child_share(const cJSON *child)
+{
+    const cJSON *limits = field_get(field_get(child, "spec"), "limits");
+    const cJSON *limit = cJSON_GetArrayItem(limits, 0);
+    const cJSON *wrapped = field_get(limit, "objectSelector");
+    const cJSON *selector = field_get(wrapped != NULL ? wrapped : limit, "selector");
+    const cJSON *expressions = field_get(selector, "matchExpressions");
+    return cJSON_GetArrayItem(expressions, cJSON_GetArraySize(expressions) - 1);
+}
+
+bool child_share_covers(const cJSON *share, const cJSON *part)
+{
+    const cJSON *values = field_get(part, "values");
+    const cJSON *value = NULL;
+    if (cJSON_GetArraySize(values) == 0 || cJSON_Compare(share, part, true)) {
+        return true;
+    }
+    if (strcmp(field_text(share, "key"), field_text(part, "key")) != 0) {
+        return false;
+    }
+    cJSON_ArrayForEach(value, values)
+    {
+        if (!cJSON_IsString(value) || !has_value(share, value->valuestring)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_namespace(const struct child_options *o, const char *name)
+{
+    char key[LABELLED_KEY_MAX];
+    char hash[16];
+    make_key(o->labels->prefix, o->labels->namespace, key);
+    (void)snprintf(hash, sizeof hash, "%u", sharding_hash(name));
+    return has_value(o->had, strcmp(field_text(o->had, "key"), key) == 0 ? name : hash);
+}
+
+/* Of those that normal shards are not to have. */
+static void drop_kept(const struct child_options *o, struct names *n)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n->count; i++) {
+        if (has_namespace(o, n->items[i])) {
+            n->items[kept++] = n->items[i];
+        }
+    }
+    n->count = kept;
+}
+
 static int check_count(const struct root_spec *spec, size_t count, struct err *e)
 {
     if (count <= CHILD_NAMES_MAX) {
@@ -130,6 +192,7 @@ struct share {
     uint32_t buckets;
     const char *by_name; /* In, NotIn; NULL: not at all */
     struct names names;
+    const cJSON *kept; /* all that it asks for; NULL: what is above */
 };
 
 static void find_share(const struct child_options *o, const struct layout_shard *shard,
@@ -137,7 +200,7 @@ static void find_share(const struct child_options *o, const struct layout_shard 
 {
     const struct root_canary *canary = &o->spec->canary;
     bool by_buckets = shard->number != 0 || shard->leaving || shard->taken_over;
-    *out = (struct share){.names = *names};
+    *out = (struct share){.names = *names, .kept = o->keeps && shard->number == 0 ? o->had : NULL};
     make_key(o->labels->prefix, o->labels->shard_hash, out->hash_key);
     make_key(o->labels->prefix, o->labels->namespace, out->namespace_key);
     if (by_buckets) {
@@ -167,6 +230,10 @@ static void add_share(struct edit *ed, cJSON *limit, const struct share *share)
 {
     cJSON *selector = edit_object(ed, limit, "selector");
     cJSON *expressions = edit_array(ed, selector, "matchExpressions");
+    if (share->kept != NULL) {
+        edit_append(ed, expressions, cJSON_Duplicate(share->kept, true));
+        return;
+    }
     if (share->by_hash) {
         cJSON *values = add_requirement(ed, expressions, share->hash_key, "In");
         for (unsigned i = 0; i < SHARDING_HASH_SIZE; i++) {
@@ -378,6 +445,9 @@ cJSON *child_make(const struct child_options *o, const struct layout_shard *shar
     struct share share;
     cJSON *child = NULL;
     if (check_names(o, shard, name, e) == 0 && find_names(o, &names, e) == 0) {
+        if (o->keeps) {
+            drop_kept(o, &names);
+        }
         find_share(o, shard, &names, &share);
         child = make(o, shard, name, &share);
         if (child == NULL) {

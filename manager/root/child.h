@@ -44,6 +44,12 @@
 /* The label that StatefulSets give to their pods. */
 #define CHILD_POD_NAME "statefulset.kubernetes.io/pod-name"
 
+/* What the canary asks for beside what all children do: the last requirement of its first limit.
+ * Of a child as it is applied, or as config_spec_rest keeps it. NULL: there is none. */
+const cJSON *child_share(const cJSON *child);
+/* Whether all that is in `part` is in `share`; NULL: nothing is. */
+bool child_share_covers(const cJSON *share, const cJSON *part);
+
 /* Names of all namespaces, sorted. `names` NULL: not known. */
 struct child_namespaces {
     const char *const *names;
@@ -59,6 +65,10 @@ struct child_options {
     /* Needed for a canary with both lists alone. Where they are not known, its canary has the
      * namespaces of its first list only, and its other hashes are in no shard: offline. */
     struct child_namespaces namespaces;
+    /* The canary is not to have, or cannot get, its new share yet: it keeps `had`, and from normal
+     * shards nothing is taken that is not in it. */
+    bool keeps;
+    const cJSON *had; /* child_share of the canary that there is; NULL: nothing */
 };
 
 /* "PREFIX-0-canary", "PREFIX-3-normal". 0, or -ENAMETOOLONG. */

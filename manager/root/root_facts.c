@@ -82,6 +82,7 @@ void root_child_forget(struct root_child *c)
 {
     free(c->uid);
     free(c->version);
+    cJSON_Delete(c->share);
     *c = (struct root_child){.known = false};
 }
 
@@ -181,6 +182,22 @@ bool root_child_settle(const struct root *t, struct root_child *c,
     return c->base == 0;
 }
 
+/* Of the canary that the cache shows; one that was written since has what was written. */
+static int read_share(struct root *t, const struct shard_cache_config *config)
+{
+    struct root_child *c = &t->children[0];
+    const cJSON *share = NULL;
+    if (c->base != 0) {
+        return 0;
+    }
+    if (config != NULL && root_owns(t, config)) {
+        share = child_share(config->object);
+    }
+    cJSON_Delete(c->share);
+    c->share = share == NULL ? NULL : cJSON_Duplicate(share, true);
+    return share != NULL && c->share == NULL ? -ENOMEM : 0;
+}
+
 /* What was written last is what it has: whatever somebody made of that since is put back; so is a
  * child that somebody deleted. Whether there is one, or is to be one again. */
 static bool read_child(struct root *t, unsigned number, struct layout_child *fact)
@@ -211,9 +228,10 @@ static int gather_child(struct root *t, unsigned number)
     struct root_pods pods;
     if (!read_child(t, number, &fact)) {
         t->children[number].life.seen = false;
-        return 0;
+        return number == 0 ? read_share(t, root_find_child(t, 0)) : 0;
     }
-    int rc = root_count_pods(t, number, &pods);
+    int rc = number == 0 ? read_share(t, root_find_child(t, 0)) : 0;
+    rc = rc != 0 ? rc : root_count_pods(t, number, &pods);
     if (rc == 0) {
         look_at_life(t, &t->children[number], &pods, &fact);
         t->pass.facts[t->pass.fact_count++] = fact;

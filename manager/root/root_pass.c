@@ -181,6 +181,10 @@ static void note_refusal(struct root *t, const char *what, const struct api_erro
     log_at(e->level, "a child was refused", log_str("root", t->key), log_str("child", what),
            log_str("error", e->msg));
     p->refused = true;
+    if (p->phase != ROOT_STRAYS && p->phase != ROOT_REMOVE && p->shard.number == 0) {
+        p->keeps = true;
+        p->barred = true;
+    }
     (void)err_set(&p->why, -EACCES, "ShardingConfig %.253s: %s", what, e->msg);
 }
 
@@ -288,6 +292,11 @@ static void remember(struct root *t, const cJSON *object)
     set_text(&c->uid, field_meta(object, "uid"));
     set_text(&c->version, field_meta(object, "resourceVersion"));
     c->known = c->uid != NULL && c->version != NULL;
+    if (p->shard.number == 0) {
+        cJSON_Delete(c->share);
+        c->share = cJSON_Duplicate(child_share(p->body), true);
+        c->known = c->known && c->share != NULL;
+    }
     c->buckets = p->shard.buckets;
     c->taken_over = p->shard.taken_over;
     c->wanted = p->wish;
@@ -425,8 +434,9 @@ static uint64_t wish_of(const struct root *t, const struct layout_shard *s)
                               s->first,
                               s->pods,
                               s->buckets,
-                              (uint64_t)s->with_canary << 2 | (uint64_t)s->taken_over << 1 |
-                                  (uint64_t)s->leaving};
+                              t->pass.keeps ? json_digest(t->children[0].share) : 0,
+                              (uint64_t)t->pass.keeps << 3 | (uint64_t)s->with_canary << 2 |
+                                  (uint64_t)s->taken_over << 1 | (uint64_t)s->leaving};
     return keyed_hash(0, (struct slice){.ptr = (const char *)parts, .len = sizeof parts});
 }
 
@@ -436,7 +446,9 @@ static cJSON *make_child(struct root *t, const struct layout_shard *shard, struc
     struct child_options o = {.root = t->pass.whole,
                               .spec = &t->pass.spec,
                               .labels = &t->roots->options.labels,
-                              .ns = root_namespace(t, ns)};
+                              .ns = root_namespace(t, ns),
+                              .keeps = t->pass.keeps,
+                              .had = t->children[0].share};
     int known = t->needs_namespaces ? roots_names(t->roots, &o.namespaces) : 1;
     if (known != 1) {
         (void)err_set(e, known == 0 ? -EAGAIN : known, "namespaces are not known");
@@ -557,26 +569,23 @@ static void apply(struct root *t)
 
 enum step { STEP_NONE, STEP_WAITS, STEP_OVER };
 
-struct change {
-    bool gains;
-    bool loses;
-};
-
-/* The share of the canary is its own or not; normal shards have their buckets, and may have that
- * share. Of normal ones it is not remembered one by one: if the canary has its share, what they
- * have of it may be taken from them at any time. */
-static struct change compare(const struct root_pass *p, const struct root_child *c,
-                             const struct layout_shard *goal)
+/* Buckets of a canary that there cannot be, and that no other shard has: the first one's that has
+ * any. */
+static uint32_t find_orphans(const struct root *t, const struct layout_shard *goal)
 {
-    uint32_t had = c->known ? c->buckets : 0;
-    if (goal->number == 0) {
-        bool taken = c->known && c->taken_over;
-        return (struct change){.gains = taken && !goal->taken_over,
-                               .loses = !taken && goal->taken_over};
+    const struct root_pass *p = &t->pass;
+    const struct layout_shard *heir = NULL;
+    uint32_t claimed = 0;
+    for (size_t i = 0; i < p->layout.count; i++) {
+        const struct layout_shard *s = &p->layout.shards[i];
+        bool better = heir == NULL || (heir->buckets == 0 && s->buckets != 0);
+        heir = s->number != 0 && better ? s : heir;
     }
-    return (struct change){
-        .gains = (goal->buckets & ~had) != 0 || (goal->with_canary && !p->had_canary),
-        .loses = (had & ~goal->buckets) != 0 || (!goal->with_canary && p->had_canary)};
+    for (size_t i = 0; i < p->fact_count; i++) {
+        claimed |= p->facts[i].buckets;
+    }
+    bool alone = p->barred && t->children[0].share == NULL;
+    return alone && goal == heir ? p->spec.canary.buckets & ~claimed : 0;
 }
 
 /* As far as it is to be in this phase. False: there is nothing to be done about it yet. */
@@ -584,15 +593,21 @@ static bool choose_shard(struct root *t, const struct layout_shard *goal)
 {
     struct root_pass *p = &t->pass;
     const struct root_child *c = &t->children[goal->number];
-    const struct change change = compare(p, c, goal);
+    uint32_t had = c->known ? c->buckets : 0;
+    bool gains = (goal->buckets & ~had) != 0;
+    bool loses = (had & ~goal->buckets) != 0;
     p->shard = *goal;
-    if (p->phase == ROOT_SHRINK) {
+    if (goal->number == 0) {
+        p->keeps = false;
+        p->barred = false;
         return true;
     }
-    p->shard.buckets |= c->known ? c->buckets : 0;
-    p->shard.with_canary = goal->number != 0 && (goal->with_canary || p->had_canary);
-    p->shard.taken_over = goal->taken_over && c->known && (c->taken_over || !change.loses);
-    return !change.loses || change.gains || p->squeeze;
+    if (p->phase == ROOT_SHRINK && !p->keeps) {
+        return true;
+    }
+    p->shard.buckets |= had | find_orphans(t, goal);
+    p->shard.taken_over = goal->taken_over && c->known && (c->taken_over || !loses);
+    return !loses || gains || p->squeeze || p->keeps;
 }
 
 /* STEP_OVER: the pass cannot go on. */
@@ -613,6 +628,25 @@ static enum step make_body(struct root *t)
     return STEP_OVER;
 }
 
+/* The canary, of what it has now. */
+static bool loses_share(const struct root *t)
+{
+    const struct root_pass *p = &t->pass;
+    return p->phase == ROOT_GROW && p->shard.number == 0 &&
+           !child_share_covers(child_share(p->body), t->children[0].share);
+}
+
+/* It keeps that in this phase; if others are refused it is made all the same, for it may select
+ * their pods. */
+static enum step keep_share(struct root *t)
+{
+    struct root_pass *p = &t->pass;
+    p->keeps = true;
+    p->shard.taken_over = t->children[0].known && t->children[0].taken_over;
+    end_request(p);
+    return p->squeeze ? make_body(t) : STEP_NONE;
+}
+
 static enum step look_at_shard(struct root *t, const struct layout_shard *goal)
 {
     struct root_pass *p = &t->pass;
@@ -625,6 +659,8 @@ static enum step look_at_shard(struct root *t, const struct layout_shard *goal)
     }
     if (foreign && c->base == 0) {
         p->conflict = p->conflict || goal->number == 0 || goal->buckets != 0;
+        p->keeps = p->keeps || goal->number == 0;
+        p->barred = p->barred || goal->number == 0;
         return STEP_NONE;
     }
     config = foreign ? NULL : config;
@@ -633,7 +669,10 @@ static enum step look_at_shard(struct root *t, const struct layout_shard *goal)
         return STEP_NONE;
     }
     enum step step = make_body(t);
-    if (step != STEP_NONE) {
+    if (step == STEP_NONE && loses_share(t)) {
+        step = keep_share(t);
+    }
+    if (step != STEP_NONE || p->body == NULL) {
         return step;
     }
     if (is_right(t, c, config)) {

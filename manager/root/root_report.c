@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/keyed_hash.h"
 #include "base/log.h"
+#include "object/conditions.h"
 #include "root/roots_internal.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -140,7 +141,7 @@ static const char *invalid_reason(const struct root *t)
 static bool is_under_way(const struct root *t)
 {
     const struct root_pass *p = &t->pass;
-    bool under_way = p->held && !p->spec.disable;
+    bool under_way = (p->held || p->keeps) && !p->spec.disable;
     for (size_t i = 0; !p->spec.disable && i < p->layout.count; i++) {
         const struct layout_shard *s = &p->layout.shards[i];
         const struct root_child *c = &t->children[s->number];
@@ -163,6 +164,7 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
         .disabled = p->spec.disable,
         .under_way = is_under_way(t),
         .refused = p->refused ? p->why.msg : NULL,
+        .canary_barred = p->barred,
         .target_name = p->spec.target,
         .target = p->target,
         .elastic = p->spec.automatic.there && p->spec.automatic.size == 0,
@@ -197,6 +199,33 @@ static void tell_conflict(struct root *t, const struct shard_cache_config *confi
                      "Other ShardingConfigs have the names of shards: %s.", foreign);
     }
     t->conflicts = digest;
+}
+
+/* What Events say once, when Ready comes to that. ChildConflict says of each object anew. */
+static void tell_ready(struct root *t, const struct shard_cache_config *config)
+{
+    static const struct {
+        const char *reason; /* of Ready */
+        const char *event;
+    } told[] = {
+        {"Invalid", "CompileFailed"},
+        {"TooManyNamespaces", "CompileFailed"},
+        {"OverBudget", "CompileFailed"},
+        {"Refused", "ChildRefused"},
+        {"TooManyStatefulSets", "TooManyStatefulSets"},
+    };
+    const struct event_object about = event_object_of(config->object);
+    const cJSON *now = conditions_find(t->status, "Ready");
+    const cJSON *before = conditions_find(field_get(config->object, "status"), "Ready");
+    const char *reason = field_text(now, "reason");
+    bool news = strcmp(field_text(before, "reason"), reason) != 0 &&
+                strcmp(t->reported.reason, reason) != 0; /* which the cache may not show yet */
+    for (size_t i = 0; news && i < ARRAY_LEN(told); i++) {
+        if (strcmp(told[i].reason, reason) == 0) {
+            event_record(t->roots->options.events, &about, EVENT_WARNING, told[i].event, "%s",
+                         field_text(now, "message"));
+        }
+    }
 }
 
 /* ---- writing ---- */
@@ -324,6 +353,7 @@ void root_report(struct root *t)
         t->status = root_status_make(&r->facts, &result);
     }
     if (t->status != NULL) {
+        tell_ready(t, config);
         t->reported = result;
     }
     t->child_count = count_children(t, config);

@@ -160,22 +160,29 @@ static void add_sized(struct view *v)
     buf_reset(&text);
 }
 
+/* What is taken from nobody. */
+static const char *who_keeps(const struct root_status_facts *f)
+{
+    return f->canary_barred ? " Until then the normal shards keep its namespaces." : "";
+}
+
 /* ---- Conflict ---- */
 
 static void add_conflict(struct view *v)
 {
     const struct root_status_facts *f = v->f;
     if (f->foreign != NULL) {
-        (void)snprintf(v->text, sizeof v->text,
-                       "Other ShardingConfigs have the names of shards, and stay as they are: %s. "
-                       "Give root another prefix, or delete them if they are not of another root.",
-                       f->foreign);
+        (void)snprintf(
+            v->text, sizeof v->text,
+            "Other ShardingConfigs have the names of shards, and stay as they are: %s. "
+            "Give root another prefix, or delete them if they are not of another root.%s",
+            f->foreign, who_keeps(f));
         add(v, "Conflict", "True", "NameTaken", v->text);
     } else if (f->earlier != NULL) {
         (void)snprintf(v->text, sizeof v->text,
                        "Shards of an earlier ShardingConfig of this name are not deleted yet by "
-                       "the garbage collector: %s.",
-                       f->earlier);
+                       "the garbage collector: %s.%s",
+                       f->earlier, who_keeps(f));
         add(v, "Conflict", "True", "WaitingForGarbageCollector", v->text);
     } else {
         add(v, "Conflict", "False", "NoConflict", "No other object has the name of a shard.");
@@ -204,7 +211,8 @@ static bool judge_spec(struct view *v)
         set_ready(v, false, "Conflict");
         v->stalled = f->foreign != NULL;
     } else if (f->refused != NULL) {
-        (void)snprintf(v->text, sizeof v->text, "%s", f->refused);
+        (void)snprintf(v->text, sizeof v->text, "%s%s%s", f->refused, f->canary_barred ? "." : "",
+                       who_keeps(f));
         set_ready(v, false, "Refused");
     } else if (f->elastic && f->target.state == TARGET_OVER) {
         (void)snprintf(v->text, sizeof v->text,

@@ -55,6 +55,7 @@ struct root_status_facts {
     const char *refused;      /* why, if the API server does not take it; NULL: it does */
     const char *foreign;      /* names of shards that other objects have; NULL: none */
     const char *earlier;      /* and that children of an earlier root have; NULL: none */
+    bool canary_barred;       /* the canary does not get its namespaces for one of these three */
     const char *foreign_pods; /* that have the sidecars of another shard than they are of; NULL */
     const char *target_name;  /* the StatefulSet */
     struct target target;

@@ -13,9 +13,11 @@
  * again: a pass ends early when its root is another one by then.
  *
  * Losses wait for all gains: what was taken from one shard and could not be given to another would
- * be nobody's. A child may be refused while another one selects the same pods: the others come
- * first, as far as they can without losing buckets, and then it again; which ends, because shards
- * have consecutive ordinals.
+ * be nobody's. The canary, which has namespaces by names too, is the first of each round: what it
+ * cannot get, or is yet to lose, normal shards do not lose, or gain first. Its present share is
+ * read from its child, so whoever leads next goes on. A child may be refused while another one
+ * selects the same pods: the others come first, as far as they can without losing buckets, and then
+ * it again; which ends, because shards have consecutive ordinals.
  */
 #ifndef MANAGER_ROOT_ROOTS_INTERNAL_H
 #define MANAGER_ROOT_ROOTS_INTERNAL_H
@@ -42,6 +44,7 @@ struct root_child {
     bool known; /* it is there, or somebody deleted it, with: */
     uint32_t buckets;
     bool taken_over;
+    cJSON *share; /* of the canary: child_share; NULL: it is not there */
     struct root_life life;
 
     uint64_t wanted;   /* digest of what was applied last, or found to be there; 0: nothing */
@@ -85,6 +88,8 @@ struct root_pass {
     struct root_removal *removals;
     size_t removal_count;
     size_t at;      /* the next shard, or removal, of the phase */
+    bool keeps;     /* the canary has another share than it is to have, */
+    bool barred;    /* because its child cannot be written */
     bool squeeze;   /* in GROW come those that lose buckets, too, without losing any */
     bool progress;  /* something was written in this round */
     bool refused;   /* and something was not */

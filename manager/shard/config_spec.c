@@ -10,6 +10,7 @@
 #include "compile/labelled.h"
 #include "compile/sharing.h"
 #include "kube/name.h"
+#include "root/child.h"
 #include "json/digest.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -158,6 +159,21 @@ static void keep_lock(struct edit *ed, cJSON *spec, const cJSON *controller)
     }
 }
 
+/* What namespaces the canary of a root has. */
+static void keep_share(struct edit *ed, cJSON *spec, const cJSON *object)
+{
+    static const char canary[] = "-0-canary";
+    const char *name = field_meta(object, "name");
+    size_t len = strlen(name);
+    const cJSON *share = child_share(object);
+    bool is_canary = len >= sizeof canary && strcmp(name + len - (sizeof canary - 1), canary) == 0;
+    if (is_canary && share != NULL) {
+        cJSON *limit = edit_append_object(ed, edit_array(ed, spec, "limits"));
+        cJSON *selector = edit_object(ed, limit, "selector");
+        edit_append(ed, edit_array(ed, selector, "matchExpressions"), cJSON_Duplicate(share, true));
+    }
+}
+
 static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
 {
     const cJSON *old = field_get(object, "spec");
@@ -172,6 +188,7 @@ static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
         keep_root(ed, edit_object(ed, spec, "root"), root);
     }
     keep_lock(ed, spec, field_get(old, "controller"));
+    keep_share(ed, spec, object);
     if (agent != NULL) {
         edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_USER_AGENT, agent);
     }

@@ -5,7 +5,8 @@
  * long as it is there if it is a root's, which is never compiled, or compiled anew whenever labels
  * of namespaces change or other namespaces are shared. What is asked for again and again stays as a
  * tree: which pods it selects, the lock and where it is, what the operator is called at the API
- * server, and of a root its prefix and its StatefulSet.
+ * server, of a root its prefix and its StatefulSet, and of a root's canary what it has of all
+ * namespaces (child_share).
  */
 #ifndef MANAGER_SHARD_CONFIG_SPEC_H
 #define MANAGER_SHARD_CONFIG_SPEC_H

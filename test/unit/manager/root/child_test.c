@@ -218,6 +218,69 @@ static void a_canary_that_was_taken_over(void **state)
     }
 }
 
+/* What the canary of [a, b, z] and of the hash 3 has now decides what normal shards are without. */
+static void a_canary_that_keeps_its_share(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *had;    /* its requirement; NULL: there is no canary */
+        const char *normal; /* what a normal shard asks for beside its hashes */
+    } cases[] = {
+        {NULL, ""},
+        {HASH(""), ""},
+        {HASH("'1', '3'"), "," NAMES("NotIn", "a")},
+        {NAMES("In", "b, y"), "," NAMES("NotIn", "b")},
+        {NAMES("In", "a, b, y, z"), "," NAMES("NotIn", "a, b, z")},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct fixture f;
+        char want[2048];
+        cJSON *had = cases[i].had == NULL ? NULL : parse(cases[i].had);
+        fixture_init(&f, ROOT_OF("replicas: 2, inNamespaces: [a, b, z]", PODS));
+        f.options.keeps = true;
+        f.options.had = had;
+        (void)snprintf(want, sizeof want,
+                       CHILD("op-3-normal", BUCKETS("0-1,3"))
+                           SPEC("sts-4, sts-5", HASH("'0', '1', '3'") "%s"),
+                       cases[i].normal);
+        expect(&f, &normal, want);
+        if (had != NULL) {
+            (void)snprintf(want, sizeof want, CHILD("op-0-canary", "") SPEC("sts-0, sts-1", "%s"),
+                           cases[i].had);
+            expect(&f, &canary, want);
+        }
+        cJSON_Delete(had);
+        fixture_deinit(&f);
+    }
+}
+
+static void what_a_share_covers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *share;
+        const char *part;
+        bool covers;
+    } cases[] = {
+        {NULL, NULL, true},
+        {NULL, HASH(""), true},
+        {NULL, HASH("'1'"), false},
+        {HASH(""), NAMES("In", "a"), false},
+        {NAMES("In", "a"), HASH(""), true},
+        {NAMES("In", "a"), HASH("'1'"), false}, /* its namespaces may be others later */
+        {NAMES("In", "a, b"), NAMES("In", "b"), true},
+        {NAMES("In", "a, b"), NAMES("In", "b, c"), false},
+        {HASH("'1', '2'"), HASH("'2', '1'"), true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cJSON *share = cases[i].share == NULL ? NULL : parse(cases[i].share);
+        cJSON *part = cases[i].part == NULL ? NULL : parse(cases[i].part);
+        assert_int_equal(child_share_covers(share, part), cases[i].covers);
+        cJSON_Delete(share);
+        cJSON_Delete(part);
+    }
+}
+
 static void what_is_copied(void **state)
 {
     (void)state;
@@ -556,6 +619,8 @@ int main(void)
         cmocka_unit_test(a_canary_that_leaves),
         cmocka_unit_test(a_canary_of_both),
         cmocka_unit_test(a_canary_that_was_taken_over),
+        cmocka_unit_test(a_canary_that_keeps_its_share),
+        cmocka_unit_test(what_a_share_covers),
         cmocka_unit_test(what_is_copied),
         cmocka_unit_test(other_labels),
         cmocka_unit_test(too_long),
