@@ -206,6 +206,14 @@ static void note_unknown(const struct expansion *x)
                        x->layout.needed, x->spec.target, x->replicas);
         warn(x, msg);
     }
+    if (x->replicas >= 0 && (unsigned)x->replicas > x->layout.room) {
+        (void)snprintf(
+            msg, sizeof msg,
+            "spec.root: the shards have room for %u pods, and StatefulSet %.253s has %d: "
+            "further ones are refused if they ask for sidecars",
+            x->layout.room, x->spec.target, x->replicas);
+        warn(x, msg);
+    }
 }
 
 static void expand(struct expansion *x)

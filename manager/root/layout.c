@@ -86,6 +86,8 @@ static unsigned pods_left(const struct planning *p)
     return replicas > canary ? replicas - canary : 0;
 }
 
+/* The last shard may have fewer pods than the others: else those that are left over, while an
+ * autoscaler says so, would be in no shard. */
 static unsigned find_size(const struct planning *p)
 {
     const struct root_auto *a = &p->spec->automatic;
@@ -95,8 +97,9 @@ static unsigned find_size(const struct planning *p)
     if (a->size != 0) {
         return clamp(a->size, 1, ROOT_SHARDS_MAX);
     }
-    return p->facts->replicas < 0 ? size_there_is(p->facts)
-                                  : clamp(pods_left(p) / a->every, 1, ROOT_SHARDS_MAX);
+    return p->facts->replicas < 0
+               ? size_there_is(p->facts)
+               : clamp((pods_left(p) + a->every - 1) / a->every, 1, ROOT_SHARDS_MAX);
 }
 
 static unsigned find_every(const struct planning *p)
@@ -386,6 +389,15 @@ static void add_normal(const struct planning *p, const struct buckets *b, unsign
                          (p->spec->automatic.takeover_s != 0 && p->claims[number] != 0));
 }
 
+/* Of pods, by what the canary and the normal shards are to have. */
+static void bound_pods(const struct planning *p, struct layout *out)
+{
+    unsigned canary = p->spec->canary.replicas;
+    bool elastic = !p->spec->automatic.there || p->spec->automatic.size == 0;
+    out->room = canary + p->size * p->every;
+    out->needed = elastic ? canary + (p->size - 1) * p->every + 1 : out->room;
+}
+
 void layout_make(const struct root_spec *spec, const struct layout_facts *facts, struct layout *out)
 {
     struct planning p = {.spec = spec, .facts = facts};
@@ -403,7 +415,7 @@ void layout_make(const struct root_spec *spec, const struct layout_facts *facts,
     }
     out->size = p.size;
     out->first = p.first;
-    out->needed = spec->canary.replicas + p.size * (spec->automatic.there ? p.every : 1);
+    bound_pods(&p, out);
     out->moved = buckets_moved(&p.before, &after);
     out->fresh = p.fresh;
 }

@@ -78,6 +78,7 @@ struct layout {
     size_t count;
     unsigned size;   /* normal shards that are to be */
     unsigned needed; /* pods that the StatefulSet must have for them and the canary */
+    unsigned room;   /* and may have: further ones are in no shard */
     unsigned first;  /* the ordinal of the first pod of all */
     size_t moved;    /* buckets that change from one shard to another */
     bool changed;    /* some child has other buckets than before, or the canary its share or not */

@@ -170,6 +170,7 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
         .elastic = p->spec.automatic.there && p->spec.automatic.size == 0,
         .size = p->layout.size,
         .needed = p->layout.needed,
+        .room = p->layout.room,
         .shards = r->shards,
         .load = t->load.report.known ? &t->load.report : NULL,
         .moves = &r->moves,

@@ -85,9 +85,10 @@ static int write_found(const struct root_status_facts *f, struct buf *out)
     if (replicas < f->needed) {
         return write_short(f, out);
     }
-    if (replicas > f->needed) {
-        buf_printf(out, " Its pods from %s-%u on are in no shard.", f->target_name,
-                   f->target.first + f->needed);
+    if (replicas > f->room) {
+        buf_printf(out,
+                   " Pods from %s-%u on are in no shard, and are refused if they ask for sidecars.",
+                   f->target_name, f->target.first + f->room);
     }
     return buf_error(out);
 }
@@ -107,9 +108,11 @@ static const char *judge_size(const struct root_status_facts *f, const char **re
     switch (f->target.state) {
     case TARGET_FOUND:
         (void)write_found(f, out);
-        bool enough = (unsigned)f->target.replicas >= f->needed;
-        *reason = enough ? "Sized" : "TooFewReplicas";
-        return enough ? "True" : "False";
+        unsigned replicas = (unsigned)f->target.replicas;
+        *reason = replicas < f->needed ? "TooFewReplicas"
+                  : replicas > f->room ? "TooManyReplicas"
+                                       : "Sized";
+        return replicas < f->needed || replicas > f->room ? "False" : "True";
     case TARGET_ABSENT:
         buf_printf(out, "There is no StatefulSet %s.", f->target_name);
         *reason = "NotFound";

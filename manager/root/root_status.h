@@ -62,6 +62,7 @@ struct root_status_facts {
     bool elastic;    /* it says how many shards there are to be */
     unsigned size;   /* normal shards that are to be */
     unsigned needed; /* pods for them and the canary */
+    unsigned room;   /* pods that they can have at most */
     const struct root_status_shard *shards;
     size_t count;
     const struct load_report *load; /* NULL: nothing is known of it */

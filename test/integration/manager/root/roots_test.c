@@ -601,7 +601,11 @@ static void test_elastic(void **state)
     world_pod(w, 4, "x-3-normal", true);
     world_expect_event(w, "Resized", "From 2 to 3 shards; 10 buckets moved.");
     world_expect_condition(w, "Ready", "True", "Enforced");
-    world_stateful_set(w, 5); /* not enough for three */
+    world_stateful_set(w, 5); /* the third has one that stands alone */
+    world_settle(w);
+    assert_string_not_equal(world_buckets(w, 3), "");
+    world_expect_condition(w, "Sized", "True", "Sized");
+    world_stateful_set(w, 4);
     world_expect_event(w, "Resized", "From 3 to 2 shards");
     assert_non_null(world_child(w, 3));
     world_delete_pod(w, 4);

@@ -616,14 +616,17 @@ static void size_by_the_stateful_set(void **state)
     struct fixture *f = *state;
     assert_int_equal(run(f, ROOT("auto", STATEFUL_SET("sts", "7") STATEFUL_SET("x", "7"))),
                      EXIT_DONE);
-    assert_true(written(f, "out/demo.op-3-normal.json"));
-    assert_false(written(f, "out/demo.op-4-normal.json"));
+    assert_true(written(f, "out/demo.op-4-normal.json"));
+    assert_false(written(f, "out/demo.op-5-normal.json"));
     expect_words(f, "in.yaml:16: note: skipped: kind StatefulSet, not a ShardingConfig");
     assert_int_equal(run(f, ROOT("auto", "")), EXIT_DONE);
     expect_words(f, "in.yaml:7: note: spec.root.targetStatefulSet: StatefulSet sts is not in the "
                     "input: the number of shards is what there is: 1");
     assert_int_equal(run(f, ROOT("4", STATEFUL_SET("sts", "7"))), EXIT_DONE);
     expect_words(f, "warning: spec.root: the shards need 8 pods, and StatefulSet sts has 7");
+    assert_int_equal(run(f, ROOT("3", STATEFUL_SET("sts", "7"))), EXIT_DONE);
+    expect_words(f, "warning: spec.root: the shards have room for 6 pods, and StatefulSet sts has "
+                    "7: further ones are refused if they ask for sidecars");
     assert_int_equal(run(f, ROOT("1", STATEFUL_SET("sts", "null"))), EXIT_DONE);
     expect_words(f, "need 2 pods, and StatefulSet sts has 1");
 }

@@ -64,6 +64,7 @@ static struct root_status_facts facts(void)
                                       .target = {.state = TARGET_FOUND, .replicas = 6},
                                       .size = 2,
                                       .needed = 6,
+                                      .room = 6,
                                       .count = 3};
 }
 
@@ -189,8 +190,8 @@ static void test_sized(void **state)
         const char *reason;
         const char *message;
     } cases[] = {
-        {{TARGET_FOUND, 7, 0, ""}, "True", "Sized", "Its pods from op-6 on are in no shard."},
-        {{TARGET_FOUND, 7, 3, ""}, "True", "Sized", "Its pods from op-9 on are in no shard."},
+        {{TARGET_FOUND, 7, 0, ""}, "False", "TooManyReplicas", "Pods from op-6 on are in no"},
+        {{TARGET_FOUND, 7, 3, ""}, "False", "TooManyReplicas", "Pods from op-9 on are in no"},
         {{TARGET_FOUND, 5, 0, ""}, "False", "TooFewReplicas", "op has 5 replicas; 6 are needed."},
         {{TARGET_FOUND, 1, 0, ""}, "False", "TooFewReplicas", "No pods have: x-1-normal, x-2-no"},
         {{TARGET_ABSENT, 0, 0, ""}, "False", "NotFound", "no StatefulSet op"},
