@@ -91,11 +91,12 @@ static int knows_enough(struct root *t, const struct shard_cache_config *config)
     if (known != 1) {
         return known;
     }
-    p->target = targets_hold(t->roots->targets, &t->watch, config->ns, p->spec.target);
-    if (t->watch == NULL && p->target.state != TARGET_OVER) {
+    bool fixed = a->there && a->size != 0;
+    p->target = targets_hold(t->roots->targets, &t->target, config->ns, p->spec.target, !fixed);
+    if (t->target.watch == NULL) {
         return -ENOMEM;
     }
-    return (a->there && a->size != 0) || p->target.state != TARGET_ASKED;
+    return fixed || p->target.state != TARGET_ASKED;
 }
 
 /* Those of the old prefix are strays from now on, which nobody but this manager deletes. */

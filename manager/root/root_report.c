@@ -167,7 +167,7 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
         .canary_barred = p->barred,
         .target_name = p->spec.target,
         .target = p->target,
-        .elastic = p->spec.automatic.there && p->spec.automatic.size == 0,
+        .elastic = !p->spec.automatic.there || p->spec.automatic.size == 0,
         .size = p->layout.size,
         .needed = p->layout.needed,
         .room = p->layout.room,

@@ -119,9 +119,11 @@ static const char *judge_size(const struct root_status_facts *f, const char **re
         return "False";
     case TARGET_OVER:
         buf_printf(out,
-                   "StatefulSet %s is not followed: %d are, or %d of this namespace. Give the "
-                   "root a number as shardingSize, or delete other roots.",
-                   f->target_name, TARGETS_MAX, TARGETS_MAX / TARGETS_PART);
+                   "StatefulSet %s is not followed, for as many others are as may be "
+                   "(--root-statefulsets of the manager, a quarter of them of one namespace)%s",
+                   f->target_name,
+                   f->elastic ? ": give roots a number as shardingSize, delete some, or raise it."
+                              : ". It need not be.");
         *reason = "TooMany";
         return "Unknown";
     case TARGET_UNKNOWN:
@@ -218,10 +220,12 @@ static bool judge_spec(struct view *v)
                        who_keeps(f));
         set_ready(v, false, "Refused");
     } else if (f->elastic && f->target.state == TARGET_OVER) {
-        (void)snprintf(v->text, sizeof v->text,
-                       "The number of shards does not follow StatefulSet %s: too many others are "
-                       "followed.",
-                       f->target_name);
+        (void)snprintf(
+            v->text, sizeof v->text,
+            "The shards do not follow StatefulSet %s, for as many others are followed as "
+            "may be: give roots a number as shardingSize, delete some, or raise "
+            "--root-statefulsets of the manager.",
+            f->target_name);
         set_ready(v, false, "TooManyStatefulSets");
         v->stalled = true;
     } else {

@@ -59,7 +59,7 @@ struct root_status_facts {
     const char *foreign_pods; /* that have the sidecars of another shard than they are of; NULL */
     const char *target_name;  /* the StatefulSet */
     struct target target;
-    bool elastic;    /* it says how many shards there are to be */
+    bool elastic;    /* it says how many shards, or pods of the only one, there are to be */
     unsigned size;   /* normal shards that are to be */
     unsigned needed; /* pods for them and the canary */
     unsigned room;   /* pods that they can have at most */

@@ -93,7 +93,7 @@ static void free_root(struct root *t)
     object_request_cancel(t->request);
     root_end_pass(t);
     forget_children(t);
-    targets_leave(t->roots->targets, &t->watch);
+    targets_leave(t->roots->targets, &t->target);
     cJSON_Delete(t->status);
     free(t->prefix);
     free(t->uid);

@@ -116,7 +116,7 @@ struct root {
     char *prefix;   /* of the last spec; NULL: there was none */
     bool refused;   /* in the last pass something was: what others are may be why */
     struct root_child children[ROOT_CHILDREN_MAX];
-    struct target_watch *watch;
+    struct target_hold target;
     bool needs_namespaces;
     struct root_pass pass;
 

@@ -17,10 +17,11 @@ enum { REPLICAS_DEFAULT = 1, REPLICAS_MAX = 1000000 };
 struct target_watch {
     struct table_node node;
     struct targets *targets;
-    struct reflector *reflector;
+    struct reflector *reflector; /* NULL: it has no place */
     size_t holders;
-    bool synced; /* listed, ever */
-    bool seen;   /* it is there */
+    size_t needers; /* of them */
+    bool synced;    /* listed, ever */
+    bool seen;      /* it is there */
     bool listing;
     int replicas;
     unsigned first;
@@ -127,9 +128,8 @@ static int follow(struct target_watch *e, const char *ns, const char *name)
     return e->reflector == NULL ? why.code : 0;
 }
 
-/* NULL without memory. */
-static struct target_watch *add(struct targets *t, const char *key, const char *ns,
-                                const char *name)
+/* Without a place. NULL without memory. */
+static struct target_watch *add(struct targets *t, const char *key)
 {
     size_t size = strlen(key) + 1;
     struct target_watch *e = calloc(1, sizeof *e + size);
@@ -142,18 +142,16 @@ static struct target_watch *add(struct targets *t, const char *key, const char *
         free(e);
         return NULL;
     }
-    if (follow(e, ns, name) != 0) {
-        drop(t, e);
-        return NULL;
-    }
     return e;
 }
 
 static struct target state_of(const struct target_watch *e)
 {
-    const char *error = reflector_error(e->reflector);
+    const char *error = e->reflector == NULL ? NULL : reflector_error(e->reflector);
     struct target out = {.state = TARGET_ASKED, .replicas = e->replicas, .first = e->first};
-    if (error != NULL) {
+    if (e->reflector == NULL) {
+        out.state = TARGET_OVER;
+    } else if (error != NULL) {
         out.state = TARGET_UNKNOWN;
         (void)snprintf(out.error, sizeof out.error, "%s", error);
     } else if (e->synced) {
@@ -162,68 +160,108 @@ static struct target state_of(const struct target_watch *e)
     return out;
 }
 
-/* Whether another one of that namespace can be followed. */
-static bool has_room(const struct targets *t, const char *ns)
+/* ---- places ---- */
+
+static bool is_in(const struct target_watch *e, const char *ns)
 {
-    size_t part = t->options.max > TARGETS_PART ? t->options.max / TARGETS_PART : 1;
     size_t len = strlen(ns);
-    size_t beside = 0;
-    for (struct table_node *n = NULL; (n = table_next(&t->entries, n)) != NULL;) {
-        const char *key = watch_of(n)->key;
-        beside += strncmp(key, ns, len) == 0 && key[len] == '/';
-    }
-    return t->entries.count < t->options.max && beside < part;
+    return strncmp(e->key, ns, len) == 0 && e->key[len] == '/';
 }
 
-/* NULL: there is none of that key, and none can be added: *why. */
-static struct target_watch *provide(struct targets *t, const char *ns, const char *name,
-                                    struct target *why)
+/* Those that are taken, of one namespace or, NULL, of all; and *idle, one that nobody needs. */
+static size_t count_places(const struct targets *t, const char *ns, struct target_watch **idle)
+{
+    size_t count = 0;
+    *idle = NULL;
+    for (struct table_node *n = NULL; (n = table_next(&t->entries, n)) != NULL;) {
+        struct target_watch *e = watch_of(n);
+        bool counts = e->reflector != NULL && (ns == NULL || is_in(e, ns));
+        count += counts;
+        *idle = counts && e->needers == 0 ? e : *idle;
+    }
+    return count;
+}
+
+/* Who holds it sees that when it looks again. */
+static void displace(struct target_watch *e)
+{
+    reflector_free(e->reflector);
+    e->reflector = NULL;
+    e->synced = false;
+    e->seen = false;
+}
+
+/* Of one namespace, or, NULL, of all. */
+static bool make_room(const struct targets *t, const char *ns, size_t max, bool needed)
+{
+    struct target_watch *idle;
+    if (count_places(t, ns, &idle) < max) {
+        return true;
+    }
+    if (needed && idle != NULL) {
+        displace(idle);
+    }
+    return needed && idle != NULL;
+}
+
+/* 0, also if there is none, or -ENOMEM. */
+static int take_place(struct targets *t, struct target_watch *e, const char *ns, const char *name)
+{
+    size_t part = t->options.max > TARGETS_PART ? t->options.max / TARGETS_PART : 1;
+    bool needed = e->needers > 0;
+    bool room = e->reflector == NULL && make_room(t, ns, part, needed) &&
+                make_room(t, NULL, t->options.max, needed);
+    return room ? follow(e, ns, name) : 0;
+}
+
+/* ---- holding ---- */
+
+static void release(struct targets *t, const struct target_hold *h)
+{
+    struct target_watch *e = h->watch;
+    if (e != NULL) {
+        e->needers -= h->needed;
+        if (--e->holders == 0) {
+            drop(t, e);
+        }
+    }
+}
+
+/* NULL without memory. */
+static struct target_watch *provide(struct targets *t, const char *ns, const char *name)
 {
     char *key = NULL;
-    struct target_watch *e = NULL;
-    *why = (struct target){.state = TARGET_UNKNOWN, .error = "out of memory"};
     if (asprintf(&key, "%s/%s", ns, name) < 0) {
         return NULL;
     }
     struct table_node *n = table_find(&t->entries, key);
-    if (n != NULL) {
-        e = watch_of(n);
-    } else if (!has_room(t, ns)) {
-        why->state = TARGET_OVER;
-    } else {
-        e = add(t, key, ns, name);
-    }
+    struct target_watch *e = n != NULL ? watch_of(n) : add(t, key);
     free(key);
     return e;
 }
 
-struct target targets_hold(struct targets *t, struct target_watch **held, const char *ns,
-                           const char *name)
+struct target targets_hold(struct targets *t, struct target_hold *h, const char *ns,
+                           const char *name, bool needed)
 {
-    struct target why;
-    struct target_watch *old = *held;
-    *held = NULL;
-    if (old != NULL) {
-        old->holders--; /* it stays, if it is the same */
-    }
-    struct target_watch *e = provide(t, ns, name, &why);
+    const struct target_hold old = *h;
+    *h = (struct target_hold){.watch = provide(t, ns, name), .needed = needed};
+    struct target_watch *e = h->watch;
     if (e != NULL) {
         e->holders++;
-        *held = e;
+        e->needers += needed;
     }
-    if (old != NULL && old->holders == 0) {
-        drop(t, old);
+    release(t, &old); /* it stays, if it is the same */
+    if (e != NULL && take_place(t, e, ns, name) != 0) {
+        targets_leave(t, h);
     }
-    return e == NULL ? why : state_of(e);
+    return h->watch != NULL ? state_of(e)
+                            : (struct target){.state = TARGET_UNKNOWN, .error = "out of memory"};
 }
 
-void targets_leave(struct targets *t, struct target_watch **held)
+void targets_leave(struct targets *t, struct target_hold *h)
 {
-    struct target_watch *e = *held;
-    *held = NULL;
-    if (e != NULL && --e->holders == 0) {
-        drop(t, e);
-    }
+    release(t, h);
+    *h = (struct target_hold){.watch = NULL};
 }
 
 /* ---- life ---- */

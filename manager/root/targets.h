@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * targets.h - which pods the StatefulSets have that roots spread, each followed by its name.
+ *
+ * There is a bounded number of places. Who needs to know a StatefulSet takes the place of one that
+ * is only looked at.
  */
 #ifndef MANAGER_ROOT_TARGETS_H
 #define MANAGER_ROOT_TARGETS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -18,7 +22,12 @@
 #define TARGETS_PART 4
 
 struct targets;
-struct target_watch;
+
+/* All zero: nothing is held. */
+struct target_hold {
+    struct target_watch *watch;
+    bool needed;
+};
 
 enum target_state {
     TARGET_ASKED,   /* not answered yet */
@@ -48,12 +57,12 @@ struct targets_options {
 /* NULL without memory. */
 MUST_CHECK struct targets *targets_new(struct net_loop *l, const struct targets_options *o);
 
-/* What is known of that one, which is followed from now on in place of what *held was; NULL:
- * nothing is held yet. Several may hold the same. */
-struct target targets_hold(struct targets *t, struct target_watch **held, const char *ns,
-                           const char *name);
+/* What is known of that one, which is followed from now on, if there is room, in place of what was
+ * held. Several may hold the same. `needed`: something depends on it. */
+struct target targets_hold(struct targets *t, struct target_hold *h, const char *ns,
+                           const char *name, bool needed);
 /* Nothing is held any more. */
-void targets_leave(struct targets *t, struct target_watch **held);
+void targets_leave(struct targets *t, struct target_hold *h);
 
 /* Nothing is held. NULL is ignored. */
 void targets_free(struct targets *t);

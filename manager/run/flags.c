@@ -17,6 +17,7 @@
 #include "ownership/handover.h"
 #include "program/program.h"
 #include "program/tls_flags.h"
+#include "root/targets.h"
 #include "shard/takeover.h"
 
 #define ADMIN_PORT "5444"
@@ -61,6 +62,7 @@ static const struct manager_flags defaults = {
     .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
     .label_foreign = LABELS_REFUSE,
     .shards_memory_mib = 96,
+    .root_statefulsets = TARGETS_MAX,
     .probe_interval_s = 15,
     .bypass_wait_s = 120,
     .handover = HANDOVER_STRICT,
@@ -197,6 +199,13 @@ static const struct flag table[] = {
          "Memory for the limits and rules of all shards. Above it the namespace that takes most "
          "gives up its largest shard: its spec is refused, and its rules stay as they are. The "
          "container's memory limit needs some 100 MiB more, and what pods take."},
+    {.name = "root-statefulsets",
+     .value = "COUNT",
+     .min = TARGETS_PART,
+     .max = 10000,
+     FLAG_UINT_AT(struct manager_flags, root_statefulsets),
+     .help = "StatefulSets of roots with shardingSize auto that are followed, each by a watch; of "
+             "one namespace a quarter of them. Roots of more keep the shards that they have."},
     {.name = "probe-interval",
      .value = "SECONDS",
      .min = 1,

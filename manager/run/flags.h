@@ -49,6 +49,7 @@ struct manager_flags {
     int label_foreign; /* enum labels_policy */
 
     uint64_t shards_memory_mib;
+    uint64_t root_statefulsets;
     uint64_t probe_interval_s;
     bool probe_any_address;
     uint64_t bypass_wait_s; /* 0: nobody is judged by that */

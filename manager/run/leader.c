@@ -197,6 +197,7 @@ static int begin_roots(struct leader *l, struct err *e)
         .may_write = leader_may_write,
         .load_of = load_of,
         .minute_ms = l->o.minute_ms,
+        .targets = l->o.settings->root_statefulsets,
         .data = l,
     };
     l->roots = roots_new(l->loop, &o, e);

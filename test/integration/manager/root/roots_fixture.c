@@ -104,7 +104,8 @@ static void play(struct world *w)
     for (const cJSON *o = NULL; (o = store_next(&w->store, "shardingconfigs", o)) != NULL;) {
         const char *name = field_meta(o, "name");
         bool waits = w->waiting != 0 && strcmp(name, waiting) == 0;
-        if (strcmp(name, "r") != 0 && !is_in_order(o, waits)) {
+        bool child = field_get(field_get(o, "spec"), "root") == NULL;
+        if (child && strcmp(field_meta(o, "namespace"), "n") == 0 && !is_in_order(o, waits)) {
             set_status(w, o, waits);
             return; /* the list is another one now */
         }

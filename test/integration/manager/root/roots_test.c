@@ -721,14 +721,14 @@ static void test_a_statefulset_that_can_be_read_in_the_midst_of_a_pass(void **st
     expect_reasons(w);
 }
 
-static void put_other_root(struct world *w, const char *ns, const char *name)
+static void put_other_root(struct world *w, const char *ns, const char *name, const char *size)
 {
     store_put_text(&w->store, "shardingconfigs", ns,
-                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"root\":{\"prefix\":\"z\","
-                   "\"targetStatefulSet\":\"other\",\"resourceSelector\":[{\"relateResources\":["
-                   "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],\"auto\":{"
-                   "\"shardingSize\":1,\"everyShardReplicas\":1}}}}",
-                   name);
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"root\":{\"prefix\":\"z-%s\","
+                   "\"targetStatefulSet\":\"other-%s\",\"resourceSelector\":[{"
+                   "\"relateResources\":[{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],"
+                   "\"auto\":{\"shardingSize\":%s,\"everyShardReplicas\":1}}}}",
+                   name, name, name, size);
 }
 
 /* A namespace has its part of the places, and others have theirs. */
@@ -737,15 +737,36 @@ static void test_too_many_statefulsets(void **state)
     struct world *w = *state;
     w->targets = TARGETS_PART;
     begin_two(w);
-    put_other_root(w, "n", "r2");
+    put_other_root(w, "n", "r2", "1");
     world_expect_text(w, "r2", "status/conditions/1/reason", "TooMany");
-    put_other_root(w, "m", "r3");
+    put_other_root(w, "m", "r3", "1");
     world_expect_text_in(w, "m", "r3", "status/conditions/1/reason", "NotFound");
     store_delete(&w->store, "shardingconfigs", "n", "r");
     world_settle(w);
     cJSON *again = cJSON_Duplicate(store_get(&w->store, "shardingconfigs", "n", "r2"), true);
     store_put(&w->store, "shardingconfigs", "n", again);
     world_expect_text(w, "r2", "status/conditions/1/reason", "NotFound");
+}
+
+/* A root that needs to know its StatefulSet takes the place of one that does not. */
+static void test_places_for_those_that_need_them(void **state)
+{
+    struct world *w = *state;
+    w->targets = TARGETS_PART;
+    begin_two(w);
+    put_other_root(w, "n", "r2", "\"auto\"");
+    world_expect_text(w, "r2", "status/conditions/1/reason", "NotFound");
+    world_size(w, 2, 1); /* or later: it looks again after some minutes */
+    world_pass(w, 600000);
+    world_expect_condition(w, "Sized", "Unknown", "TooMany");
+    world_expect_condition(w, "Ready", "True", "Enforced");
+    assert_int_equal(world_events(w, "TooManyStatefulSets"), 0);
+    put_other_root(w, "n", "r4", "\"auto\"");
+    world_expect_text(w, "r4", "status/conditions/3/reason", "TooManyStatefulSets");
+    world_expect_event(w, "TooManyStatefulSets", "--root-statefulsets");
+    store_delete(&w->store, "shardingconfigs", "n", "r2");
+    world_pass(w, 600000);
+    world_expect_text(w, "r4", "status/conditions/1/reason", "NotFound");
 }
 
 /* ---- a canary with both lists ---- */
@@ -798,11 +819,6 @@ static void test_namespaces_of_the_canary(void **state)
     world_size(w, 1, 1);
     world_expect_condition(w, "Compiled", "True", "Valid");
     world_settle(w);
-    LIST_FOR_EACH(n, &w->store.api.requests)
-    {
-        struct api_request *q = LIST_ITEM(n, struct api_request, link);
-        fprintf(stderr, "YY %s %s %s\n", q->method, q->target, q->body);
-    }
     unsigned lists = w->store.lists;
     store_expire_watches(&w->store, "/namespaces?");
     world_settle(w);
@@ -1034,6 +1050,7 @@ int main(void)
         TEST(test_without_the_right_to_statefulsets),
         TEST(test_a_statefulset_that_can_be_read_in_the_midst_of_a_pass),
         TEST(test_too_many_statefulsets),
+        TEST(test_places_for_those_that_need_them),
         TEST(test_namespaces_of_the_canary),
         TEST(test_every_failure_is_tried_again),
         TEST(test_leader_lost_in_the_middle),

@@ -196,7 +196,7 @@ static void test_sized(void **state)
         {{TARGET_FOUND, 1, 0, ""}, "False", "TooFewReplicas", "No pods have: x-1-normal, x-2-no"},
         {{TARGET_ABSENT, 0, 0, ""}, "False", "NotFound", "no StatefulSet op"},
         {{TARGET_UNKNOWN, 0, 0, "403 Forbidden"}, "Unknown", "Unreadable", "403 Forbidden"},
-        {{TARGET_OVER, 0, 0, ""}, "Unknown", "TooMany", "64"},
+        {{TARGET_OVER, 0, 0, ""}, "Unknown", "TooMany", "It need not be."},
         {{TARGET_ASKED, 0, 0, ""}, "Unknown", "Pending", "is being read"},
     };
     struct root_status_shard shards[3];
@@ -247,11 +247,12 @@ static void test_without_a_statefulset(void **state)
     f.target.state = TARGET_OVER;
     m = make_of(f, shards, texts, NULL);
     expect(&m, "Ready", "True", "Enforced", "");
-    expect(&m, "Sized", "Unknown", "TooMany", "Give the root a number as shardingSize");
+    expect(&m, "Sized", "Unknown", "TooMany", "is not followed");
     made_free(&m);
     f.elastic = true;
     m = make_of(f, shards, texts, NULL);
-    expect(&m, "Ready", "False", "TooManyStatefulSets", "does not follow StatefulSet op");
+    expect(&m, "Sized", "Unknown", "TooMany", "give roots a number as shardingSize");
+    expect(&m, "Ready", "False", "TooManyStatefulSets", "raise --root-statefulsets");
     assert_non_null(conditions_find(m.status, "Stalled"));
     made_free(&m);
 }
