@@ -202,27 +202,32 @@ static void tell_conflict(struct root *t, const struct shard_cache_config *confi
     t->conflicts = digest;
 }
 
-/* What Events say once, when Ready comes to that. ChildConflict says of each object anew. */
-static void tell_ready(struct root *t, const struct shard_cache_config *config)
+/* What Ready, or Sized, comes to, when that is written: once. ChildConflict tells of each object.
+ */
+static void tell_state(const struct root *t, const struct shard_cache_config *config)
 {
     static const struct {
-        const char *reason; /* of Ready */
+        const char *type;
+        const char *reason;
         const char *event;
     } told[] = {
-        {"Invalid", "CompileFailed"},
-        {"TooManyNamespaces", "CompileFailed"},
-        {"OverBudget", "CompileFailed"},
-        {"Refused", "ChildRefused"},
-        {"TooManyStatefulSets", "TooManyStatefulSets"},
+        {"Ready", "Invalid", "CompileFailed"},
+        {"Ready", "TooManyNamespaces", "CompileFailed"},
+        {"Ready", "OverBudget", "CompileFailed"},
+        {"Ready", "Refused", "ChildRefused"},
+        {"Ready", "TooManyStatefulSets", "TooManyStatefulSets"},
+        {"Sized", "TooFewReplicas", "NotSized"},
+        {"Sized", "TooManyReplicas", "NotSized"},
+        {"Sized", "NotFound", "NotSized"},
+        {"Sized", "Unreadable", "NotSized"},
     };
     const struct event_object about = event_object_of(config->object);
-    const cJSON *now = conditions_find(t->status, "Ready");
-    const cJSON *before = conditions_find(field_get(config->object, "status"), "Ready");
-    const char *reason = field_text(now, "reason");
-    bool news = strcmp(field_text(before, "reason"), reason) != 0 &&
-                strcmp(t->reported.reason, reason) != 0; /* which the cache may not show yet */
-    for (size_t i = 0; news && i < ARRAY_LEN(told); i++) {
-        if (strcmp(told[i].reason, reason) == 0) {
+    const cJSON *old = field_get(config->object, "status");
+    for (size_t i = 0; i < ARRAY_LEN(told); i++) {
+        const cJSON *now = conditions_find(t->status, told[i].type);
+        const char *before = field_text(conditions_find(old, told[i].type), "reason");
+        if (strcmp(field_text(now, "reason"), told[i].reason) == 0 &&
+            strcmp(before, told[i].reason) != 0) {
             event_record(t->roots->options.events, &about, EVENT_WARNING, told[i].event, "%s",
                          field_text(now, "message"));
         }
@@ -289,6 +294,7 @@ static cJSON *make_patch(const struct shard_cache_config *config, const cJSON *n
 
 static void send_status(struct root *t, const struct shard_cache_config *config)
 {
+    tell_state(t, config);
     char *path = root_path(t);
     cJSON *body = make_patch(config, t->status);
     const struct object_request_options q = {
@@ -354,7 +360,6 @@ void root_report(struct root *t)
         t->status = root_status_make(&r->facts, &result);
     }
     if (t->status != NULL) {
-        tell_ready(t, config);
         t->reported = result;
     }
     t->child_count = count_children(t, config);

@@ -414,6 +414,13 @@ static void add_root(struct view *v, cJSON *status)
     add_load(v, root);
 }
 
+static bool is_sized(const cJSON *status)
+{
+    const cJSON *sized = conditions_find(status, "Sized");
+    return sized == NULL || (strcmp(field_text(sized, "status"), "False") != 0 &&
+                             strcmp(field_text(sized, "reason"), "Unreadable") != 0);
+}
+
 cJSON *root_status_make(const struct root_status_facts *f, struct root_status_result *out)
 {
     struct view v = {.f = f};
@@ -445,6 +452,7 @@ cJSON *root_status_make(const struct root_status_facts *f, struct root_status_re
     }
     out->changed = !cJSON_Compare(status, field_get(f->root, "status"), true);
     out->ready = v.ready;
+    out->sized = is_sized(status);
     (void)snprintf(out->reason, sizeof out->reason, "%s", v.reason);
     return status;
 }

@@ -75,6 +75,8 @@ struct root_status_facts {
 struct root_status_result {
     bool changed; /* it says anything else than the old one */
     bool ready;
+    bool sized; /* the StatefulSet is known to have pods for all shards, and no others; or it need
+                   not be known */
     char reason[ROOT_STATUS_REASON_SIZE]; /* of Ready */
 };
 

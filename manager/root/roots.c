@@ -385,6 +385,21 @@ static void write_applies(struct buf *out, const struct roots_counts *n)
     }
 }
 
+enum family { FAMILY_READY, FAMILY_SIZED, FAMILY_STATE, FAMILIES };
+
+static const struct {
+    const char *name;
+    const char *help;
+} families[FAMILIES] = {
+    [FAMILY_READY] = {"cmesh_manager_root_ready",
+                      "1 while the condition Ready of a root is True, 0 otherwise."},
+    [FAMILY_SIZED] = {"cmesh_manager_root_sized",
+                      "0 while the StatefulSet of a root has too few or too many pods, cannot be "
+                      "read or does not exist, 1 otherwise."},
+    [FAMILY_STATE] = {"cmesh_manager_root_state",
+                      "The reason of a root's condition Ready; always 1."},
+};
+
 /* Bytes that all series of roots may take, and those of one series beside the root's key. */
 enum { SERIES_BYTES_MAX = 256 * 1024, SERIES_BYTES = 128 };
 
@@ -394,7 +409,7 @@ static size_t count_named(const struct roots *r)
     size_t bytes = 0;
     size_t count = 0;
     for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
-        bytes += 2 * (strlen(LIST_ITEM(n, struct root, node)->key) + SERIES_BYTES);
+        bytes += FAMILIES * (strlen(LIST_ITEM(n, struct root, node)->key) + SERIES_BYTES);
         if (bytes > SERIES_BYTES_MAX) {
             break;
         }
@@ -403,26 +418,29 @@ static size_t count_named(const struct roots *r)
     return count;
 }
 
-static void write_series(struct buf *out, const char *name, const struct root *t, bool state)
+static void write_series(struct buf *out, enum family f, const struct root *t)
 {
     const char *slash = strchr(t->key, '/');
     const char *reason = t->reported.reason;
-    buf_printf(out, "%s{root_namespace=\"%.*s\",root=\"%s\"", name, (int)(slash - t->key), t->key,
-               slash + 1);
-    if (state) {
+    buf_printf(out, "%s{root_namespace=\"%.*s\",root=\"%s\"", families[f].name,
+               (int)(slash - t->key), t->key, slash + 1);
+    if (f == FAMILY_STATE) {
         buf_printf(out, ",state=\"%s\"} 1\n", reason[0] == '\0' ? "Pending" : reason);
     } else {
-        buf_printf(out, "} %d\n", t->reported.ready ? 1 : 0);
+        bool holds = f == FAMILY_READY ? t->reported.ready : t->reported.sized || reason[0] == '\0';
+        buf_printf(out, "} %d\n", holds ? 1 : 0);
     }
 }
 
-static void write_family(const struct roots *r, struct buf *out, const char *name, const char *help,
-                         bool state)
+static void write_families(const struct roots *r, struct buf *out)
 {
-    size_t left = count_named(r);
-    prometheus_head(out, name, "gauge", help);
-    for (struct table_node *n = NULL; left > 0 && (n = table_next(&r->all, n)) != NULL; left--) {
-        write_series(out, name, LIST_ITEM(n, struct root, node), state);
+    for (enum family f = 0; f < FAMILIES; f++) {
+        size_t left = count_named(r);
+        prometheus_head(out, families[f].name, "gauge", families[f].help);
+        for (struct table_node *n = NULL; left > 0 && (n = table_next(&r->all, n)) != NULL;
+             left--) {
+            write_series(out, f, LIST_ITEM(n, struct root, node));
+        }
     }
 }
 
@@ -439,10 +457,7 @@ static void write_roots(const struct roots *r, struct buf *out)
          children},
     };
     prometheus_write(out, gauges, ARRAY_LEN(gauges));
-    write_family(r, out, "cmesh_manager_root_ready",
-                 "1 while the condition Ready of a root is True, 0 otherwise.", false);
-    write_family(r, out, "cmesh_manager_root_state",
-                 "The reason of a root's condition Ready; always 1.", true);
+    write_families(r, out);
 }
 
 int roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out)

@@ -987,6 +987,12 @@ static void test_metrics_of_each_root(void **state)
     expect_metric(w,
                   "\ncmesh_manager_root_state{root_namespace=\"n\",root=\"r\",state=\"Enforced\"} "
                   "1\n");
+    expect_metric(w, "\ncmesh_manager_root_sized{root_namespace=\"n\",root=\"r\"} 1\n");
+    world_stateful_set(w, 3);
+    world_expect_event(w, "NotSized", "Pods from op-2 on are in no shard");
+    world_settle(w);
+    assert_int_equal(world_events(w, "NotSized"), 1);
+    expect_metric(w, "\ncmesh_manager_root_sized{root_namespace=\"n\",root=\"r\"} 0\n");
     world_size(w, 99, 1);
     world_expect_condition(w, "Ready", "False", "Invalid");
     (void)snprintf(line, sizeof line, "%s0\n", ready);

@@ -210,6 +210,8 @@ static void test_sized(void **state)
         struct made m = make_of(f, shards, texts, NULL);
         expect(&m, "Sized", cases[i].status, cases[i].reason, cases[i].message);
         expect(&m, "Sized", cases[i].status, cases[i].reason, "another shard: op-3.");
+        assert_int_equal(m.result.sized, cases[i].target.state >= TARGET_OVER ||
+                                             cases[i].target.state == TARGET_ASKED);
         made_free(&m);
     }
     struct root_status_facts f = facts();
