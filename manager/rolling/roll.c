@@ -295,11 +295,27 @@ static void count_pods(const struct roll_facts *f, struct roll_step *s)
     }
 }
 
+static void wait_for_notice(const struct roll_facts *f, struct roll_step *s)
+{
+    s->gate = ROLL_UNSEEN;
+    s->done = 0;
+    for (size_t i = 0; i < f->pod_count; i++) {
+        if (!f->pods[i].there && !f->pods[i].ending) {
+            (void)close_for(f, s, i, ROLL_UNSEEN);
+            return;
+        }
+    }
+}
+
 struct roll_step roll_decide(const struct roll_facts *f)
 {
     struct roll_step s = {
         .what = ROLL_WAIT, .pod = ROLL_NONE, .shard = ROLL_NONE, .cause = ROLL_NONE};
     count_pods(f, &s);
+    if (f->unseen) {
+        wait_for_notice(f, &s);
+        return s;
+    }
     if (s.total == 0 && f->scope != NULL) {
         s.gate = ROLL_NO_PODS;
         return s;
@@ -322,12 +338,13 @@ static bool has_deadline(enum roll_gate gate)
 {
     return gate == ROLL_ENDING || gate == ROLL_FAILING || gate == ROLL_NOT_READY ||
            gate == ROLL_NOT_ENFORCED || gate == ROLL_BREAKER || gate == ROLL_MISSING ||
-           gate == ROLL_LEADERLESS;
+           gate == ROLL_LEADERLESS || gate == ROLL_NO_PODS || gate == ROLL_UNSEEN;
 }
 
 bool roll_is_stuck(const struct roll_step *s, const struct roll_patience *p)
 {
-    if (s->what != ROLL_WAIT || !has_deadline(s->gate)) {
+    bool waits = s->what == ROLL_WAIT ? has_deadline(s->gate) : s->what == ROLL_EVICT && p->blocked;
+    if (!waits) {
         return false;
     }
     return p->stuck || p->waited_ms >= p->deadline_ms ||

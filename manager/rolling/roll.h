@@ -60,6 +60,8 @@ struct roll_pod {
 };
 
 struct roll_facts {
+    bool unseen; /* which revision is the new one is not known: the StatefulSet's controller has not
+                    taken note of its last change */
     const struct roll_shard *shards;
     size_t shard_count;
     const struct roll_pod *pods;
@@ -76,6 +78,7 @@ struct roll_facts {
 /* What a roll waits for. */
 enum roll_gate {
     ROLL_OPEN,
+    ROLL_UNSEEN,       /* roll_facts.unseen; `pod`: one that is not there */
     ROLL_NO_PODS,      /* none of the shard that is to be rolled */
     ROLL_ENDING,       /* a pod is being deleted */
     ROLL_FAILING,      /* a new pod's container does not start */
@@ -114,10 +117,12 @@ struct roll_patience {
     uint64_t waited_ms;  /* for that pod or shard */
     uint64_t failing_ms; /* since the pod's container does not start; 0: it does */
     uint64_t deadline_ms;
-    bool stuck; /* it was told already that the roll is stuck with that pod */
+    bool stuck;   /* it was told already that the roll is stuck with that pod */
+    bool blocked; /* ROLL_EVICT: the API server does not evict it */
 };
 
-/* Whether a step that waits is a failure of the roll, which somebody should look at. */
+/* Whether a step that waits, or is blocked, is a failure of the roll, which somebody should look
+ * at. */
 bool roll_is_stuck(const struct roll_step *s, const struct roll_patience *p);
 
 /* Whether the identity by which a lock is held is that of the pod: its name alone, or followed by

@@ -35,6 +35,30 @@ void roll_status_label(const struct roll_status *s, char out[ROLL_STATUS_LABEL_S
     (void)snprintf(out, ROLL_STATUS_LABEL_SIZE, "%s-%zu-of-%zu", state, s->done, s->total);
 }
 
+/* Whether what is in the way is a pod that was made of the new template. */
+static bool is_of_new_pod(const struct roll_step *step)
+{
+    return step->what == ROLL_WAIT && step->gate != ROLL_ENDING && step->gate != ROLL_MISSING &&
+           step->gate != ROLL_UNSEEN;
+}
+
+void roll_stuck_print(const struct roll_status *s, const struct roll_step *step,
+                      char out[ROLL_STUCK_SIZE])
+{
+    bool pod = s->pod[0] != '\0';
+    bool new = pod &&is_of_new_pod(step);
+    const char *until = "that is mended";
+    if (step->what == ROLL_WAIT && step->gate == ROLL_ENDING) {
+        until = "it is gone";
+    } else if (new) {
+        until = "that is mended, the template is changed or rolled back";
+    }
+    (void)snprintf(out, ROLL_STUCK_SIZE,
+                   "%s%s%s: %s. No further pod is evicted until %s, or the label is taken away.",
+                   pod ? "Pod " : "", pod ? s->pod : "The roll waits",
+                   new ? " of the new revision" : "", s->message, until);
+}
+
 /* ---- reading ---- */
 
 /* Moves behind it if it is there. */

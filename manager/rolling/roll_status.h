@@ -15,17 +15,19 @@
 
 #include "base/err.h"
 #include "kube/name.h"
+#include "rolling/roll.h"
 
 #define ROLL_STATUS_MESSAGE_SIZE 400
 #define ROLL_STATUS_SIZE 1024
 #define ROLL_STATUS_LABEL_SIZE 64
+#define ROLL_STUCK_SIZE 1024
 
 enum roll_state {
     ROLL_STATE_NONE,     /* nothing is said */
     ROLL_STATE_REFUSED,  /* it cannot be rolled by shard */
     ROLL_STATE_WAITING,  /* nothing is evicted for now, */
     ROLL_STATE_BLOCKED,  /* because the API server does not evict the pod, */
-    ROLL_STATE_STUCK,    /* or because a new pod has failed */
+    ROLL_STATE_STUCK,    /* or because that takes too long */
     ROLL_STATE_EVICTING, /* the pod is evicted, or was just now */
     ROLL_STATE_PAUSED,   /* the label was taken away */
     ROLL_STATE_DONE,
@@ -45,6 +47,9 @@ struct roll_status {
 const char *roll_state_text(enum roll_state state);
 
 void roll_status_print(const struct roll_status *s, char out[ROLL_STATUS_SIZE]);
+/* What an Event tells of a roll that is stuck in that step. */
+void roll_stuck_print(const struct roll_status *s, const struct roll_step *step,
+                      char out[ROLL_STUCK_SIZE]);
 /* "Waiting-2-of-6": the value of a label. */
 void roll_status_label(const struct roll_status *s, char out[ROLL_STATUS_LABEL_SIZE]);
 /* All but the message. Of what cannot be read nothing is said. */

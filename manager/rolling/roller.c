@@ -23,6 +23,7 @@ enum {
     GATHER_MS = 50,    /* changes of pods are gathered for so long */
     BLOCKED_MS = 5000, /* until an eviction that was refused is tried again */
     STATUS_ITEMS = 200,
+    UNSEEN_MS = 10000, /* until it is told that a change was not taken note of */
     MS = 1000,
 };
 
@@ -393,9 +394,10 @@ static void go_on(struct roll *r, const struct roll_status *before, const struct
     struct roll_status status;
     const struct roll_step step = roll_decide(&v->facts);
     roll_describe(r, v, &step, before, &status);
+    const char *revision = v->facts.unseen ? NULL : r->set->revision;
     r->state = status.state;
-    if (!is_written(r, &status, r->set->revision)) {
-        write_status(r, before, &status, r->set->revision);
+    if (!is_written(r, &status, revision)) {
+        write_status(r, before, &status, revision);
     } else if (step.what == ROLL_EVICT) {
         try_to_evict(r, v->objects[step.pod]);
     } else {
@@ -416,13 +418,25 @@ static void refuse(struct roll *r, const struct roll_status *before, const char 
     }
 }
 
+/* Whether the StatefulSet's controller has not taken note of a change for so short a time that it
+ * is to be expected. It may not for ever: that of Kubernetes 1.20 reports nothing while a pod is
+ * refused. */
+static bool is_just_changed(struct roll *r)
+{
+    if (r->set->current && r->set->revision[0] != '\0') {
+        r->unseen_since = 0;
+        return false;
+    }
+    r->unseen_since = r->unseen_since != 0 ? r->unseen_since : now(r);
+    return now(r) - r->unseen_since < UNSEEN_MS;
+}
+
 /* Whether all that is needed is known, as it is now. */
-static bool knows_enough(const struct roll *r)
+static bool knows_enough(struct roll *r)
 {
     const struct shard_cache *w = r->roller->options.cache;
-    const struct stateful_set *set = r->set;
-    return shard_cache_ready(w, set->ns) && shard_cache_error(w) == NULL && set->current &&
-           set->revision[0] != '\0' && !is_answer_due(r);
+    return shard_cache_ready(w, r->set->ns) && shard_cache_error(w) == NULL &&
+           !is_just_changed(r) && !is_answer_due(r);
 }
 
 static void look_closely(struct roll *r, const struct roll_status *before)
@@ -448,13 +462,12 @@ static void look(struct roll *r)
 {
     struct roll_status before;
     roll_status_parse(r->set->status, &before);
-    const char *why = NULL;
-    if (shard_cache_configs_synced(r->roller->options.cache) && !is_answer_due(r)) {
-        why = roll_refusal(r);
-    }
+    char why[ROLL_STATUS_MESSAGE_SIZE];
+    bool refused = shard_cache_configs_synced(r->roller->options.cache) && !is_answer_due(r) &&
+                   roll_refusal(r, why);
     if (r->set->ending) {
         done_until(r, QUIET_MS);
-    } else if (why != NULL) {
+    } else if (refused) {
         refuse(r, &before, why);
     } else if (!knows_enough(r)) {
         done_until(r, TICK_MS);
@@ -680,13 +693,16 @@ void roller_status(const struct roller *r, cJSON *root)
     }
 }
 
-static void count_states(const struct roller *r, uint64_t *under_way, uint64_t *stuck)
+static void count_states(const struct roller *r, uint64_t *under_way, uint64_t *stuck,
+                         uint64_t *refused)
 {
     *under_way = 0;
     *stuck = 0;
+    *refused = 0;
     for (struct table_node *n = NULL; r != NULL && (n = table_next(&r->rolls, n)) != NULL;) {
         enum roll_state s = roll_of(n)->state;
         *stuck += s == ROLL_STATE_STUCK;
+        *refused += s == ROLL_STATE_REFUSED;
         *under_way += s == ROLL_STATE_WAITING || s == ROLL_STATE_EVICTING ||
                       s == ROLL_STATE_BLOCKED || s == ROLL_STATE_STUCK;
     }
@@ -698,14 +714,19 @@ int roller_metrics(const struct roller *r, const struct roller_counts *n, struct
     static const char name[] = "cmesh_manager_rolling_evictions_total";
     uint64_t under_way;
     uint64_t stuck;
-    count_states(r, &under_way, &stuck);
+    uint64_t refused;
+    count_states(r, &under_way, &stuck, &refused);
     const struct prometheus_metric metrics[] = {
         {"cmesh_manager_rolling_statefulsets", "gauge",
          "StatefulSets that are being rolled by shard and are not done.", under_way},
         {"cmesh_manager_rolling_stuck", "gauge",
-         "StatefulSets of them whose roll has stopped at a pod that failed.", stuck},
+         "StatefulSets of them whose roll has stopped: a pod failed, does not end, or is not made "
+         "or evicted.",
+         stuck},
         {"cmesh_manager_rolling_leases", "gauge", "Leases of shards that are watched for rolls.",
          r == NULL ? 0 : r->locks.count},
+        {"cmesh_manager_rolling_refused", "gauge",
+         "StatefulSets with the label that cannot be rolled by shard.", refused},
     };
     int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
     if (rc == 0) {

@@ -277,7 +277,8 @@ int roll_view_look(struct roll *r, const struct roll_status *status, struct roll
     struct roll_facts *f = &out->facts;
     f->shards = out->shards;
     f->pods = out->pods;
-    f->scope = strcmp(set->label, ROLLING_ALL) == 0 ? NULL : set->label;
+    f->unseen = !set->current || set->revision[0] == '\0';
+    f->scope = set->scope[0] == '\0' ? NULL : set->scope;
     f->ordered = set->ordered;
     f->first = status->pod;
     f->committed =

@@ -53,6 +53,8 @@ struct roll {
     size_t lock_count;
 
     enum roll_state state; /* as it was found last */
+    struct roll_step step; /* that was described last */
+    uint64_t unseen_since; /* roll_facts.unseen; 0: it is not */
 
     /* What it waits for: a pod or a shard, by name; "": nothing. */
     char waits_for[NAME_SUBDOMAIN_MAX + 1];
@@ -121,8 +123,8 @@ void roll_forget_locks(struct roll *r);
 
 /* ---- what is said ---- */
 
-/* Why it cannot be rolled at all, for people; NULL: it can. */
-const char *roll_refusal(const struct roll *r);
+/* Why it cannot be rolled at all, for people; false: it can. */
+bool roll_refusal(const struct roll *r, char why[ROLL_STATUS_MESSAGE_SIZE]);
 /* What the annotation is to say of a step. */
 void roll_describe(struct roll *r, const struct roll_view *v, const struct roll_step *step,
                    const struct roll_status *before, struct roll_status *out);

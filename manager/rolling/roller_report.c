@@ -15,20 +15,35 @@
 
 enum { MS = 1000, MICROSECONDS = 1000, KEY_SIZE = 330 };
 
-const char *roll_refusal(const struct roll *r)
+/* Of the only one that is to be rolled; a root is none. */
+static bool is_no_shard(const struct roll *r)
+{
+    char key[2 * KEY_SIZE];
+    (void)snprintf(key, sizeof key, "%.253s/%.253s", r->set->ns, r->set->scope);
+    const struct shard_cache_config *c = shard_cache_find_config(r->roller->options.cache, key);
+    return r->set->scope[0] != '\0' && (c == NULL || c->root);
+}
+
+bool roll_refusal(const struct roll *r, char why[ROLL_STATUS_MESSAGE_SIZE])
 {
     const struct stateful_set *set = r->set;
+    const char *text = NULL;
     if (strcmp(set->strategy, "OnDelete") != 0) {
-        return "updateStrategy.type must be OnDelete: the canary has the lowest ordinals, and "
+        text = "updateStrategy.type must be OnDelete: the canary has the lowest ordinals, and "
                "RollingUpdate begins with the highest, with a partition or without";
+    } else if (set->replicas > ROLLER_PODS_MAX) {
+        text = "it has more pods than can be rolled by shard";
+    } else if (shard_cache_next_config_in(r->roller->options.cache, set->ns, NULL) == NULL) {
+        text = "there is no ShardingConfig in its namespace";
+    } else if (is_no_shard(r)) {
+        (void)snprintf(why, ROLL_STATUS_MESSAGE_SIZE,
+                       "there is no shard \"%.253s\" in its namespace: name one, or `" ROLLING_ALL
+                       "`",
+                       set->scope);
+        return true;
     }
-    if (set->replicas > ROLLER_PODS_MAX) {
-        return "it has more pods than can be rolled by shard";
-    }
-    if (shard_cache_next_config_in(r->roller->options.cache, set->ns, NULL) == NULL) {
-        return "there is no ShardingConfig in its namespace";
-    }
-    return NULL;
+    (void)snprintf(why, ROLL_STATUS_MESSAGE_SIZE, "%s", text == NULL ? "" : text);
+    return text != NULL;
 }
 
 /* ---- how long it has waited ---- */
@@ -64,11 +79,12 @@ static void note_waiting(struct roll *r, const struct roll_step *s, const struct
                          const struct roll_status *status)
 {
     uint64_t now = net_clock_now(r->roller->clock);
-    const char *name = status->pod[0] != '\0' ? status->pod : status->shard;
-    if (s->what != ROLL_WAIT) {
+    const char *shard = status->shard[0] != '\0' ? status->shard : "-";
+    const char *name = status->pod[0] != '\0' ? status->pod : shard;
+    if (s->what != ROLL_WAIT && r->blocked[0] == '\0') {
         r->waits_for[0] = '\0';
         r->fresh = true; /* from here on it has seen all itself */
-    } else if (strcmp(r->waits_for, name) != 0 || name[0] == '\0') {
+    } else if (strcmp(r->waits_for, name) != 0) {
         uint64_t before = waited_before(r, p);
         (void)snprintf(r->waits_for, sizeof r->waits_for, "%s", name);
         r->waits_since = before < now ? now - before : 0;
@@ -88,6 +104,7 @@ static bool is_stuck(const struct roll *r, const struct roll_step *s,
         .stuck = before->state == ROLL_STATE_STUCK && strcmp(before->pod, now->pod) == 0 &&
                  strcmp(before->shard, now->shard) == 0 &&
                  strcmp(r->set->expected, r->set->revision) == 0,
+        .blocked = r->blocked[0] != '\0',
     };
     return roll_is_stuck(s, &p);
 }
@@ -145,8 +162,13 @@ static void say_why(const struct roll *r, const struct roll_view *v, const struc
     switch (s->gate) {
     case ROLL_OPEN:
         break;
+    case ROLL_UNSEEN:
+        (void)snprintf(out, size,
+                       "%sthe controller of StatefulSets has not reported on the last change",
+                       s->pod == ROLL_NONE ? "" : "it has not been made, and ");
+        break;
     case ROLL_NO_PODS:
-        (void)snprintf(out, size, "no pod is of shard %s", r->set->label);
+        (void)snprintf(out, size, "no pod is of shard %s", r->set->scope);
         break;
     case ROLL_ENDING:
         (void)snprintf(out, size, "it is being deleted");
@@ -191,10 +213,12 @@ static enum roll_state state_of(const struct roll *r, const struct roll_step *s,
     if (s->what == ROLL_DONE) {
         return ROLL_STATE_DONE;
     }
-    if (s->what == ROLL_EVICT) {
-        return r->blocked[0] != '\0' ? ROLL_STATE_BLOCKED : ROLL_STATE_EVICTING;
+    if (is_stuck(r, s, before, now)) {
+        return ROLL_STATE_STUCK;
     }
-    return is_stuck(r, s, before, now) ? ROLL_STATE_STUCK : ROLL_STATE_WAITING;
+    return s->what == ROLL_WAIT    ? ROLL_STATE_WAITING
+           : r->blocked[0] != '\0' ? ROLL_STATE_BLOCKED
+                                   : ROLL_STATE_EVICTING;
 }
 
 void roll_describe(struct roll *r, const struct roll_view *v, const struct roll_step *step,
@@ -212,7 +236,8 @@ void roll_describe(struct roll *r, const struct roll_view *v, const struct roll_
     }
     note_waiting(r, step, object_of(v, step), out);
     out->state = state_of(r, step, before, out);
-    if (out->state == ROLL_STATE_BLOCKED) {
+    r->step = *step;
+    if (r->blocked[0] != '\0') {
         (void)snprintf(out->message, sizeof out->message, "%s", r->blocked);
     } else {
         say_why(r, v, step, out->message, sizeof out->message);
@@ -264,7 +289,8 @@ static bool has_started(const struct roll *r)
 {
     bool anew = r->begins || r->before.state == ROLL_STATE_NONE ||
                 r->before.state == ROLL_STATE_DONE || r->before.state == ROLL_STATE_REFUSED;
-    return anew && is_under_way(r->writing.state);
+    return anew && is_under_way(r->writing.state) && r->writing.total > 0 &&
+           r->step.gate != ROLL_UNSEEN;
 }
 
 static void tell_progress(struct roll *r, const struct event_object *about)
@@ -288,13 +314,9 @@ static void tell_progress(struct roll *r, const struct event_object *about)
 
 static void tell_stuck(const struct roll *r, const struct event_object *about)
 {
-    const struct roll_status *now = &r->writing;
-    bool pod = now->pod[0] != '\0';
-    event_record(r->roller->options.events, about, EVENT_WARNING, "RollStuck",
-                 "%s%s%s: %s. No further pod is evicted until that is mended, the template is "
-                 "changed or rolled back, or the label is taken away.",
-                 pod ? "Pod " : "", pod ? now->pod : "After a pod was replaced",
-                 pod ? " of the new revision" : "", now->message);
+    char text[ROLL_STUCK_SIZE];
+    roll_stuck_print(&r->writing, &r->step, text);
+    event_record(r->roller->options.events, about, EVENT_WARNING, "RollStuck", "%s", text);
 }
 
 void roll_tell(struct roll *r)

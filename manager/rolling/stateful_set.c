@@ -70,6 +70,10 @@ static void keep_texts(struct edit *ed, struct stateful_set *s, const cJSON *obj
     const cJSON *strategy = field_get(spec, "updateStrategy");
     s->strategy = keep(ed, s->tree, "strategy", field_text(strategy, "type"));
     s->label = keep_text(ed, s->tree, field_get(meta, "labels"), prefix, ROLLING_LABEL);
+    s->scope = keep_text(ed, s->tree, annotations, prefix, ROLLING_SHARD);
+    if (s->scope[0] == '\0' && strcmp(s->label, ROLLING_ALL) != 0) {
+        s->scope = s->label;
+    }
     s->status = keep_text(ed, s->tree, annotations, prefix, ROLLING_STATUS);
     s->expected = keep_text(ed, s->tree, annotations, prefix, ROLLING_EXPECTED);
     keep_key(ed, s);

@@ -18,6 +18,7 @@
 /* Names below the prefix of labels and annotations. */
 #define ROLLING_LABEL "rolling"          /* "all", or the name of a shard */
 #define ROLLING_ALL "all"                /* its value */
+#define ROLLING_SHARD "rolling-shard"    /* annotation: the shard, where a label cannot name it */
 #define ROLLING_STATUS "roll-status"     /* how far it has come (roll_status.h) */
 #define ROLLING_EXPECTED "roll-expected" /* the revision that is rolled out */
 #define ROLLING_PROGRESS "roll-progress" /* label: state and numbers, for kubectl get -L */
@@ -41,6 +42,7 @@ struct stateful_set {
     const char *revision; /* status.updateRevision; "": not known yet */
     const char *strategy; /* spec.updateStrategy.type */
     const char *label;    /* the values of what is named above */
+    const char *scope;    /* of the annotation, or the label: the only shard; "": all */
     const char *status;   /* "" */
     const char *expected; /* "" */
     const cJSON *labels;  /* of the pods, as the template has them; NULL: none */

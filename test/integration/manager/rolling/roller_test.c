@@ -31,6 +31,8 @@ struct world {
     bool locks;          /* holders renew their Leases */
     const char *lock_ns; /* where these are; NULL: in the namespace of the pods */
     unsigned renewals;
+    bool unseen;       /* the StatefulSet's controller reports nothing of its changes */
+    const char *shard; /* as the annotation names it; NULL: it does not */
 };
 
 /* ---- what there is ---- */
@@ -67,16 +69,22 @@ static void put_set(struct world *w, const char *revision, const char *label, co
     const cJSON *old = store_get(store(w), "statefulsets", "n", "op");
     const cJSON *annotations =
         cJSON_GetObjectItem(cJSON_GetObjectItem(old, "metadata"), "annotations");
-    char *text = annotations == NULL ? NULL : cJSON_PrintUnformatted(annotations);
+    cJSON *copy = annotations == NULL ? cJSON_CreateObject() : cJSON_Duplicate(annotations, true);
+    cJSON_DeleteItemFromObject(copy, PREFIX "/rolling-shard");
+    if (w->shard != NULL) {
+        assert_non_null(cJSON_AddStringToObject(copy, PREFIX "/rolling-shard", w->shard));
+    }
+    char *text = cJSON_PrintUnformatted(copy);
+    cJSON_Delete(copy);
     store_put_text(store(w), "statefulsets", "n",
                    "{\"metadata\":{\"name\":\"op\",\"labels\":{%s%s%s},\"annotations\":%s},"
                    "\"spec\":{\"template\":{\"metadata\":{\"labels\":{\"app\":\"op\"}}},"
                    "\"replicas\":%u,\"podManagementPolicy\":\"Parallel\","
-                   "\"updateStrategy\":{\"type\":\"%s\"}},\"status\":{\"observedGeneration\":99,"
+                   "\"updateStrategy\":{\"type\":\"%s\"}},\"status\":{\"observedGeneration\":%u,"
                    "\"updateRevision\":\"%s\"}}",
                    label == NULL ? "" : "\"" PREFIX "/rolling\":\"", label == NULL ? "" : label,
-                   label == NULL ? "" : "\"", text == NULL ? "{}" : text,
-                   w->replicas != 0 ? w->replicas : PODS, strategy, revision);
+                   label == NULL ? "" : "\"", text, w->replicas != 0 ? w->replicas : PODS, strategy,
+                   w->unseen ? 0 : 99, revision);
     free(text);
 }
 
@@ -384,6 +392,11 @@ static void test_a_budget(void **state)
     unsigned writes = store(w)->writes;
     expect_none_evicted(w, 300);
     assert_int_equal(store(w)->writes, writes);
+    fake_clock_pass(&store(w)->api.clock, 600000);
+    expect_status(w, "0/3 shard=x-0-canary pod=op-0 state=Stuck: the API server does not evict "
+                     "it: 429 InternalError: the test said 429");
+    fixture_expect_event(&w->f, "op", "RollStuck", 1);
+    expect_none_evicted(w, 100);
     store_fail(store(w), "eviction", 0, STORE_NONE, 0);
     expect_evicted(w, 0);
 }
@@ -522,8 +535,18 @@ static void test_one_shard_alone(void **state)
     make_anew(w, 0, "r2");
     expect_status(w, "1/1 state=Done");
     expect_none_evicted(w, 100);
+    put_set(w, "r2", "All", "OnDelete");
+    expect_status(w, "0/3 state=Refused: there is no shard \"All\" in its namespace: name one, or "
+                     "`all`");
+    fixture_expect_event(&w->f, "op", "RollRefused", 1);
+    put_config(w, "x-7-normal", "\"op-9\"");
     put_set(w, "r2", "x-7-normal", "OnDelete");
     expect_status(w, "0/0 state=Waiting: no pod is of shard x-7-normal");
+    fake_clock_pass(&store(w)->api.clock, 600000);
+    expect_status(w, "0/0 state=Stuck: no pod is of shard x-7-normal");
+    fixture_expect_event(&w->f, "op", "RollStuck", 1);
+    fixture_expect_event(&w->f, "op", "RollStarted", 1); /* of the canary */
+    w->shard = "x-1-normal";                             /* whatever the label is */
     put_set(w, "r2", "all", "OnDelete");
     expect_evicted(w, 1);
 }
@@ -609,6 +632,33 @@ static void test_more_shards_than_a_namespace_may_roll(void **state)
     }
     assert_null(find_refused(w));
     expect_lock_watches(w, EACH * (SETS - 1));
+}
+
+/* As Kubernetes 1.20 has it for as long as the API server refuses a pod. */
+static void test_a_change_that_was_not_taken_note_of(void **state)
+{
+    struct world *w = *state;
+    begin_with(w, "r1", "OnDelete");
+    expect_status(w, "3/3 state=Done");
+    fixture_expect_event(&w->f, "op", "RollStarted", 1); /* before it knew what is enforced */
+    w->unseen = true;
+    put_set(w, "r1", "all", "OnDelete");
+    store_delete(store(w), "pods", "n", "op-2");
+    turns(w, 90);
+    assert_string_equal(status(w), "3/3 state=Done"); /* it may come */
+    expect_status(w, "0/3 shard=x-1-normal pod=op-2 state=Waiting: it has not been made, and the "
+                     "controller of StatefulSets has not reported on the last change");
+    fake_clock_pass(&store(w)->api.clock, 600000);
+    expect_status(w, "0/3 shard=x-1-normal pod=op-2 state=Stuck: it has not been made, and the "
+                     "controller of StatefulSets has not reported on the last change");
+    fixture_expect_event(&w->f, "op", "RollStuck", 1);
+    fixture_expect_event(&w->f, "op", "RollStarted", 1);
+    w->unseen = false;
+    put_set(w, "r2", "all", "OnDelete");
+    put_pod(w, 2, "r2", READY);
+    fixture_enforces(&w->f, "op-2", shards[2]);
+    expect_evicted(w, 0);
+    fixture_expect_event(&w->f, "op", "RollStarted", 2);
 }
 
 /* Whose they would be is not looked for of those that are far from being made. */
@@ -732,6 +782,7 @@ int main(void)
         TEST(test_one_shard_alone),
         TEST(test_more_than_a_namespace_may_have),
         TEST(test_more_shards_than_a_namespace_may_roll),
+        TEST(test_a_change_that_was_not_taken_note_of),
         TEST(test_thousands_that_are_not_there),
         TEST(test_a_new_leader_evicts_no_second_pod),
         TEST(test_who_does_not_lead_writes_nothing),

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -87,12 +88,44 @@ static void test_what_says_nothing(void **state)
     }
 }
 
+static void test_what_is_said_of_a_stuck_roll(void **state)
+{
+#define UNTIL(what) "why. No further pod is evicted until " what " or the label is taken away."
+    static const struct {
+        enum roll_what what;
+        enum roll_gate gate;
+        const char *pod;
+        const char *text;
+    } cases[] = {
+        {ROLL_WAIT, ROLL_NOT_READY, "op-1",
+         "Pod op-1 of the new revision: " UNTIL(
+             "that is mended, the template is changed or rolled back,")},
+        {ROLL_WAIT, ROLL_ENDING, "op-1", "Pod op-1: " UNTIL("it is gone,")},
+        {ROLL_WAIT, ROLL_MISSING, "op-1", "Pod op-1: " UNTIL("that is mended,")},
+        {ROLL_WAIT, ROLL_UNSEEN, "op-1", "Pod op-1: " UNTIL("that is mended,")},
+        {ROLL_WAIT, ROLL_UNSEEN, "", "The roll waits: " UNTIL("that is mended,")},
+        {ROLL_WAIT, ROLL_NO_PODS, "", "The roll waits: " UNTIL("that is mended,")},
+        {ROLL_WAIT, ROLL_LEADERLESS, "", "The roll waits: " UNTIL("that is mended,")},
+        {ROLL_EVICT, ROLL_OPEN, "op-1", "Pod op-1: " UNTIL("that is mended,")},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char out[ROLL_STUCK_SIZE];
+        struct roll_status s = {.message = "why"};
+        const struct roll_step step = {.what = cases[i].what, .gate = cases[i].gate};
+        (void)snprintf(s.pod, sizeof s.pod, "%s", cases[i].pod);
+        roll_stuck_print(&s, &step, out);
+        assert_string_equal(out, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_what_says_nothing),
+        cmocka_unit_test(test_what_is_said_of_a_stuck_roll),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

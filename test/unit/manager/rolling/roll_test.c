@@ -366,6 +366,32 @@ static void test_stuck(void **state)
     assert_false(roll_is_stuck(&s, &p));
     s = (struct roll_step){.what = ROLL_EVICT};
     assert_false(roll_is_stuck(&s, &p));
+    p = (struct roll_patience){.deadline_ms = 600000, .waited_ms = 599999, .blocked = true};
+    assert_false(roll_is_stuck(&s, &p));
+    p.waited_ms++;
+    assert_true(roll_is_stuck(&s, &p));
+    s = (struct roll_step){.what = ROLL_WAIT, .gate = ROLL_NO_PODS};
+    assert_true(roll_is_stuck(&s, &p));
+}
+
+/* Nobody knows which revision is the new one, so nothing is evicted, and somebody is told. */
+static void test_a_change_that_was_not_taken_note_of(void **state)
+{
+    struct world w;
+    struct roll_patience p = {.deadline_ms = 10, .waited_ms = 10};
+    (void)state;
+    make_world(&w);
+    w.facts.unseen = true;
+    expect_wait(&w, ROLL_UNSEEN, ROLL_NONE, ROLL_NONE);
+    w.pods[2].there = false;
+    expect_wait(&w, ROLL_UNSEEN, 2, ROLL_NONE);
+    const struct roll_step s = roll_decide(&w.facts);
+    assert_int_equal(s.done, 0);
+    assert_int_equal(s.total, PODS);
+    assert_true(roll_is_stuck(&s, &p));
+    w.pods[2].ending = true;
+    w.facts.finished = true;
+    expect_wait(&w, ROLL_UNSEEN, ROLL_NONE, ROLL_NONE);
 }
 
 static void test_holders(void **state)
@@ -569,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_what_was_rolled_back_goes_first),
         cmocka_unit_test(test_what_was_finished_stays_so),
         cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_a_change_that_was_not_taken_note_of),
         cmocka_unit_test(test_holders),
         cmocka_unit_test(test_no_gate_is_passed),
         cmocka_unit_test(test_one_pod_at_a_time_and_to_the_end),

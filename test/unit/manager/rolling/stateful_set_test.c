@@ -18,7 +18,7 @@
 static const char whole[] =
     "metadata: {name: op, namespace: \"n\", uid: u1, resourceVersion: \"7\", generation: 3,\n"
     "  labels: {p/rolling: all}, annotations: {p/roll-status: 1/2 state=Done,\n"
-    "  p/roll-expected: op-1, p/rolling-deadline-seconds: \"30\"}}\n"
+    "  p/roll-expected: op-1, p/rolling-shard: x-1-normal, p/rolling-deadline-seconds: \"30\"}}\n"
     "spec: {replicas: 4, ordinals: {start: 2}, minReadySeconds: 5, podManagementPolicy: Parallel,\n"
     "  updateStrategy: {type: OnDelete}, template: {metadata: {labels: {app: op}}}}\n"
     "status: {observedGeneration: 3, updateRevision: op-2}\n";
@@ -54,6 +54,7 @@ static void test_all_of_it(void **state)
     assert_string_equal(s->revision, "op-2");
     assert_string_equal(s->strategy, "OnDelete");
     assert_string_equal(s->label, "all");
+    assert_string_equal(s->scope, "x-1-normal");
     assert_string_equal(s->status, "1/2 state=Done");
     assert_string_equal(s->expected, "op-1");
     assert_string_equal(field_text(s->labels, "app"), "op");
