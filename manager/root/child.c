@@ -98,7 +98,7 @@ const cJSON *child_share(const cJSON *child)
     const cJSON *limits = field_get(field_get(child, "spec"), "limits");
     const cJSON *limit = cJSON_GetArrayItem(limits, 0);
     const cJSON *wrapped = field_get(limit, "objectSelector");
-    const cJSON *selector = field_get(wrapped != NULL ? wrapped : limit, "selector");
+    const cJSON *selector = field_get(cJSON_IsObject(wrapped) ? wrapped : limit, "selector");
     const cJSON *expressions = field_get(selector, "matchExpressions");
     return cJSON_GetArrayItem(expressions, cJSON_GetArraySize(expressions) - 1);
 }

@@ -14,6 +14,9 @@
 #include "json/digest.h"
 #include "json/edit.h"
 #include "json/field.h"
+#include "json/json.h"
+
+enum { SHARE_MAX = 256 * 1024 }; /* bytes: a thousand names are less */
 
 static const char SPEC[] = "spec";
 
@@ -159,7 +162,7 @@ static void keep_lock(struct edit *ed, cJSON *spec, const cJSON *controller)
     }
 }
 
-/* What namespaces the canary of a root has. */
+/* What namespaces the canary of a root has. Anybody may call a ShardingConfig so. */
 static void keep_share(struct edit *ed, cJSON *spec, const cJSON *object)
 {
     static const char canary[] = "-0-canary";
@@ -167,7 +170,7 @@ static void keep_share(struct edit *ed, cJSON *spec, const cJSON *object)
     size_t len = strlen(name);
     const cJSON *share = child_share(object);
     bool is_canary = len >= sizeof canary && strcmp(name + len - (sizeof canary - 1), canary) == 0;
-    if (is_canary && share != NULL) {
+    if (is_canary && share != NULL && json_weight(share) <= SHARE_MAX) {
         cJSON *limit = edit_append_object(ed, edit_array(ed, spec, "limits"));
         cJSON *selector = edit_object(ed, limit, "selector");
         edit_append(ed, edit_array(ed, selector, "matchExpressions"), cJSON_Duplicate(share, true));
@@ -230,6 +233,11 @@ void config_spec_renew(struct config_spec *s)
     s->refusal = NULL;
     s->refused = 0;
     s->compiled = false;
+}
+
+void config_spec_drop_share(cJSON *rest)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(cJSON_GetObjectItemCaseSensitive(rest, SPEC), "limits");
 }
 
 void config_spec_give_up(struct config_spec *s, const char *why)

@@ -49,6 +49,9 @@ MUST_CHECK int config_spec_set(struct config_spec *s, const cJSON *object);
  * caller frees. NULL without memory. */
 MUST_CHECK cJSON *config_spec_rest(const cJSON *object, const char *prefix);
 
+/* There is no memory for the share of a canary. */
+void config_spec_drop_share(cJSON *rest);
+
 /* The whole object of a root: `rest` with its spec. The caller frees. NULL without memory, or when
  * the spec was given up. */
 MUST_CHECK cJSON *config_spec_whole(const struct config_spec *s, const cJSON *rest);

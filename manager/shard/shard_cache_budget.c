@@ -261,6 +261,7 @@ static void give_up_config(struct shard_cache *w, struct config *c)
     }
     let_go(w, c->spec.rules);
     config_spec_give_up(&c->spec, why);
+    config_spec_drop_share(c->object);
     c->seen.over = true;
     c->reserved = 0;
     shard_cache_count_config(c);

@@ -352,6 +352,9 @@ static int put_config(struct shard_cache *w, const char *key, const cJSON *objec
         return rc;
     }
     rc = change_selector(w, c, selector);
+    if (c->seen.over) {
+        config_spec_drop_share(c->object);
+    }
     if (c->seen.over && shard_cache_drops_selector(c)) {
         shard_cache_drop_selector(w, c);
     }

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "alloc_sweep.h"
+#include "base/array.h"
+#include "root/child.h"
 #include "json/digest.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -57,6 +59,47 @@ static void expect_rest(const cJSON *rest, const char *want)
 #define REST                                                                                       \
     HEAD "\"name\":\"a\",\"namespace\":\"n\",\"annotations\":{}},\"spec\":{\"selector\":{"         \
          "\"matchLabels\":{\"shard\":\"a\"}}}}"
+
+/* So that who makes the children of a root knows what its canary has. */
+static void the_share_of_a_canary_is_kept(void **state)
+{
+    static const struct {
+        const char *name;
+        unsigned names;
+        bool kept;
+    } cases[] = {
+        {"op-0-canary", 1, true},     {"op-0-canary", 1000, true}, {"op-1-normal", 1, false},
+        {"op-0-canary", 9000, false}, {"-0-canary", 1, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct buf names = BUF_INIT(1 << 20);
+        struct buf text = BUF_INIT(1 << 20);
+        for (unsigned k = 0; k < cases[i].names; k++) {
+            (void)buf_printf(&names, "%s\"namespace-%u\"", k == 0 ? "" : ",", k);
+        }
+        (void)buf_printf(&text,
+                         "[{\"selector\":{\"matchExpressions\":[{\"key\":\"a\"},{\"key\":\"b\","
+                         "\"values\":[%s]}]}}]",
+                         buf_cstr(&names));
+        cJSON *object = config("[" LIMIT "]");
+        cJSON *spec = cJSON_GetObjectItem(object, "spec");
+        cJSON *meta = cJSON_GetObjectItem(object, "metadata");
+        (void)cJSON_ReplaceItemInObject(spec, "limits",
+                                        json_parse(buf_cstr(&text), text.len, NULL));
+        (void)cJSON_ReplaceItemInObject(meta, "name", cJSON_CreateString(cases[i].name));
+        cJSON *rest = rest_of(object);
+        const cJSON *kept = child_share(rest);
+        assert_int_equal(kept != NULL, cases[i].kept);
+        assert_true(kept == NULL || cJSON_Compare(kept, child_share(object), true));
+        config_spec_drop_share(rest);
+        assert_null(child_share(rest));
+        cJSON_Delete(rest);
+        cJSON_Delete(object);
+        buf_reset(&names);
+        buf_reset(&text);
+    }
+}
 
 static void the_spec_is_kept_as_text_until_it_is_compiled(void **state)
 {
@@ -309,6 +352,7 @@ static void without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_share_of_a_canary_is_kept),
         cmocka_unit_test(the_spec_is_kept_as_text_until_it_is_compiled),
         cmocka_unit_test(what_selects_namespaces),
         cmocka_unit_test(nothing_else_stays),
