@@ -65,7 +65,7 @@ struct memory {
     struct content past[PAST_MAX];
     uint8_t waits; /* for what its spec says, with this doubt; */
     uint8_t late;  /* for long enough */
-    uint16_t doubt;
+    uint8_t doubt; /* a few bits of it */
 };
 
 enum { POD_NONE, POD_RUNS };
@@ -429,14 +429,14 @@ static bool reconcile(struct world *w, unsigned shard)
     };
     struct ownership_plan plan = {.waits = v.waits};
     ownership_plan(&v.facts, &q, &plan);
-    if (m->waits && m->doubt == (uint16_t)plan.doubt) {
+    if (m->waits && m->doubt == (uint8_t)plan.doubt) {
         q.doubt = plan.doubt;
         ownership_plan(&v.facts, &q, &plan);
     } else {
         m->late = 0;
     }
     m->waits = plan.count > 0;
-    m->doubt = (uint16_t)plan.doubt;
+    m->doubt = (uint8_t)plan.doubt;
     struct content c = spec->content;
     if (plan.step == OWNERSHIP_RELEASE && q.from == NULL) {
         return false;
