@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "compile/labelled.h"
 #include "compile/validate_root.h"
+#include "object/preconditions.h"
 #include "root/roots_internal.h"
 #include "json/digest.h"
 #include "json/edit.h"
@@ -535,12 +536,11 @@ static int add_precondition(struct root_pass *p, const struct root_child *c,
                             const struct shard_cache_config *config)
 {
     struct edit ed = {.rc = 0};
-    cJSON *meta = edit_object(&ed, p->body, "metadata");
     bool later = c->base != 0 && c->version != NULL;
     p->existed = later || config != NULL;
     if (p->existed) {
-        edit_string(&ed, meta, "uid", later ? c->uid : config->uid);
-        edit_string(&ed, meta, "resourceVersion", later ? c->version : config->version);
+        (void)preconditions_set(&ed, p->body, later ? c->uid : config->uid,
+                                later ? c->version : config->version);
     }
     return ed.rc;
 }
@@ -730,25 +730,12 @@ static void on_deleted(void *data, const cJSON *object, const struct api_error *
     go_on(t);
 }
 
-/* Only this very object, as it is now. */
-static cJSON *delete_options(const struct root_removal *r)
-{
-    struct edit ed = {.rc = 0};
-    cJSON *options = cJSON_CreateObject();
-    edit_string(&ed, options, "apiVersion", "v1");
-    edit_string(&ed, options, "kind", "DeleteOptions");
-    cJSON *conditions = edit_object(&ed, options, "preconditions");
-    edit_string(&ed, conditions, "uid", r->uid);
-    edit_string(&ed, conditions, "resourceVersion", r->version);
-    return edit_result(&ed, options);
-}
-
 static void delete_child(struct root *t, const struct root_removal *r)
 {
     bool stray = r->number == ROOT_CHILDREN_MAX;
     t->pass.base = stray ? 0 : root_version(root_find_child(t, r->number));
     char *path = root_path(t);
-    cJSON *body = delete_options(r);
+    cJSON *body = preconditions_delete(r->uid, r->version);
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_DELETE, .path = path, .name = r->name, .body = body};
     if (path == NULL || body == NULL) {

@@ -12,8 +12,8 @@
 #include "base/keyed_hash.h"
 #include "base/log.h"
 #include "object/conditions.h"
+#include "object/preconditions.h"
 #include "root/roots_internal.h"
-#include "json/edit.h"
 #include "json/field.h"
 
 enum {
@@ -261,42 +261,12 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     root_done(t, WORK_RETRY, error->retry_after);
 }
 
-/* What `old` has and `to` has not. */
-static void take_away(struct edit *ed, cJSON *to, const cJSON *old)
-{
-    const cJSON *item = NULL;
-    cJSON_ArrayForEach(item, old)
-    {
-        if (ed->rc == 0 && !cJSON_HasObjectItem(to, item->string)) {
-            edit_set(ed, to, item->string, cJSON_CreateNull());
-        }
-    }
-}
-
-/* Refused when the root has changed since. Takes what the old status has and the new one has not
- * away. */
-static cJSON *make_patch(const struct shard_cache_config *config, const cJSON *new)
-{
-    struct edit ed = {.rc = 0};
-    cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = edit_object(&ed, patch, "metadata");
-    const cJSON *old = field_map(config->object, "status");
-    edit_string(&ed, meta, "uid", config->uid);
-    edit_string(&ed, meta, "resourceVersion", config->version);
-    cJSON *status = cJSON_Duplicate(new, true);
-    edit_set(&ed, patch, "status", status);
-    if (ed.rc == 0) {
-        take_away(&ed, status, old);
-        take_away(&ed, cJSON_GetObjectItemCaseSensitive(status, "root"), field_map(old, "root"));
-    }
-    return edit_result(&ed, patch);
-}
-
 static void send_status(struct root *t, const struct shard_cache_config *config)
 {
     tell_state(t, config);
     char *path = root_path(t);
-    cJSON *body = make_patch(config, t->status);
+    const cJSON *old = field_get(config->object, "status");
+    cJSON *body = preconditions_status(config->uid, config->version, old, t->status);
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
         .path = path,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "object/preconditions.h"
 #include "shard/controller_internal.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -41,9 +42,7 @@ static cJSON *make_patch(const struct shard_cache_config *config)
 {
     struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = edit_object(&ed, patch, "metadata");
-    edit_string(&ed, meta, "uid", config->uid);
-    edit_string(&ed, meta, "resourceVersion", config->version);
+    cJSON *meta = preconditions_set(&ed, patch, config->uid, config->version);
     cJSON *list = edit_array(&ed, meta, "finalizers");
     const cJSON *item;
     cJSON_ArrayForEach(item, finalizers_of(config))

@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "inject/inject_options.h"
+#include "object/preconditions.h"
 #include "ownership/generation.h"
 #include "shard/controller_internal.h"
 #include "json/edit.h"
@@ -93,10 +94,8 @@ static cJSON *make_patch(const struct nudge *n, const struct pod *p)
     char key[INJECT_KEY_SIZE];
     char number[NUMBER_SIZE];
     cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = edit_object(&ed, patch, "metadata");
+    cJSON *meta = preconditions_set(&ed, patch, p->uid, p->version);
     cJSON *annotations = edit_object(&ed, meta, "annotations");
-    edit_string(&ed, meta, "uid", p->uid);
-    edit_string(&ed, meta, "resourceVersion", p->version);
     if (n->generation != 0) {
         (void)snprintf(number, sizeof number, "%" PRIu64, n->generation);
         edit_string(&ed, annotations, inject_options_key(prefix, POD_GENERATION, key), number);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "object/preconditions.h"
 #include "shard/controller_internal.h"
-#include "json/edit.h"
 #include "json/field.h"
 
 static void on_deleted(void *data, const cJSON *object, const struct api_error *error)
@@ -27,23 +27,10 @@ static void on_deleted(void *data, const cJSON *object, const struct api_error *
                object != NULL ? 0 : error->retry_after);
 }
 
-/* Only this very object, as it is now. */
-static cJSON *delete_options(const struct rules_map *map)
-{
-    struct edit ed = {.rc = 0};
-    cJSON *options = cJSON_CreateObject();
-    edit_string(&ed, options, "apiVersion", "v1");
-    edit_string(&ed, options, "kind", "DeleteOptions");
-    cJSON *conditions = edit_object(&ed, options, "preconditions");
-    edit_string(&ed, conditions, "uid", map->uid);
-    edit_string(&ed, conditions, "resourceVersion", map->version);
-    return edit_result(&ed, options);
-}
-
 static void delete_map(struct shard *s, const struct rules_map *map)
 {
     char *path = controller_path("/api/v1", map->ns, "configmaps");
-    cJSON *body = delete_options(map);
+    cJSON *body = preconditions_delete(map->uid, map->version);
     struct object_request_options q = {
         .verb = OBJECT_REQUEST_DELETE, .path = path, .name = map->name, .body = body};
     if (path == NULL || body == NULL) {

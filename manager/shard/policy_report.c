@@ -21,6 +21,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
+#include "object/preconditions.h"
 #include "shard/controller_internal.h"
 #include "shard/policy_found.h"
 #include "traffic/policy_status.h"
@@ -180,10 +181,8 @@ static cJSON *without_finalizer(const struct policy_object *o, const cJSON *rest
 {
     struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = edit_object(&ed, patch, "metadata");
+    cJSON *meta = preconditions_set(&ed, patch, o->uid, o->version);
     const cJSON *item = NULL;
-    edit_string(&ed, meta, "uid", o->uid);
-    edit_string(&ed, meta, "resourceVersion", o->version);
     cJSON *list = edit_array(&ed, meta, "finalizers");
     cJSON_ArrayForEach(item, field_get(field_get(rest, "metadata"), "finalizers"))
     {
@@ -404,27 +403,6 @@ static int remember(struct state *s, const cJSON *status)
 
 /* ---- the status ---- */
 
-/* Refused when the object has changed since. Takes what the old status has and the new one has not
- * away. */
-static cJSON *make_patch(const struct policy_object *o, const cJSON *old, const cJSON *status)
-{
-    struct edit ed = {.rc = 0};
-    cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = edit_object(&ed, patch, "metadata");
-    cJSON *copy = cJSON_Duplicate(status, true);
-    const cJSON *item = NULL;
-    edit_string(&ed, meta, "uid", o->uid);
-    edit_string(&ed, meta, "resourceVersion", o->version);
-    edit_set(&ed, patch, "status", copy);
-    cJSON_ArrayForEach(item, old)
-    {
-        if (ed.rc == 0 && !cJSON_HasObjectItem(status, item->string)) {
-            edit_set(&ed, copy, item->string, cJSON_CreateNull());
-        }
-    }
-    return edit_result(&ed, patch);
-}
-
 /* Once, and where somebody looks who finds no status: older API servers take none of an object that
  * its definition would not let in any more, and say which field it is. */
 static void tell_refused(struct state *s, const struct api_error *error)
@@ -466,7 +444,7 @@ static void write_status(struct state *s, const struct policy_object *o, const c
                          const cJSON *status)
 {
     char *path = collection_path(o);
-    cJSON *body = make_patch(o, old, status);
+    cJSON *body = preconditions_status(o->uid, o->version, old, status);
     free(s->base);
     s->base = strdup(o->version);
     const struct object_request_options q = {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "object/preconditions.h"
 #include "shard/controller_internal.h"
 #include "shard/verdict.h"
 #include "json/edit.h"
@@ -273,28 +274,6 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
     shard_done(s, WORK_RETRY, error->retry_after);
 }
 
-/* Refused when the config has changed since: then it comes again. Takes what the old status has and
- * the new one has not away. */
-static cJSON *make_patch(const struct shard_cache_config *config, const cJSON *old,
-                         const cJSON *new)
-{
-    struct edit ed = {.rc = 0};
-    cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = edit_object(&ed, patch, "metadata");
-    const cJSON *item = NULL;
-    edit_string(&ed, meta, "uid", config->uid);
-    edit_string(&ed, meta, "resourceVersion", config->version);
-    cJSON *status = cJSON_Duplicate(new, true);
-    edit_set(&ed, patch, "status", status);
-    cJSON_ArrayForEach(item, old)
-    {
-        if (ed.rc == 0 && !cJSON_HasObjectItem(new, item->string)) {
-            edit_set(&ed, status, item->string, cJSON_CreateNull());
-        }
-    }
-    return edit_result(&ed, patch);
-}
-
 /* Whether this version of the config was written to just now, and its successor is not seen yet. */
 static bool is_answer_due(const struct shard *s, const struct shard_cache_config *config)
 {
@@ -312,9 +291,9 @@ static int note_base(struct shard *s, const struct shard_cache_config *config)
 
 static void send_status(struct shard *s, const struct shard_cache_config *config)
 {
-    const cJSON *old = field_map(config->object, "status");
+    const cJSON *old = field_get(config->object, "status");
     char *path = controller_path(SHARD_CACHE_GROUP_PATH, config->ns, SHARD_CACHE_RESOURCE);
-    cJSON *body = make_patch(config, old, s->status);
+    cJSON *body = preconditions_status(config->uid, config->version, old, s->status);
     struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
         .path = path,

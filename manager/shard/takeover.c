@@ -14,7 +14,7 @@
 #include "base/table.h"
 #include "control/status.h"
 #include "kube/client/object_request.h"
-#include "json/edit.h"
+#include "object/preconditions.h"
 #include "json/field.h"
 
 enum {
@@ -157,10 +157,8 @@ static cJSON *make_patch(const struct status_lease_seen *lease, uint64_t generat
     struct edit ed = {.rc = 0};
     char number[24];
     cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = edit_object(&ed, patch, "metadata");
+    cJSON *meta = preconditions_set(&ed, patch, lease->uid, lease->version);
     (void)snprintf(number, sizeof number, "%" PRIu64, generation);
-    edit_string(&ed, meta, "uid", lease->uid);
-    edit_string(&ed, meta, "resourceVersion", lease->version);
     edit_string(&ed, edit_object(&ed, meta, "annotations"), CONTROL_LEASE_REQUIRED, number);
     return edit_result(&ed, patch);
 }
