@@ -108,10 +108,11 @@ static void on_work(void *data, const char *key)
 void reconcile_done(struct reconcile *s, enum work_result result, unsigned retry_after)
 {
     struct reconciler *r = s->reconciler;
-    bool kept = r->handlers->done != NULL && r->handlers->done(s, result);
+    bool remembers = r->handlers->done != NULL;
+    bool gone = remembers && !r->handlers->done(s, result);
     s->active = false;
-    work_queue_done(r->queue, s->key, kept ? result : WORK_DONE, retry_after);
-    if (!kept) {
+    work_queue_done(r->queue, s->key, gone ? WORK_DONE : result, retry_after);
+    if (gone || !remembers) {
         drop(s);
     }
 }
@@ -131,22 +132,22 @@ static void end_request(struct reconcile *s, bool written)
     s->over = false;
 }
 
-static void count(const struct reconcile *s, const struct api_error *error)
+void reconcile_count(uint64_t *counts, const struct api_error *error)
 {
     enum reconcile_result result = RECONCILE_WRITTEN;
     if (error != NULL) {
         bool conflict = error->code == 404 || error->code == 409;
         result = conflict ? RECONCILE_CONFLICT : RECONCILE_FAILED;
     }
-    if (s->counts != NULL) {
-        s->counts[result]++;
-    }
+    counts[result]++;
 }
 
 static void on_answer(void *data, const cJSON *object, const struct api_error *error)
 {
     struct reconcile *s = data;
-    count(s, error);
+    if (s->counts != NULL) {
+        reconcile_count(s->counts, error);
+    }
     if (s->over && object != NULL) {
         reconcile_after(s, RECONCILE_BELIEF_MS + 1);
     }

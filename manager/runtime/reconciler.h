@@ -56,8 +56,8 @@ struct reconcile {
 struct reconciler_handlers {
     void (*begin)(void *state); /* a new one; NULL: nothing is to be done */
     void (*reconcile)(void *state);
-    /* Right before the end of each handling. False: there is nothing to remember, and the state is
-     * freed. NULL: as false. */
+    /* Right before the end of each handling. False: the object is gone: the state is freed, and
+     * nothing is tried again. NULL: nothing is remembered from one handling to the next. */
     bool (*done)(void *state, enum work_result result);
     void (*drop)(void *state); /* frees what the state has, not itself; NULL: it has nothing */
 };
@@ -105,6 +105,8 @@ void reconcile_after(struct reconcile *s, uint64_t ms);
  * counted. */
 void reconcile_write(struct reconcile *s, const struct object_request_options *q, uint64_t *counts,
                      object_request_cb next);
+/* What became of a write: `error` NULL: it succeeded. */
+void reconcile_count(uint64_t *counts, const struct api_error *error);
 /* Ends the handling after a failure of a request, which `what` tells in the log, unless the object
  * has changed or is gone. */
 void reconcile_failed(struct reconcile *s, const struct api_error *error, const char *what);

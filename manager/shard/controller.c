@@ -225,12 +225,7 @@ void shard_write(struct shard *s, const struct object_request_options *q, object
 void controller_count(struct controller *c, enum controller_write what,
                       const struct api_error *error)
 {
-    enum controller_result result = CONTROLLER_WRITTEN;
-    if (error != NULL) {
-        bool conflict = error->code == 409 || error->code == 404;
-        result = conflict ? CONTROLLER_CONFLICT : CONTROLLER_FAILED;
-    }
-    c->options.counts->writes[what][result]++;
+    reconcile_count(c->options.counts->writes[what], error);
 }
 
 /* ---- what is to be done ---- */
@@ -690,7 +685,7 @@ void controller_free(struct controller *c)
     shard_cache_unlisten(c->options.cache, &c->listener);
     policy_reporter_free(c->reporter);
     policy_cache_free(c->policies);
-    nudger_free(c->nudger);
+    reconciler_free(c->nudger);
     takeover_free(c->takeover);
     status_leases_free(c->leases);
     prober_free(c->prober);

@@ -27,6 +27,7 @@
 #include "net/loop.h"
 #include "net/work_queue.h"
 #include "ownership/handover.h"
+#include "runtime/reconciler.h"
 #include "shard/left_out.h"
 #include "shard/namespaces.h"
 #include "shard/prober.h"
@@ -37,13 +38,6 @@ struct controller;
 
 #define CONTROLLER_WHY_SIZE 256
 #define CONTROLLER_QUEUES_MAX 3
-
-enum controller_result {
-    CONTROLLER_WRITTEN,
-    CONTROLLER_CONFLICT, /* somebody else was faster, or it is gone: looked at again */
-    CONTROLLER_FAILED,
-    CONTROLLER_RESULTS,
-};
 
 /* What was written. */
 enum controller_write {
@@ -61,7 +55,7 @@ enum controller_write {
 struct controller_counts {
     uint64_t compiled;
     uint64_t refused; /* specs that are invalid */
-    uint64_t writes[CONTROLLER_WRITES][CONTROLLER_RESULTS];
+    uint64_t writes[CONTROLLER_WRITES][RECONCILE_RESULTS];
     uint64_t waits;   /* times that rules waited for another shard's pods to confirm theirs */
     uint64_t late;    /* times that these did not in time, and it was published all the same; */
     uint64_t blocked; /* and times that it waits on */

@@ -31,7 +31,6 @@
 /* What the answer to a write told is believed for so long, until the cache shows it: ms. */
 #define CONTROLLER_BELIEF_MS 10000
 
-struct nudger;
 struct policy_reporter;
 
 /* Why the rules of a shard are not in its ConfigMap. */
@@ -128,7 +127,7 @@ struct controller {
     struct controller_options options;
     const struct net_clock *clock;
     struct work_queue *queue;
-    struct nudger *nudger;
+    struct reconciler *nudger; /* pods */
     struct prober *prober;
     struct status_leases *leases;
     struct takeover *takeover;
@@ -317,11 +316,9 @@ void shard_look_labelling(struct shard *s, const struct shard_cache_config *conf
 
 /* ---- telling pods ---- */
 
-MUST_CHECK struct nudger *nudger_new(struct controller *c, struct err *e);
+MUST_CHECK struct reconciler *nudger_new(struct controller *c, struct err *e);
 /* Tells the pod the generations of its shard, unless it knows. */
-void nudger_add(struct nudger *n, const struct pod *p);
-const struct work_queue *nudger_queue(const struct nudger *n);
-void nudger_free(struct nudger *n);
+void nudger_add(struct reconciler *nudger, const struct pod *p);
 
 /* ---- the status of policies ---- */
 

@@ -34,16 +34,16 @@ static void write_writes(struct buf *out, const struct controller_counts *n)
         [CONTROLLER_STATUS] = "status",       [CONTROLLER_CLEANUP] = "cleanup",
         [CONTROLLER_TRAFFIC] = "traffic",     [CONTROLLER_POLICY_STATUS] = "policy_status",
     };
-    static const char *const results[CONTROLLER_RESULTS] = {
-        [CONTROLLER_WRITTEN] = "written",
-        [CONTROLLER_CONFLICT] = "conflict",
-        [CONTROLLER_FAILED] = "failed",
+    static const char *const results[RECONCILE_RESULTS] = {
+        [RECONCILE_WRITTEN] = "written",
+        [RECONCILE_CONFLICT] = "conflict",
+        [RECONCILE_FAILED] = "failed",
     };
     prometheus_head(out, "cmesh_manager_writes_total", "counter",
                     "Writes to the API server by the leading manager, by purpose.");
-    for (size_t i = 0; i < CONTROLLER_WRITES * CONTROLLER_RESULTS; i++) {
-        size_t w = i / CONTROLLER_RESULTS;
-        size_t r = i % CONTROLLER_RESULTS;
+    for (size_t i = 0; i < CONTROLLER_WRITES * RECONCILE_RESULTS; i++) {
+        size_t w = i / RECONCILE_RESULTS;
+        size_t r = i % RECONCILE_RESULTS;
         buf_printf(out, "cmesh_manager_writes_total{what=\"%s\",result=\"%s\"} %" PRIu64 "\n",
                    what[w], results[r], n->writes[w][r]);
     }
@@ -305,7 +305,7 @@ size_t controller_queues(const struct controller *c,
 {
     size_t count = 0;
     out[count++] = c->queue;
-    out[count++] = nudger_queue(c->nudger);
+    out[count++] = reconciler_queue(c->nudger);
     if (c->reporter != NULL) {
         out[count++] = policy_reporter_queue(c->reporter);
     }

@@ -4,14 +4,10 @@
  * at the volumes of a pod that changes, and so brings the ConfigMap at once instead of within a
  * minute.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/list.h"
-#include "base/log.h"
 #include "inject/inject_options.h"
 #include "object/preconditions.h"
 #include "ownership/generation.h"
@@ -21,75 +17,46 @@
 
 enum { PARALLEL = 16, NUMBER_SIZE = 24 };
 
-struct nudger {
-    struct controller *controller;
-    struct work_queue *queue;
-    struct list running; /* of struct nudge */
-};
-
-/* One request. */
 struct nudge {
-    struct list link;
-    struct nudger *nudger;
-    struct object_request *request;
+    struct reconcile run;
     uint64_t generation; /* of the rules; 0: it is not told */
     bool tells_traffic;
     uint64_t traffic; /* of the traffic document; 0: there is none */
-    char *key;        /* of the pod */
 };
-
-static void free_nudge(struct nudge *n)
-{
-    list_remove(&n->link);
-    object_request_cancel(n->request);
-    free(n->key);
-    free(n);
-}
-
-static void finish_nudge(struct nudge *n, enum work_result result, unsigned retry_after)
-{
-    work_queue_done(n->nudger->queue, n->key, result, retry_after);
-    free_nudge(n);
-}
 
 static void note_told(const struct nudge *n, const char *uid)
 {
-    struct controller *c = n->nudger->controller;
+    struct controller *c = n->run.data;
     if (n->generation != 0) {
-        shard_cache_pod_told(c->options.cache, n->key, uid, n->generation);
-        prober_expect(c->prober, n->key, n->generation);
+        shard_cache_pod_told(c->options.cache, n->run.key, uid, n->generation);
+        prober_expect(c->prober, n->run.key, n->generation);
     }
     if (n->tells_traffic) {
-        shard_cache_pod_told_traffic(c->options.cache, n->key, uid, n->traffic);
+        shard_cache_pod_told_traffic(c->options.cache, n->run.key, uid, n->traffic);
     }
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct nudge *n = data;
-    struct controller *c = n->nudger->controller;
-    n->request = NULL;
-    controller_count(c, CONTROLLER_NUDGE, error);
     if (object != NULL) {
         note_told(n, field_meta(object, "uid"));
-        finish_nudge(n, WORK_DONE, 0);
-        return;
+        reconcile_done(&n->run, WORK_DONE, 0);
+    } else if (error->code == 422) { /* another pod of that name */
+        reconcile_done(&n->run, WORK_RETRY, error->retry_after);
+    } else {
+        reconcile_failed(
+            &n->run, error,
+            "cannot notify a pod of its new rules; the kubelet updates them within a minute");
     }
-    /* Another pod of that name, or none: next time the cache shows it. */
-    bool gone = error->code == 404 || error->code == 409 || error->code == 422;
-    if (!gone) {
-        log_at(error->level,
-               "cannot notify a pod of its new rules; the kubelet updates them within a minute",
-               log_str("pod", n->key), log_str("error", error->msg));
-    }
-    finish_nudge(n, WORK_RETRY, error->retry_after);
 }
 
 /* Refused for another pod of that name, and when it has changed: a leader of before might tell an
  * older generation. */
 static cJSON *make_patch(const struct nudge *n, const struct pod *p)
 {
-    const char *prefix = n->nudger->controller->options.prefix;
+    const struct controller *c = n->run.data;
+    const char *prefix = c->options.prefix;
     struct edit ed = {.rc = 0};
     char key[INJECT_KEY_SIZE];
     char number[NUMBER_SIZE];
@@ -107,11 +74,6 @@ static cJSON *make_patch(const struct nudge *n, const struct pod *p)
     return edit_result(&ed, patch);
 }
 
-static bool is_due(const struct nudge *n)
-{
-    return n->generation != 0 || n->tells_traffic;
-}
-
 /* What is to be told. */
 static void look(const struct controller *c, const struct pod *p, struct nudge *out)
 {
@@ -124,31 +86,19 @@ static void look(const struct controller *c, const struct pod *p, struct nudge *
     out->tells_traffic = shard_traffic_due(s, p, &out->traffic);
 }
 
-static struct nudge *new_nudge(struct nudger *r, const char *key, const struct nudge *what)
+static void tell(void *state)
 {
-    struct nudge *n = calloc(1, sizeof *n);
-    if (n == NULL) {
-        return NULL;
+    struct nudge *n = state;
+    struct controller *c = n->run.data;
+    const struct pod *p = shard_cache_find_pod(c->options.cache, n->run.key);
+    look(c, p, n);
+    if (n->generation == 0 && !n->tells_traffic) {
+        reconcile_done(&n->run, WORK_DONE, 0);
+        return;
     }
-    *n = *what;
-    list_init(&n->link);
-    n->nudger = r;
-    n->key = strdup(key);
-    if (n->key == NULL) {
-        free_nudge(n);
-        return NULL;
-    }
-    list_append(&r->running, &n->link);
-    return n;
-}
-
-static int send_nudge(struct nudge *n, const struct pod *p)
-{
-    const struct controller *c = n->nudger->controller;
-    struct err e = ERR_INIT;
     cJSON *body = make_patch(n, p);
     char *path = controller_path("/api/v1", p->ns, "pods");
-    struct object_request_options q = {
+    const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
         .path = path,
         .name = p->name,
@@ -156,75 +106,30 @@ static int send_nudge(struct nudge *n, const struct pod *p)
         .field_manager = "cmesh-manager",
         .metadata_only = true,
     };
-    bool may = path != NULL && body != NULL && c->options.may_write(c->options.data);
-    n->request =
-        may ? object_request_start(c->loop, c->options.client, &q, on_written, n, &e) : NULL;
+    reconcile_write(&n->run, &q, c->options.counts->writes[CONTROLLER_NUDGE], on_written);
     cJSON_Delete(body);
     free(path);
-    return n->request == NULL ? -EAGAIN : 0;
 }
 
-static void on_work(void *data, const char *key)
-{
-    struct nudger *r = data;
-    const struct pod *p = shard_cache_find_pod(r->controller->options.cache, key);
-    struct nudge what = {.generation = 0};
-    look(r->controller, p, &what);
-    if (!is_due(&what)) {
-        work_queue_done(r->queue, key, WORK_DONE, 0);
-        return;
-    }
-    struct nudge *n = new_nudge(r, key, &what);
-    if (n == NULL) {
-        work_queue_done(r->queue, key, WORK_RETRY, 0);
-    } else if (send_nudge(n, p) != 0) {
-        finish_nudge(n, WORK_RETRY, 0);
-    }
-}
+static const struct reconciler_handlers handlers = {.reconcile = tell};
 
-struct nudger *nudger_new(struct controller *c, struct err *e)
+struct reconciler *nudger_new(struct controller *c, struct err *e)
 {
-    struct nudger *r = calloc(1, sizeof *r);
-    struct work_queue_options o = {
+    const struct reconciler_options o = {
         .name = "pods",
+        .kind = "pod",
         .parallel = c->options.nudges != 0 ? c->options.nudges : PARALLEL,
+        .state_size = sizeof(struct nudge),
+        .data = c,
+        .client = c->options.client,
+        .may_write = c->options.may_write,
+        .gate = c->options.data,
         .clock = c->options.clock,
     };
-    if (r == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
-    r->controller = c;
-    list_init(&r->running);
-    r->queue = work_queue_new(c->loop, &o, on_work, r, e);
-    if (r->queue == NULL) {
-        free(r);
-        return NULL;
-    }
-    return r;
+    return reconciler_new(c->loop, &o, &handlers, e);
 }
 
-void nudger_add(struct nudger *n, const struct pod *p)
+void nudger_add(struct reconciler *nudger, const struct pod *p)
 {
-    if (work_queue_add(n->queue, p->key) != 0) {
-        log_error("out of memory; the kubelet updates the rules within a minute",
-                  log_str("pod", p->key));
-    }
-}
-
-const struct work_queue *nudger_queue(const struct nudger *n)
-{
-    return n->queue;
-}
-
-void nudger_free(struct nudger *n)
-{
-    if (n == NULL) {
-        return;
-    }
-    while (!list_empty(&n->running)) {
-        free_nudge(LIST_ITEM(n->running.next, struct nudge, link));
-    }
-    work_queue_free(n->queue);
-    free(n);
+    reconciler_look(nudger, p->key, 0);
 }

@@ -123,13 +123,16 @@ static void reconcile(void *state)
 static const struct reconciler_handlers handlers = {
     .begin = begin, .reconcile = reconcile, .done = done, .drop = drop};
 
+static const struct reconciler_handlers without_memory = {
+    .begin = begin, .reconcile = reconcile, .drop = drop};
+
 static bool may_write(void *gate)
 {
     const struct user *u = gate;
     return !u->lost;
 }
 
-static struct reconciler *make(struct user *u)
+static struct reconciler *make(struct user *u, const struct reconciler_handlers *h)
 {
     const struct reconciler_options o = {
         .name = "things",
@@ -143,7 +146,7 @@ static struct reconciler *make(struct user *u)
         .clock = &u->api.clock.clock,
     };
     struct err e = ERR_INIT;
-    return reconciler_new(u->api.loop, &o, &handlers, &e);
+    return reconciler_new(u->api.loop, &o, h, &e);
 }
 
 static int setup(void **state)
@@ -154,7 +157,7 @@ static int setup(void **state)
         return -1;
     }
     u->version = "1";
-    u->reconciler = make(u);
+    u->reconciler = make(u, &handlers);
     *state = u;
     return u->reconciler == NULL ? -1 : 0;
 }
@@ -319,6 +322,22 @@ static void a_thing_that_is_gone_is_not_tried_again(void **state)
     assert_int_equal(stats(u).waiting, 0);
 }
 
+static void a_key_without_a_memory_is_tried_again(void **state)
+{
+    struct user *u = *state;
+    reconciler_free(u->reconciler);
+    fake_clock_forget(&u->api.clock);
+    u->reconciler = make(u, &without_memory);
+    look(u);
+    api_answer(api_expect(&u->api, "PATCH", STATUS), 409, NULL, "{}");
+    api_expect_quiet(&u->api);
+    assert_int_equal(u->dropped, 1);
+    fake_clock_pass(&u->api.clock, 100);
+    api_answer(api_expect(&u->api, "PATCH", STATUS), 200, NULL, ANSWER);
+    api_expect_quiet(&u->api);
+    assert_int_equal(u->dropped, 2);
+}
+
 static void what_is_under_way_is_broken_off(void **state)
 {
     struct user *u = *state;
@@ -334,7 +353,7 @@ static bool write_once(void *data)
 {
     struct user *u = data;
     uint64_t before = u->counts[RECONCILE_WRITTEN];
-    u->reconciler = make(u);
+    u->reconciler = make(u, &handlers);
     if (u->reconciler == NULL) {
         return false;
     }
@@ -377,6 +396,7 @@ int main(void)
         TEST(what_the_cache_never_shows_is_written_again),
         TEST(failures_are_counted_and_tried_again),
         TEST(a_thing_that_is_gone_is_not_tried_again),
+        TEST(a_key_without_a_memory_is_tried_again),
         TEST(what_is_under_way_is_broken_off),
         TEST(memory_runs_out),
     };
