@@ -683,7 +683,7 @@ void controller_free(struct controller *c)
         return;
     }
     shard_cache_unlisten(c->options.cache, &c->listener);
-    policy_reporter_free(c->reporter);
+    reconciler_free(c->reporter);
     policy_cache_free(c->policies);
     reconciler_free(c->nudger);
     takeover_free(c->takeover);

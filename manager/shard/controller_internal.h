@@ -31,8 +31,6 @@
 /* What the answer to a write told is believed for so long, until the cache shows it: ms. */
 #define CONTROLLER_BELIEF_MS 10000
 
-struct policy_reporter;
-
 /* Why the rules of a shard are not in its ConfigMap. */
 enum shard_trouble {
     SHARD_TROUBLE_NONE, /* they are */
@@ -133,8 +131,8 @@ struct controller {
     struct takeover *takeover;
     struct coverer *coverer; /* NULL: not asked for */
     struct gain_cache *gains;
-    struct policy_cache *policies;    /* NULL: nobody follows them; and with it: */
-    struct policy_reporter *reporter; /* NULL */
+    struct policy_cache *policies; /* NULL: nobody follows them; and with it: */
+    struct reconciler *reporter;   /* NULL */
     struct shard_cache_listener listener;
     struct table shards;
     struct list waiting; /* struct shard */
@@ -323,14 +321,9 @@ void nudger_add(struct reconciler *nudger, const struct pod *p);
 /* ---- the status of policies ---- */
 
 /* controller->policies must be there. */
-MUST_CHECK struct policy_reporter *policy_reporter_new(struct controller *c, struct err *e);
-/* A policy, "namespace/plural/name", or all in the namespace of a key. */
-void policy_reporter_look(struct policy_reporter *r, const char *key, uint64_t ms);
-void policy_reporter_look_in(struct policy_reporter *r, const char *key, uint64_t ms);
-/* Nothing is remembered of it any more. */
-void policy_reporter_forget(struct policy_reporter *r, const char *key);
-const struct work_queue *policy_reporter_queue(const struct policy_reporter *r);
-MUST_CHECK int policy_reporter_metrics(const struct policy_reporter *r, struct buf *out);
-void policy_reporter_free(struct policy_reporter *r);
+MUST_CHECK struct reconciler *policy_reporter_new(struct controller *c, struct err *e);
+/* The policies in the namespace of a key. */
+void policy_reporter_look_in(struct controller *c, const char *key, uint64_t ms);
+MUST_CHECK int policy_reporter_metrics(const struct controller *c, struct buf *out);
 
 #endif

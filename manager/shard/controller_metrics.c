@@ -297,7 +297,7 @@ int controller_metrics(const struct controller *c, const struct controller_count
     if (coverer_metrics(c->coverer, out) != 0) {
         return buf_error(out);
     }
-    return c->reporter == NULL ? buf_error(out) : policy_reporter_metrics(c->reporter, out);
+    return c->reporter == NULL ? buf_error(out) : policy_reporter_metrics(c, out);
 }
 
 size_t controller_queues(const struct controller *c,
@@ -307,7 +307,7 @@ size_t controller_queues(const struct controller *c,
     out[count++] = c->queue;
     out[count++] = reconciler_queue(c->nudger);
     if (c->reporter != NULL) {
-        out[count++] = policy_reporter_queue(c->reporter);
+        out[count++] = reconciler_queue(c->reporter);
     }
     return count;
 }

@@ -38,18 +38,18 @@ void controller_look_policies(struct controller *c, const char *key)
 {
     const struct policy_object *o = NULL;
     if (c->reporter != NULL && key != NULL) {
-        policy_reporter_look_in(c->reporter, key, 0);
+        policy_reporter_look_in(c, key, 0);
         return;
     }
     while (c->reporter != NULL && (o = policy_cache_next(c->policies, o)) != NULL) {
-        policy_reporter_look(c->reporter, o->key, 0);
+        reconciler_look(c->reporter, o->key, 0);
     }
 }
 
 void controller_pod_changed(struct controller *c, const struct pod *p)
 {
     if (c->reporter != NULL) {
-        policy_reporter_look_in(c->reporter, p->key, GATHER_MS);
+        policy_reporter_look_in(c, p->key, GATHER_MS);
     }
 }
 
@@ -58,7 +58,7 @@ void controller_pod_says(struct controller *c, const struct pod *p)
     const struct policy_object *o = NULL;
     while (c->policies != NULL && (o = policy_cache_next_in(c->policies, p->ns, o)) != NULL) {
         if (is_for(o, p)) {
-            policy_reporter_look(c->reporter, o->key, GATHER_MS);
+            reconciler_look(c->reporter, o->key, GATHER_MS);
         }
     }
 }
@@ -97,9 +97,9 @@ static void on_policy(void *data, const struct policy_object *o, bool gone, bool
 {
     struct controller *c = data;
     if (gone) {
-        policy_reporter_forget(c->reporter, o->key);
+        reconciler_forget(c->reporter, o->key);
     } else {
-        policy_reporter_look(c->reporter, o->key, 0);
+        reconciler_look(c->reporter, o->key, 0);
     }
     if (!same) {
         look_at_shards(c, o->ns);

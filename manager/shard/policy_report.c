@@ -43,24 +43,13 @@ enum {
     KEY_SIZE = 640,
 };
 
-struct policy_reporter {
-    struct controller *controller;
-    struct work_queue *queue;
-    struct table states;
-};
-
 /* What is remembered of a policy. */
 struct state {
-    struct table_node node;
-    struct policy_reporter *reporter;
-    struct object_request *request; /* that is under way */
-    char *uid;                      /* of which the rest tells */
-    char *last;                     /* the status that was made last, as JSON; NULL: none was */
-    char *base;                     /* the version on which the status was written last; NULL */
-    char *stored;                   /* the version with `last`, as far as the definition of the kind
-                                       has the fields; NULL: it is not written */
-    uint64_t written_at;
-    bool written;       /* ever */
+    struct reconcile run;
+    char *uid;          /* of which the rest tells */
+    char *last;         /* the status that was made last, as JSON; NULL: none was */
+    char *stored;       /* the version with `last`, as far as the definition of the kind has the
+                           fields; NULL: it is not written */
     bool unbound;       /* the foreign finalizer was taken off */
     bool bared;         /* the API server does not take the object as it is: its spec goes, too */
     uint64_t unbind_at; /* not before; 0: at once */
@@ -71,34 +60,16 @@ struct state {
     uint64_t refused_at; /* at that time */
     enum policy_enforced enforced;
     size_t open;
-    char key[];
 };
 
 /* ---- what is remembered ---- */
 
-static struct state *find_state(const struct policy_reporter *r, const char *key)
+static void drop(void *state)
 {
-    return TABLE_FIND(&r->states, slice_str(key), struct state);
-}
-
-static void free_state(struct state *s)
-{
-    table_remove(&s->reporter->states, &s->node);
-    object_request_cancel(s->request);
+    struct state *s = state;
     free(s->uid);
     free(s->last);
-    free(s->base);
     free(s->stored);
-    free(s);
-}
-
-static struct state *provide_state(struct policy_reporter *r, const char *key)
-{
-    struct state *s = TABLE_PROVIDE(&r->states, slice_str(key), struct state, key);
-    if (s != NULL) {
-        s->reporter = r;
-    }
-    return s;
 }
 
 /* Another object of that name: what was known is of no use. 0 or -ENOMEM. */
@@ -111,15 +82,10 @@ static int reset_if_replaced(struct state *s, const struct policy_object *o)
     if (uid == NULL) {
         return -ENOMEM;
     }
-    free(s->uid);
-    free(s->last);
-    free(s->base);
-    free(s->stored);
+    drop(s);
     s->uid = uid;
     s->last = NULL;
-    s->base = NULL;
     s->stored = NULL;
-    s->written = false;
     s->unbound = false;
     s->bared = false;
     s->unbind_at = 0;
@@ -129,35 +95,12 @@ static int reset_if_replaced(struct state *s, const struct policy_object *o)
     return 0;
 }
 
-/* `s` may be gone afterwards. */
-static void done(struct state *s, enum work_result result, unsigned retry_after)
+static bool is_there(void *state, enum work_result result)
 {
-    const struct policy_reporter *r = s->reporter;
-    bool gone = policy_cache_find(r->controller->policies, s->key) == NULL;
-    work_queue_done(r->queue, s->key, gone ? WORK_DONE : result, retry_after);
-    if (gone) {
-        free_state(s);
-    }
-}
-
-static void look_after(struct state *s, uint64_t ms)
-{
-    int rc = work_queue_add_after(s->reporter->queue, s->key, ms);
-    (void)rc; /* its key is in the queue */
-}
-
-/* False: it could not be sent, and is done. */
-static bool send_request(struct state *s, const struct object_request_options *q,
-                         object_request_cb cb)
-{
-    struct controller *c = s->reporter->controller;
-    struct err e = ERR_INIT;
-    bool may = q->path != NULL && q->body != NULL && c->options.may_write(c->options.data);
-    s->request = may ? object_request_start(c->loop, c->options.client, q, cb, s, &e) : NULL;
-    if (s->request == NULL) {
-        done(s, WORK_RETRY, 0);
-    }
-    return s->request != NULL;
+    const struct state *s = state;
+    const struct controller *c = s->run.data;
+    (void)result;
+    return policy_cache_find(c->policies, s->run.key) != NULL;
 }
 
 /* ---- a foreign finalizer ---- */
@@ -200,39 +143,39 @@ static cJSON *without_finalizer(const struct policy_object *o, const cJSON *rest
  * needs no spec any more. */
 static void on_not_taken(struct state *s, const struct api_error *error)
 {
-    const struct policy_object *o = policy_cache_find(s->reporter->controller->policies, s->key);
+    const struct controller *c = s->run.data;
+    const struct policy_object *o = policy_cache_find(c->policies, s->run.key);
     bool deleting = o != NULL && policy_deleting(o->policy);
     if (error->code == 409 || error->code == 404 || error->code == 0) {
-        done(s, WORK_RETRY, error->retry_after);
+        reconcile_done(&s->run, WORK_RETRY, error->retry_after);
         return;
     }
     if (error->code == 422 && deleting && !s->bared) {
         s->bared = true;
         s->unbind_at = 0;
-        done(s, WORK_RETRY, 0);
+        reconcile_done(&s->run, WORK_RETRY, 0);
         return;
     }
     LOG_AT(s->unbind_at == 0 ? LOG_WARN : LOG_DEBUG,
-           "cannot take off another controller mesh's finalizer", log_str("policy", s->key),
+           "cannot take off another controller mesh's finalizer", log_str("policy", s->run.key),
            log_str("error", error->msg));
-    s->unbind_at = controller_now(s->reporter->controller) + UNBIND_MS;
-    look_after(s, UNBIND_MS);
-    done(s, WORK_RETRY, 0); /* its status does not wait for that */
+    s->unbind_at = controller_now(c) + UNBIND_MS;
+    reconcile_after(&s->run, UNBIND_MS);
+    reconcile_done(&s->run, WORK_RETRY, 0); /* its status does not wait for that */
 }
 
 static void on_taken(void *data, const cJSON *object, const struct api_error *error)
 {
     struct state *s = data;
-    s->request = NULL;
     if (object == NULL) {
         on_not_taken(s, error);
         return;
     }
-    log_info("took off another controller mesh's finalizer", log_str("policy", s->key),
+    log_info("took off another controller mesh's finalizer", log_str("policy", s->run.key),
              log_str("finalizer", POLICY_FINALIZER));
     s->unbound = true;
     s->unbind_at = 0;
-    done(s, WORK_DONE, 0);
+    reconcile_done(&s->run, WORK_DONE, 0);
 }
 
 static char *collection_path(const struct policy_object *o)
@@ -245,8 +188,9 @@ static char *collection_path(const struct policy_object *o)
  * deleted. */
 static bool unbind(struct state *s, const struct policy_object *o, const cJSON *rest)
 {
+    const struct controller *c = s->run.data;
     bool deleting = policy_deleting(o->policy);
-    bool waits = controller_now(s->reporter->controller) < s->unbind_at && (!deleting || s->bared);
+    bool waits = controller_now(c) < s->unbind_at && (!deleting || s->bared);
     if (!policy_has_finalizer(o->policy) || (s->unbound && !deleting) || waits) {
         return false;
     }
@@ -260,8 +204,7 @@ static bool unbind(struct state *s, const struct policy_object *o, const cJSON *
         .field_manager = RULES_MAP_MANAGER,
         .metadata_only = true,
     };
-    bool sent = send_request(s, &q, on_taken);
-    (void)sent;
+    reconcile_write(&s->run, &q, NULL, on_taken);
     cJSON_Delete(body);
     free(path);
     return true;
@@ -355,8 +298,9 @@ static struct event_object about(const struct policy_object *o)
 static void record_events(struct state *s, const struct policy_object *o, const cJSON *before,
                           const cJSON *status, const struct policy_status_result *result)
 {
+    const struct controller *c = s->run.data;
     struct telling t = {
-        .events = s->reporter->controller->options.events,
+        .events = c->options.events,
         .about = about(o),
         .rough = result->rough,
         .refused_by = BUF_INIT(REFUSED_BY_MAX),
@@ -365,7 +309,7 @@ static void record_events(struct state *s, const struct policy_object *o, const 
     tell_rest(&t);
     if (t.refusers > 0) {
         s->refused = true;
-        s->refused_at = controller_now(s->reporter->controller);
+        s->refused_at = controller_now(c);
     }
     buf_reset(&t.refused_by);
 }
@@ -407,10 +351,10 @@ static int remember(struct state *s, const cJSON *status)
  * its definition would not let in any more, and say which field it is. */
 static void tell_refused(struct state *s, const struct api_error *error)
 {
-    const struct controller *c = s->reporter->controller;
-    const struct policy_object *o = policy_cache_find(c->policies, s->key);
+    const struct controller *c = s->run.data;
+    const struct policy_object *o = policy_cache_find(c->policies, s->run.key);
     LOG_AT(s->untaken ? LOG_DEBUG : LOG_WARN, "cannot write the status of a traffic policy",
-           log_str("policy", s->key), log_str("error", error->msg));
+           log_str("policy", s->run.key), log_str("error", error->msg));
     if (!s->untaken && o != NULL) {
         const struct event_object object = about(o);
         event_record(c->options.events, &object, EVENT_WARNING, "StatusRefused",
@@ -422,80 +366,55 @@ static void tell_refused(struct state *s, const struct api_error *error)
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct state *s = data;
-    s->request = NULL;
-    controller_count(s->reporter->controller, CONTROLLER_POLICY_STATUS, error);
     if (object != NULL) {
         s->stored = strdup(field_meta(object, "resourceVersion"));
         s->untaken = false;
-        look_after(s, CONTROLLER_BELIEF_MS + 1); /* if the cache should not show it */
-        done(s, WORK_DONE, 0);
+        reconcile_done(&s->run, WORK_DONE, 0);
         return;
     }
-    free(s->base);
-    s->base = NULL;
-    s->written = false; /* the queue's pauses grow, and no other is needed */
     if (error->code != 409 && error->code != 404) {
         tell_refused(s, error);
     }
-    done(s, WORK_RETRY, error->retry_after);
+    reconcile_done(&s->run, WORK_RETRY, error->retry_after);
 }
 
 static void write_status(struct state *s, const struct policy_object *o, const cJSON *old,
                          const cJSON *status)
 {
-    char *path = collection_path(o);
-    cJSON *body = preconditions_status(o->uid, o->version, old, status);
-    free(s->base);
-    s->base = strdup(o->version);
-    const struct object_request_options q = {
-        .verb = OBJECT_REQUEST_MERGE_PATCH,
-        .path = path,
+    struct controller *c = s->run.data;
+    const struct reconcile_status w = {
+        .path = collection_path(o),
         .name = o->name,
-        .subresource = "status",
-        .body = body,
+        .uid = o->uid,
+        .version = o->version,
+        .old = old,
+        .status = status,
         .field_manager = RULES_MAP_MANAGER,
-        .metadata_only = true,
+        .counts = c->options.counts->writes[CONTROLLER_POLICY_STATUS],
+        .next = on_written,
     };
-    if (send_request(s, &q, on_written)) {
-        s->written = true;
-        s->written_at = controller_now(s->reporter->controller);
-    }
-    cJSON_Delete(body);
-    free(path);
-}
-
-/* For how long, in ms, nothing may be written: so soon after the last time, or because the cache
- * does not show yet what was written then. */
-static uint64_t pause_of(const struct state *s, const struct policy_object *o)
-{
-    uint64_t passed = controller_now(s->reporter->controller) - s->written_at;
-    bool unseen = s->base != NULL && strcmp(s->base, o->version) == 0;
-    uint64_t pause = !s->written ? 0 : unseen ? CONTROLLER_BELIEF_MS : EACH_MS;
-    return passed < pause ? pause - passed : 0;
+    reconcile_status(&s->run, &w);
 }
 
 /* For how long, in ms, requests that were refused are not told of: so soon after the last time. */
 static uint64_t refusals_wait(const struct state *s)
 {
-    uint64_t passed = controller_now(s->reporter->controller) - s->refused_at;
+    const struct controller *c = s->run.data;
+    uint64_t passed = controller_now(c) - s->refused_at;
     return s->refused && passed < REFUSALS_MS ? REFUSALS_MS - passed : 0;
 }
 
 static void finish(struct state *s, const struct policy_object *o, const cJSON *old,
                    const cJSON *status, const struct policy_status_result *result)
 {
-    uint64_t pause = pause_of(s, o);
     if (result->changed && is_stored(s, o, status)) {
-        done(s, WORK_DONE, 0);
+        reconcile_done(&s->run, WORK_DONE, 0);
     } else if (remember(s, status) != 0) {
-        done(s, WORK_RETRY, 0);
-    } else if (result->changed && pause == 0) {
-        write_status(s, o, old, status);
+        reconcile_done(&s->run, WORK_RETRY, 0);
+    } else if (!result->changed || reconcile_too_early(&s->run, o->uid, o->version, EACH_MS)) {
+        reconcile_done(&s->run, WORK_DONE, 0);
     } else {
-        if (result->changed) {
-            look_after(s, pause);
-        }
-        done(s, WORK_DONE, 0);
+        write_status(s, o, old, status);
     }
 }
 
@@ -503,7 +422,7 @@ static void finish(struct state *s, const struct policy_object *o, const cJSON *
 static void report_after(struct state *s, const struct policy_object *o, const cJSON *old,
                          const cJSON *told, const struct policy_found *found)
 {
-    const struct controller *c = s->reporter->controller;
+    const struct controller *c = s->run.data;
     uint64_t wait = refusals_wait(s);
     const struct policy_facts facts = {
         .policy = o->policy,
@@ -521,7 +440,7 @@ static void report_after(struct state *s, const struct policy_object *o, const c
     struct policy_status_result result;
     cJSON *status = policy_status_make(&facts, &result);
     if (status == NULL) {
-        done(s, WORK_RETRY, 0);
+        reconcile_done(&s->run, WORK_RETRY, 0);
         return;
     }
     s->reported = true;
@@ -529,7 +448,7 @@ static void report_after(struct state *s, const struct policy_object *o, const c
     s->open = result.open;
     record_events(s, o, told, status, &result);
     if (result.refused) {
-        look_after(s, wait);
+        reconcile_after(&s->run, wait);
     }
     finish(s, o, old, status, &result);
     cJSON_Delete(status);
@@ -541,7 +460,7 @@ static void report(struct state *s, const struct policy_object *o, const cJSON *
     struct err e = ERR_INIT;
     cJSON *last = s->last == NULL ? NULL : json_parse(s->last, strlen(s->last), &e);
     if (s->last != NULL && last == NULL) {
-        done(s, WORK_RETRY, 0);
+        reconcile_done(&s->run, WORK_RETRY, 0);
         return;
     }
     report_after(s, o, old, s->last == NULL ? old : last, found);
@@ -560,7 +479,8 @@ static bool is_too_early(const struct state *s, const cJSON *old, const struct p
  * namespace changes. For how long, in ms. */
 static uint64_t patience(struct state *s, const struct policy_found *found)
 {
-    uint64_t now = controller_now(s->reporter->controller);
+    const struct controller *c = s->run.data;
+    uint64_t now = controller_now(c);
     if (!found->pending) {
         s->pending_at = 0;
         return 0;
@@ -572,91 +492,61 @@ static uint64_t patience(struct state *s, const struct policy_found *found)
 
 static void handle(struct state *s, const struct policy_object *o, const cJSON *rest)
 {
-    const struct controller *c = s->reporter->controller;
+    const struct controller *c = s->run.data;
     const cJSON *old = field_map(rest, "status");
     struct policy_found found = {.shards = NULL};
     if (unbind(s, o, rest)) {
         return;
     }
     if (policy_found_look(c, o, &found) != 0) {
-        done(s, WORK_RETRY, 0);
+        reconcile_done(&s->run, WORK_RETRY, 0);
     } else if (policy_deleting(o->policy) || is_too_early(s, old, &found)) {
-        done(s, WORK_DONE, 0); /* the first answers bring it again */
+        reconcile_done(&s->run, WORK_DONE, 0); /* the first answers bring it again */
     } else if (patience(s, &found) > 0) {
-        look_after(s, patience(s, &found));
-        done(s, WORK_DONE, 0); /* or sooner, when it stands there */
+        reconcile_after(&s->run, patience(s, &found));
+        reconcile_done(&s->run, WORK_DONE, 0); /* or sooner, when it stands there */
     } else {
         report(s, o, old, &found);
     }
     policy_found_deinit(&found);
 }
 
-static void on_work(void *data, const char *key)
+static void look(void *state)
 {
-    struct policy_reporter *r = data;
-    const struct controller *c = r->controller;
-    const struct policy_object *o = policy_cache_find(c->policies, key);
+    struct state *s = state;
+    const struct controller *c = s->run.data;
+    const struct policy_object *o = policy_cache_find(c->policies, s->run.key);
     struct err e = ERR_INIT;
-    if (o == NULL) {
-        policy_reporter_forget(r, key);
-    }
     if (o == NULL || !shard_cache_ready(c->options.cache, o->ns)) {
-        work_queue_done(r->queue, key, WORK_DONE, 0); /* on_ready brings it again */
+        reconcile_done(&s->run, WORK_DONE, 0); /* on_ready brings it again */
         return;
     }
-    struct state *s = provide_state(r, key);
     cJSON *rest = json_parse(o->rest, strlen(o->rest), &e);
-    if (s == NULL || rest == NULL || reset_if_replaced(s, o) != 0) {
-        work_queue_done(r->queue, key, WORK_RETRY, 0);
+    if (rest == NULL || reset_if_replaced(s, o) != 0) {
+        reconcile_done(&s->run, WORK_RETRY, 0);
     } else {
         handle(s, o, rest);
     }
     cJSON_Delete(rest);
 }
 
-/* ---- what it is told ---- */
-
-void policy_reporter_look(struct policy_reporter *r, const char *key, uint64_t ms)
-{
-    int rc = ms == 0 ? work_queue_add(r->queue, key) : work_queue_add_after(r->queue, key, ms);
-    if (rc != 0) {
-        log_error("out of memory; this policy is processed again with its next change",
-                  log_str("policy", key));
-    }
-}
-
-void policy_reporter_look_in(struct policy_reporter *r, const char *key, uint64_t ms)
+void policy_reporter_look_in(struct controller *c, const char *key, uint64_t ms)
 {
     char ns[KEY_SIZE];
     const struct policy_object *o = NULL;
     (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(key, "/"), key);
-    while ((o = policy_cache_next_in(r->controller->policies, ns, o)) != NULL) {
-        policy_reporter_look(r, o->key, ms);
+    while ((o = policy_cache_next_in(c->policies, ns, o)) != NULL) {
+        reconciler_look(c->reporter, o->key, ms);
     }
 }
 
-/* A request of its that is under way ends by itself: its key is being handled. */
-void policy_reporter_forget(struct policy_reporter *r, const char *key)
-{
-    struct state *s = find_state(r, key);
-    if (s != NULL && s->request == NULL) {
-        free_state(s);
-    }
-}
-
-const struct work_queue *policy_reporter_queue(const struct policy_reporter *r)
-{
-    return r->queue;
-}
-
-int policy_reporter_metrics(const struct policy_reporter *r, struct buf *out)
+int policy_reporter_metrics(const struct controller *c, struct buf *out)
 {
     static const char name[] = "cmesh_manager_policies";
     uint64_t numbers[POLICY_KINDS][POLICY_ENFORCED_STATES] = {{0}};
     uint64_t open = 0;
-    for (struct table_node *n = NULL; (n = table_next(&r->states, n)) != NULL;) {
-        const struct state *s = LIST_ITEM(n, struct state, node);
-        const struct policy_object *o = policy_cache_find(r->controller->policies, s->key);
+    for (const struct state *s = NULL; (s = reconciler_next(c->reporter, s)) != NULL;) {
+        const struct policy_object *o = policy_cache_find(c->policies, s->run.key);
         if (o != NULL && s->reported) {
             numbers[policy_kind(o->policy)][s->enforced]++;
             open += s->open;
@@ -678,33 +568,21 @@ int policy_reporter_metrics(const struct policy_reporter *r, struct buf *out)
 
 /* ---- life ---- */
 
-struct policy_reporter *policy_reporter_new(struct controller *c, struct err *e)
-{
-    struct policy_reporter *r = calloc(1, sizeof *r);
-    const struct work_queue_options o = {
-        .name = "policies", .parallel = PARALLEL, .clock = c->options.clock};
-    if (r == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
-    r->controller = c;
-    r->queue = work_queue_new(c->loop, &o, on_work, r, e);
-    if (r->queue == NULL) {
-        free(r);
-        return NULL;
-    }
-    return r;
-}
+static const struct reconciler_handlers handlers = {
+    .reconcile = look, .done = is_there, .drop = drop};
 
-void policy_reporter_free(struct policy_reporter *r)
+struct reconciler *policy_reporter_new(struct controller *c, struct err *e)
 {
-    if (r == NULL) {
-        return;
-    }
-    for (struct table_node *n = NULL; (n = table_next(&r->states, NULL)) != NULL;) {
-        free_state(LIST_ITEM(n, struct state, node));
-    }
-    table_deinit(&r->states);
-    work_queue_free(r->queue);
-    free(r);
+    const struct reconciler_options o = {
+        .name = "policies",
+        .kind = "policy",
+        .parallel = PARALLEL,
+        .state_size = sizeof(struct state),
+        .data = c,
+        .client = c->options.client,
+        .may_write = c->options.may_write,
+        .gate = c->options.data,
+        .clock = c->options.clock,
+    };
+    return reconciler_new(c->loop, &o, &handlers, e);
 }
