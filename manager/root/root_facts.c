@@ -75,7 +75,7 @@ static bool is_due(const struct root *t, const struct root_child *c,
                    const struct shard_cache_config *config)
 {
     return c->base != 0 && c->base == root_version(config) &&
-           roots_now(t->roots) - c->written_at <= ROOTS_BELIEF_MS;
+           roots_now(t->roots) - c->written_at <= RECONCILE_BELIEF_MS;
 }
 
 void root_child_forget(struct root_child *c)
@@ -165,7 +165,7 @@ static void look_at_life(struct root *t, struct root_child *c, const struct root
     fact->has_pods = pods->all > 0;
     fact->life = root_life_look(&c->life, &sight, &wake_ms);
     if (wake_ms != 0) {
-        roots_look(t->roots, t->key, wake_ms);
+        reconcile_after(&t->run, wake_ms);
     }
 }
 
@@ -295,7 +295,7 @@ static bool must_hold(struct root *t)
     if (t->pass.layout.moved == 0 || ms >= HOLD_MS || is_urgent(&t->pass) || all_arrived(t)) {
         return false;
     }
-    roots_look(t->roots, t->key, HOLD_MS - ms);
+    reconcile_after(&t->run, HOLD_MS - ms);
     return true;
 }
 

@@ -101,7 +101,7 @@ static void stop_looking(struct root *t)
     t->load.window = NULL;
     if (t->load.report.known) {
         t->load.report.known = false;
-        roots_look(t->roots, t->key, 0);
+        reconciler_look(t->roots->reconciler, t->key, 0);
     }
 }
 
@@ -117,7 +117,7 @@ static void report(struct root *t, const struct buckets *owners)
     load_window_rates(t->load.window, rates);
     load_report_make(&t->load.report, rates, owners);
     t->load.reported_at = now;
-    roots_look(t->roots, t->key, 0);
+    reconciler_look(t->roots->reconciler, t->key, 0);
 }
 
 /* 0 or -ENOMEM. */
@@ -158,8 +158,8 @@ static void look(struct root *t)
 static void on_timer(void *data)
 {
     struct roots *r = data;
-    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
-        look(LIST_ITEM(n, struct root, node));
+    for (struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
+        look(t);
     }
     net_clock_set_timer(r->clock, r->load_timer, minute_ms(r) / LOOKS);
 }

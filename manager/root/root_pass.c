@@ -141,9 +141,9 @@ void root_begin(struct root *t)
         p->phase = ROOT_OVER;
         root_report(t);
     } else if (rc != 0 || known < 0 || (known == 1 && plan(t) != 0)) {
-        root_done(t, WORK_RETRY, 0);
+        reconcile_done(&t->run, WORK_RETRY, 0);
     } else if (known == 0) {
-        root_done(t, WORK_DONE, 0);
+        reconcile_done(&t->run, WORK_DONE, 0);
     } else {
         p->phase = p->spec.disable ? ROOT_OVER : ROOT_STRAYS;
         go_on(t);
@@ -173,7 +173,7 @@ static void give_up(struct root *t, const char *what, const struct api_error *e)
         log_at(e->level, "cannot write a child", log_str("root", t->key), log_str("what", what),
                log_str("error", e->msg));
     }
-    root_done(t, WORK_RETRY, e->retry_after);
+    reconcile_done(&t->run, WORK_RETRY, e->retry_after);
 }
 
 static void note_refusal(struct root *t, const char *what, const struct api_error *e)
@@ -309,7 +309,7 @@ static void remember(struct root *t, const cJSON *object)
     c->accepted = usual ? found : 0;
     c->written_at = roots_now(t->roots);
     c->checked = 0;
-    roots_look(t->roots, t->key, ROOTS_BELIEF_MS + 1);
+    reconcile_after(&t->run, RECONCILE_BELIEF_MS + 1);
 }
 
 /* It is as the cache shows it, and to be written again. */
@@ -344,7 +344,6 @@ static void on_replaced(void *data, const cJSON *object, const struct api_error 
     struct root *t = data;
     struct root_child *c = &t->children[t->pass.shard.number];
     const char *name = field_meta(t->pass.body, "name");
-    t->request = NULL;
     if (object != NULL) {
         count(t, ROOTS_WRITTEN);
         remember(t, object);
@@ -382,11 +381,7 @@ static void replace_spec(struct root *t, const cJSON *object)
                                              .name = name,
                                              .body = body,
                                              .field_manager = ROOT_FIELD_MANAGER};
-    if (path == NULL || body == NULL) {
-        root_done(t, WORK_RETRY, 0);
-    } else {
-        (void)root_write(t, &q, on_replaced);
-    }
+    reconcile_write(&t->run, &q, NULL, on_replaced);
     cJSON_Delete(body);
     free(path);
 }
@@ -398,7 +393,6 @@ static void on_applied(void *data, const cJSON *object, const struct api_error *
     struct root_child *c = &t->children[p->shard.number];
     const struct root_child before = *c;
     const char *name = field_meta(p->body, "name");
-    t->request = NULL;
     if (object == NULL && is_refusal(error)) {
         note_refusal(t, name, error);
         skip_shard(t);
@@ -558,11 +552,7 @@ static void apply(struct root *t)
                                              .body = p->body,
                                              .field_manager = ROOT_FIELD_MANAGER,
                                              .force = p->existed};
-    if (path == NULL) {
-        root_done(t, WORK_RETRY, 0);
-    } else {
-        (void)root_write(t, &q, on_applied);
-    }
+    reconcile_write(&t->run, &q, NULL, on_applied);
     free(path);
 }
 
@@ -622,7 +612,7 @@ static enum step make_body(struct root *t)
         return STEP_NONE;
     }
     if (e.code == -ENOMEM || e.code == -EAGAIN) {
-        root_done(t, e.code == -ENOMEM ? WORK_RETRY : WORK_DONE, 0);
+        reconcile_done(&t->run, e.code == -ENOMEM ? WORK_RETRY : WORK_DONE, 0);
         return STEP_WAITS;
     }
     p->invalid = e;
@@ -683,7 +673,7 @@ static enum step look_at_shard(struct root *t, const struct layout_shard *goal)
     }
     note_edit(t, c, config);
     if (add_precondition(p, c, config) != 0) {
-        root_done(t, WORK_RETRY, 0);
+        reconcile_done(&t->run, WORK_RETRY, 0);
     } else {
         apply(t);
     }
@@ -708,7 +698,6 @@ static void on_deleted(void *data, const cJSON *object, const struct api_error *
     struct root *t = data;
     struct root_pass *p = &t->pass;
     const struct root_removal *r = &p->removals[p->at];
-    t->request = NULL;
     bool gone = object != NULL || error->code == 404;
     if (!gone && is_refusal(error)) {
         note_refusal(t, r->name, error);
@@ -724,7 +713,7 @@ static void on_deleted(void *data, const cJSON *object, const struct api_error *
         root_child_forget(c);
         c->base = p->base;
         c->written_at = roots_now(t->roots);
-        roots_look(t->roots, t->key, ROOTS_BELIEF_MS + 1);
+        reconcile_after(&t->run, RECONCILE_BELIEF_MS + 1);
     }
     p->at++;
     go_on(t);
@@ -738,11 +727,7 @@ static void delete_child(struct root *t, const struct root_removal *r)
     cJSON *body = preconditions_delete(r->uid, r->version);
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_DELETE, .path = path, .name = r->name, .body = body};
-    if (path == NULL || body == NULL) {
-        root_done(t, WORK_RETRY, 0);
-    } else {
-        (void)root_write(t, &q, on_deleted);
-    }
+    reconcile_write(&t->run, &q, NULL, on_deleted);
     cJSON_Delete(body);
     free(path);
 }
@@ -849,7 +834,7 @@ static void go_on(struct root *t)
 {
     struct root_pass *p = &t->pass;
     if (is_stale(t)) {
-        root_done(t, WORK_DONE, 0);
+        reconcile_done(&t->run, WORK_DONE, 0);
         return;
     }
     enum step step = look(t);

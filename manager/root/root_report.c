@@ -12,7 +12,6 @@
 #include "base/keyed_hash.h"
 #include "base/log.h"
 #include "object/conditions.h"
-#include "object/preconditions.h"
 #include "root/roots_internal.h"
 #include "json/field.h"
 
@@ -240,63 +239,35 @@ static void finish(struct root *t)
 {
     cJSON_Delete(t->status);
     t->status = NULL;
-    root_done(t, t->pass.refused ? WORK_RETRY : WORK_DONE, 0);
+    reconcile_done(&t->run, t->pass.refused ? WORK_RETRY : WORK_DONE, 0);
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct root *t = data;
-    t->request = NULL;
     if (object != NULL) {
         finish(t);
         return;
     }
-    t->status_base = 0;
     cJSON_Delete(t->status);
     t->status = NULL;
-    if (error->code != 409 && error->code != 404) {
-        log_at(error->level, "cannot write the status of a root", log_str("root", t->key),
-               log_str("error", error->msg));
-    }
-    root_done(t, WORK_RETRY, error->retry_after);
+    reconcile_failed(&t->run, error, "cannot write the status of a root");
 }
 
 static void send_status(struct root *t, const struct shard_cache_config *config)
 {
-    tell_state(t, config);
-    char *path = root_path(t);
-    const cJSON *old = field_get(config->object, "status");
-    cJSON *body = preconditions_status(config->uid, config->version, old, t->status);
-    const struct object_request_options q = {
-        .verb = OBJECT_REQUEST_MERGE_PATCH,
-        .path = path,
+    const struct reconcile_status w = {
+        .path = root_path(t),
         .name = config->name,
-        .subresource = "status",
-        .body = body,
+        .uid = config->uid,
+        .version = config->version,
+        .old = field_get(config->object, "status"),
+        .status = t->status,
         .field_manager = ROOT_FIELD_MANAGER,
-        .metadata_only = true,
+        .next = on_written,
     };
-    t->status_base = root_version(config);
-    t->status_at = roots_now(t->roots);
-    if (path == NULL || body == NULL) {
-        root_done(t, WORK_RETRY, 0);
-    } else {
-        (void)root_write(t, &q, on_written);
-    }
-    cJSON_Delete(body);
-    free(path);
-}
-
-/* Whether it is too early to write it again: then the root comes again. */
-static bool is_too_early(struct root *t, const struct shard_cache_config *config)
-{
-    uint64_t ms = roots_now(t->roots) - t->status_at;
-    bool due = t->status_base == root_version(config) && ms <= ROOTS_BELIEF_MS;
-    bool soon = t->status_at != 0 && ms < STATUS_MS;
-    if (due || soon) {
-        roots_look(t->roots, t->key, soon ? STATUS_MS - ms : ROOTS_BELIEF_MS);
-    }
-    return due || soon;
+    tell_state(t, config);
+    reconcile_status(&t->run, &w);
 }
 
 /* Whether its spec makes sense or not. */
@@ -317,7 +288,7 @@ void root_report(struct root *t)
     struct report *r = calloc(1, sizeof *r);
     struct root_status_result result = {.changed = false};
     if (r == NULL) {
-        root_done(t, WORK_RETRY, 0);
+        reconcile_done(&t->run, WORK_RETRY, 0);
         return;
     }
     buf_init(&r->foreign.text, NAMES_SIZE);
@@ -338,8 +309,9 @@ void root_report(struct root *t)
     buf_reset(&r->foreign_pods.text);
     free(r);
     if (t->status == NULL) {
-        root_done(t, WORK_RETRY, 0);
-    } else if (!result.changed || is_too_early(t, config)) {
+        reconcile_done(&t->run, WORK_RETRY, 0);
+    } else if (!result.changed ||
+               reconcile_too_early(&t->run, config->uid, config->version, STATUS_MS)) {
         finish(t);
     } else {
         send_status(t, config);

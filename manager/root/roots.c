@@ -58,21 +58,13 @@ uint64_t root_version(const struct shard_cache_config *config)
 
 /* ---- roots ---- */
 
-static struct root *find_root(const struct roots *r, const char *key)
+static void begin(void *state)
 {
-    return TABLE_FIND(&r->all, slice_str(key), struct root);
-}
-
-/* NULL without memory. */
-static struct root *provide_root(struct roots *r, const char *key)
-{
-    struct root *t = TABLE_PROVIDE(&r->all, slice_str(key), struct root, key);
-    if (t != NULL && t->roots == NULL) {
-        t->roots = r;
-        t->first = -1;
-        t->moved_at = roots_now(r);
-    }
-    return t;
+    struct root *t = state;
+    t->roots = t->run.data;
+    t->key = t->run.key;
+    t->first = -1;
+    t->moved_at = roots_now(t->roots);
 }
 
 static void forget_children(struct root *t)
@@ -84,32 +76,20 @@ static void forget_children(struct root *t)
     t->size = 0;
     t->moved = 0;
     t->conflicts = 0;
-    t->status_base = 0;
 }
 
-static void free_root(struct root *t)
+static void drop(void *state)
 {
-    table_remove(&t->roots->all, &t->node);
-    object_request_cancel(t->request);
+    struct root *t = state;
     root_end_pass(t);
     forget_children(t);
     targets_leave(t->roots->targets, &t->target);
     cJSON_Delete(t->status);
     free(t->prefix);
     free(t->uid);
-    free(t);
 }
 
 /* ---- what is to be done ---- */
-
-void roots_look(struct roots *r, const char *key, uint64_t ms)
-{
-    int rc = ms == 0 ? work_queue_add(r->queue, key) : work_queue_add_after(r->queue, key, ms);
-    if (rc != 0) {
-        log_error("out of memory; this root is processed again with its next change",
-                  log_str("root", key));
-    }
-}
 
 static void end_namespaces(struct roots *r)
 {
@@ -122,28 +102,27 @@ static void end_namespaces(struct roots *r)
 static void release_namespaces(struct roots *r)
 {
     bool needed = false;
-    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
-        needed = needed || LIST_ITEM(n, struct root, node)->needs_namespaces;
+    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
+        needed = needed || t->needs_namespaces;
     }
     if (!needed) {
         end_namespaces(r);
     }
 }
 
-void root_done(struct root *t, enum work_result result, unsigned retry_after)
+static bool end(void *state, enum work_result result)
 {
-    struct roots *r = t->roots;
-    bool gone = root_config(t) == NULL;
+    struct root *t = state;
+    bool there = root_config(t) != NULL;
+    (void)result;
     t->refused = t->pass.refused;
     root_end_pass(t);
-    if (!gone) {
-        roots_look(r, t->key, RESYNC_MS + net_clock_random(r->clock) % RESYNC_MS);
+    if (there) {
+        reconcile_after(&t->run, RESYNC_MS + net_clock_random(t->roots->clock) % RESYNC_MS);
     }
-    work_queue_done(r->queue, t->key, gone ? WORK_DONE : result, retry_after);
-    if (gone) {
-        free_root(t);
-    }
-    release_namespaces(r);
+    t->needs_namespaces = t->needs_namespaces && there;
+    release_namespaces(t->roots);
+    return there;
 }
 
 /* Another root of the same name knows nothing of this one's children. */
@@ -162,43 +141,23 @@ static int take_uid(struct root *t, const char *uid)
     return 0;
 }
 
-static void on_work(void *data, const char *key)
+static void look(void *state)
 {
-    struct roots *r = data;
-    struct root *t = provide_root(r, key);
+    struct root *t = state;
     char ns[ROOT_NS_SIZE];
-    if (t == NULL) {
-        work_queue_done(r->queue, key, WORK_RETRY, 0);
-        return;
-    }
     const struct shard_cache_config *config = root_config(t);
-    bool ready = shard_cache_ready(r->options.cache, root_namespace(t, ns));
+    bool ready = shard_cache_ready(t->roots->options.cache, root_namespace(t, ns));
     if (config == NULL || !ready || field_meta(config->object, "deletionTimestamp")[0] != '\0') {
-        root_done(t, WORK_DONE, 0); /* on_ready brings it again */
+        reconcile_done(&t->run, WORK_DONE, 0); /* on_ready brings it again */
     } else if (take_uid(t, config->uid) != 0) {
-        root_done(t, WORK_RETRY, 0);
+        reconcile_done(&t->run, WORK_RETRY, 0);
     } else {
         root_begin(t);
     }
 }
 
-bool root_write(struct root *t, const struct object_request_options *q, object_request_cb cb)
-{
-    struct roots *r = t->roots;
-    struct err e = ERR_INIT;
-    if (r->options.may_write(r->options.data)) {
-        t->request = object_request_start(r->loop, r->options.client, q, cb, t, &e);
-    }
-    if (t->request == NULL) {
-        if (e.code != 0) {
-            log_at(kube_client_failure_level(r->options.client, 0),
-                   "request to the API server failed", log_str("root", t->key),
-                   log_str("error", e.msg));
-        }
-        root_done(t, WORK_RETRY, 0);
-    }
-    return t->request != NULL;
-}
+static const struct reconciler_handlers root_handlers = {
+    .begin = begin, .reconcile = look, .done = end, .drop = drop};
 
 /* ---- what the cache tells ---- */
 
@@ -209,10 +168,9 @@ static bool is_in_namespace(const struct root *t, const char *ns, size_t len)
 
 static void look_in_namespace(struct roots *r, const char *ns)
 {
-    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
-        const struct root *t = LIST_ITEM(n, struct root, node);
+    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
         if (is_in_namespace(t, ns, strlen(ns))) {
-            roots_look(r, t->key, GATHER_MS);
+            reconciler_look(r->reconciler, t->key, GATHER_MS);
         }
     }
 }
@@ -228,11 +186,10 @@ static bool has_name_of_child(const struct root *t, const char *name)
 static void look_at_concerned(struct roots *r, const char *key, const struct shard_cache_config *c)
 {
     size_t len = strcspn(key, "/");
-    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
-        const struct root *t = LIST_ITEM(n, struct root, node);
+    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
         if (is_in_namespace(t, key, len) &&
             (t->refused || has_name_of_child(t, key + len + 1) || (c != NULL && root_owns(t, c)))) {
-            roots_look(r, t->key, GATHER_MS);
+            reconciler_look(r->reconciler, t->key, GATHER_MS);
         }
     }
 }
@@ -247,7 +204,7 @@ static void look_at_parent(struct roots *r, const struct shard_cache_config *chi
     if (name[0] != '\0' && asprintf(&key, "%s/%s", child->ns, name) >= 0) {
         const struct shard_cache_config *root = shard_cache_find_config(r->options.cache, key);
         if (root != NULL && root->root) {
-            roots_look(r, key, GATHER_MS);
+            reconciler_look(r->reconciler, key, GATHER_MS);
         }
         free(key);
     }
@@ -260,8 +217,8 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
     if (part == SHARD_CACHE_CONFIGMAP) {
         return;
     }
-    if (find_root(r, key) != NULL || (c != NULL && c->root)) {
-        roots_look(r, key, 0);
+    if (reconciler_find(r->reconciler, key) != NULL || (c != NULL && c->root)) {
+        reconciler_look(r->reconciler, key, 0);
     }
     if (c == NULL || part == SHARD_CACHE_CONFIG) {
         look_at_concerned(r, key, c);
@@ -294,10 +251,9 @@ static void on_namespaces(void *data)
     struct roots *r = data;
     free(r->names);
     r->names = NULL;
-    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
-        const struct root *t = LIST_ITEM(n, struct root, node);
+    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
         if (t->needs_namespaces) {
-            roots_look(r, t->key, NAMES_MS);
+            reconciler_look(r->reconciler, t->key, NAMES_MS);
         }
     }
 }
@@ -408,8 +364,8 @@ static size_t count_named(const struct roots *r)
 {
     size_t bytes = 0;
     size_t count = 0;
-    for (struct table_node *n = NULL; (n = table_next(&r->all, n)) != NULL;) {
-        bytes += FAMILIES * (strlen(LIST_ITEM(n, struct root, node)->key) + SERIES_BYTES);
+    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
+        bytes += FAMILIES * (strlen(t->key) + SERIES_BYTES);
         if (bytes > SERIES_BYTES_MAX) {
             break;
         }
@@ -436,10 +392,10 @@ static void write_families(const struct roots *r, struct buf *out)
 {
     for (enum family f = 0; f < FAMILIES; f++) {
         size_t left = count_named(r);
+        const struct root *t = NULL;
         prometheus_head(out, families[f].name, "gauge", families[f].help);
-        for (struct table_node *n = NULL; left > 0 && (n = table_next(&r->all, n)) != NULL;
-             left--) {
-            write_series(out, f, LIST_ITEM(n, struct root, node));
+        for (; left > 0 && (t = reconciler_next(r->reconciler, t)) != NULL; left--) {
+            write_series(out, f, t);
         }
     }
 }
@@ -447,12 +403,12 @@ static void write_families(const struct roots *r, struct buf *out)
 static void write_roots(const struct roots *r, struct buf *out)
 {
     uint64_t children = 0;
-    for (struct table_node *t = NULL; (t = table_next(&r->all, t)) != NULL;) {
-        children += LIST_ITEM(t, struct root, node)->child_count;
+    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
+        children += t->child_count;
     }
     const struct prometheus_metric gauges[] = {
         {"cmesh_manager_root_roots", "gauge", "ShardingConfigs with root, automatic shards.",
-         r->all.count},
+         reconciler_count(r->reconciler)},
         {"cmesh_manager_root_children", "gauge", "ShardingConfigs that were made of roots.",
          children},
     };
@@ -483,7 +439,7 @@ int roots_metrics(const struct roots *r, const struct roots_counts *n, struct bu
 
 const struct work_queue *roots_queue(const struct roots *r)
 {
-    return r->queue;
+    return reconciler_queue(r->reconciler);
 }
 
 /* ---- life ---- */
@@ -498,12 +454,21 @@ struct roots *roots_new(struct net_loop *l, const struct roots_options *o, struc
     r->loop = l;
     r->options = *o;
     r->clock = o->clock != NULL ? o->clock : &net_clock_system;
-    const struct work_queue_options queue = {
-        .name = "roots", .parallel = o->parallel != 0 ? o->parallel : PARALLEL, .clock = o->clock};
+    const struct reconciler_options reconciler = {
+        .name = "roots",
+        .kind = "root",
+        .parallel = o->parallel != 0 ? o->parallel : PARALLEL,
+        .state_size = sizeof(struct root),
+        .data = r,
+        .client = o->client,
+        .may_write = o->may_write,
+        .gate = o->data,
+        .clock = o->clock,
+    };
     const struct targets_options targets = {
         .client = o->client, .max = o->targets, .ops = o->ops, .on_change = on_target, .data = r};
-    r->queue = work_queue_new(l, &queue, on_work, r, e);
-    r->targets = r->queue == NULL ? NULL : targets_new(l, &targets);
+    r->reconciler = reconciler_new(l, &reconciler, &root_handlers, e);
+    r->targets = r->reconciler == NULL ? NULL : targets_new(l, &targets);
     if (r->targets == NULL || roots_load_begin(r) != 0) {
         (void)err_memory(e);
         roots_free(r);
@@ -514,7 +479,7 @@ struct roots *roots_new(struct net_loop *l, const struct roots_options *o, struc
     for (const struct shard_cache_config *c = NULL;
          (c = shard_cache_next_config(o->cache, c)) != NULL;) {
         if (c->root) {
-            roots_look(r, c->key, 0);
+            reconciler_look(r->reconciler, c->key, 0);
         }
     }
     return r;
@@ -527,11 +492,7 @@ void roots_free(struct roots *r)
     }
     roots_load_end(r);
     shard_cache_unlisten(r->options.cache, &r->listener);
-    work_queue_free(r->queue);
-    for (struct table_node *n = NULL; (n = table_next(&r->all, NULL)) != NULL;) {
-        free_root(LIST_ITEM(n, struct root, node));
-    }
-    table_deinit(&r->all);
+    reconciler_free(r->reconciler);
     targets_free(r->targets);
     end_namespaces(r);
     free(r);

@@ -7,7 +7,7 @@
  *           -> children that gain buckets, or whose spec is another one, are applied   (GROW)
  *           -> children that lose buckets                                              (SHRINK)
  *           -> children that are not to be any more are deleted                        (REMOVE)
- *           -> root_report: status, Events -> root_done
+ *           -> root_report: status, Events
  *
  * At most one request of a root is under way. What changes meanwhile puts the root into the queue
  * again: a pass ends early when its root is another one by then.
@@ -22,8 +22,6 @@
 #ifndef MANAGER_ROOT_ROOTS_INTERNAL_H
 #define MANAGER_ROOT_ROOTS_INTERNAL_H
 
-#include "base/table.h"
-#include "kube/client/object_request.h"
 #include "root/child.h"
 #include "root/layout.h"
 #include "root/root_life.h"
@@ -32,12 +30,10 @@
 #include "root/root_status.h"
 #include "root/roots.h"
 #include "root/targets.h"
+#include "runtime/reconciler.h"
 #include "shard/namespaces.h"
 
 #define ROOT_CHILDREN_MAX (1 + ROOT_SHARDS_MAX)
-
-/* What the answer to a write told is believed for so long, until the cache shows it: ms. */
-#define ROOTS_BELIEF_MS 10000
 
 /* What is remembered of a child: nothing that another leader would need. */
 struct root_child {
@@ -108,9 +104,9 @@ struct root_pass {
 };
 
 struct root {
-    struct table_node node;
+    struct reconcile run;
     struct roots *roots;
-    struct object_request *request;
+    const char *key; /* of run */
     char *uid;
     uint64_t valid; /* digest of a spec that makes sense; 0: none */
     char *prefix;   /* of the last spec; NULL: there was none */
@@ -128,35 +124,30 @@ struct root {
     struct root_load load;
     uint64_t conflicts; /* digest of those that an Event told of; 0: none */
 
-    cJSON *status;        /* that is being written */
-    uint64_t status_base; /* version on which it was written last; 0: none */
-    uint64_t status_at;
+    cJSON *status; /* that is being written */
 
     /* For metrics. */
     size_t child_count;
     struct root_status_result reported; /* last; reason "": nothing was */
-    char key[];
 };
 
 struct roots {
     struct net_loop *loop;
     struct roots_options options;
     const struct net_clock *clock;
-    struct work_queue *queue;
+    struct reconciler *reconciler; /* struct root */
     struct shard_cache_listener listener;
     struct targets *targets;
     struct namespaces *namespaces; /* NULL: no root needs them */
     const char **names;            /* copies of theirs, sorted; NULL: to be collected */
     size_t name_count;
     uint64_t names_digest;
-    struct table all; /* struct root */
     struct net_timer *load_timer;
 };
 
 /* ---- roots.c ---- */
 
 uint64_t roots_now(const struct roots *r);
-void roots_look(struct roots *r, const char *key, uint64_t ms);
 /* NULL: it is gone, or no root any more. */
 const struct shard_cache_config *root_config(const struct root *t);
 /* "/apis/.../namespaces/NS/shardingconfigs"; the caller frees. */
@@ -165,10 +156,6 @@ char *root_path(const struct root *t);
 const char *root_namespace(const struct root *t, char out[ROOT_NS_SIZE]);
 /* A number for this state of an object; never 0. NULL: 1. */
 uint64_t root_version(const struct shard_cache_config *config);
-/* Starts a request if this process leads. False: it cannot, and root_done was called. */
-bool root_write(struct root *t, const struct object_request_options *q, object_request_cb cb);
-/* The last step. `t` may be gone afterwards. */
-void root_done(struct root *t, enum work_result result, unsigned retry_after);
 /* Names of all namespaces, from now on followed: 1; 0: they are not known yet; -ENOMEM. */
 MUST_CHECK int roots_names(struct roots *r, struct child_namespaces *out);
 

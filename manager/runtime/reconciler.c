@@ -117,7 +117,7 @@ void reconcile_done(struct reconcile *s, enum work_result result, unsigned retry
     }
 }
 
-void reconcile_after(struct reconcile *s, uint64_t ms)
+void reconcile_after(const struct reconcile *s, uint64_t ms)
 {
     int rc = work_queue_add_after(s->reconciler->queue, s->key, ms);
     (void)rc; /* its key is in the queue, so there is memory for it */

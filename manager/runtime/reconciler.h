@@ -98,7 +98,7 @@ void reconciler_free(struct reconciler *r);
 /* Nothing may be done with the state afterwards. */
 void reconcile_done(struct reconcile *s, enum work_result result, unsigned retry_after);
 /* The key is handled again after so many ms at the latest. */
-void reconcile_after(struct reconcile *s, uint64_t ms);
+void reconcile_after(const struct reconcile *s, uint64_t ms);
 /* Sends a request, whose `next` has the state as its data. If this process does not lead, or path
  * or body are NULL (out of memory; to get something needs no body), or it cannot be sent, the
  * handling is done, and tried again. `counts`: RECONCILE_RESULTS of this purpose; NULL: not
