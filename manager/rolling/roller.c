@@ -29,17 +29,6 @@ enum {
 
 /* ---- what is remembered ---- */
 
-static struct roll *roll_of(struct table_node *n)
-{
-    return LIST_ITEM(n, struct roll, node);
-}
-
-static struct roll *find_roll(const struct roller *o, const char *key)
-{
-    struct table_node *n = table_find(&o->rolls, key);
-    return n == NULL ? NULL : roll_of(n);
-}
-
 static struct roll_namespace *find_namespace(const struct roller *o, const char *name)
 {
     struct table_node *n = table_find(&o->namespaces, name);
@@ -69,35 +58,33 @@ static void leave_namespace(struct roll *r)
     }
 }
 
-static void free_roll(struct roll *r)
+static void begin(void *state)
 {
-    table_remove(&r->roller->rolls, &r->node);
-    object_request_cancel(r->request);
+    struct roll *r = state;
+    r->roller = r->run.data;
+    r->key = r->run.key;
+}
+
+static void drop(void *state)
+{
+    struct roll *r = state;
     roll_forget_locks(r);
-    leave_namespace(r);
+    if (r->ns != NULL) {
+        leave_namespace(r);
+    }
     stateful_set_free(r->set);
-    free(r->base);
-    free(r);
 }
 
 static struct roll *add_roll(struct roller *o, const struct stateful_set *set)
 {
-    size_t size = strlen(set->key) + 1;
-    struct roll *r = calloc(1, sizeof *r + size);
+    struct roll *r = reconciler_provide(o->reconciler, set->key);
     struct roll_namespace *ns = r == NULL ? NULL : provide_namespace(o, set->ns);
     if (ns == NULL) {
-        free(r);
+        reconciler_forget(o->reconciler, set->key);
         return NULL;
     }
-    memcpy(r->key, set->key, size);
-    r->roller = o;
     r->ns = ns;
     ns->rolls++;
-    if (table_insert(&o->rolls, &r->node, r->key) != 0) {
-        leave_namespace(r);
-        free(r);
-        return NULL;
-    }
     return r;
 }
 
@@ -106,71 +93,24 @@ static uint64_t now(const struct roll *r)
     return net_clock_now(r->roller->clock);
 }
 
-static void enqueue(struct roller *o, const char *key, uint64_t ms)
-{
-    int rc = ms == 0 ? work_queue_add(o->queue, key) : work_queue_add_after(o->queue, key, ms);
-    if (rc != 0) {
-        log_error("out of memory; this StatefulSet is looked at again with its next change",
-                  log_str("statefulset", key));
-    }
-}
-
-/* ---- steps ---- */
-
-/* `r` may be gone afterwards. */
-static void done(struct roll *r, enum work_result result, unsigned retry_after)
-{
-    work_queue_done(r->roller->queue, r->key, result, retry_after);
-}
-
 /* It is looked at again after so many ms, or when something happens. */
 static void done_until(struct roll *r, uint64_t ms)
 {
-    enqueue(r->roller, r->key, ms);
-    done(r, WORK_DONE, 0);
-}
-
-/* If it cannot be sent, it is done. */
-static void send_request(struct roll *r, const struct object_request_options *q,
-                         object_request_cb cb)
-{
-    struct roller *o = r->roller;
-    struct err e = ERR_INIT;
-    if (q->verb != OBJECT_REQUEST_GET && !o->options.may_write(o->options.data)) {
-        done(r, WORK_RETRY, 0);
-        return;
-    }
-    r->request = object_request_start(o->loop, o->options.client, q, cb, r, &e);
-    if (r->request == NULL) {
-        log_at(kube_client_failure_level(o->options.client, 0), "request to the API server failed",
-               log_str("statefulset", r->key), log_str("error", e.msg));
-        done(r, WORK_RETRY, 0);
-    }
+    reconcile_after(&r->run, ms);
+    reconcile_done(&r->run, WORK_DONE, 0);
 }
 
 /* ---- annotations ---- */
 
-static void forget_base(struct roll *r)
-{
-    free(r->base);
-    r->base = NULL;
-}
-
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct roll *r = data;
-    r->request = NULL;
     if (object != NULL) {
         roll_tell(r);
-        done_until(r, ROLLER_BELIEF_MS); /* or sooner, when the watch shows it */
-        return;
+        reconcile_done(&r->run, WORK_DONE, 0);
+    } else {
+        reconcile_failed(&r->run, error, "cannot write how far a roll has come");
     }
-    forget_base(r);
-    if (error->code != 409 && error->code != 404) {
-        log_at(error->level, "cannot write how far a roll has come", log_str("statefulset", r->key),
-               log_str("error", error->msg));
-    }
-    done(r, WORK_RETRY, error->retry_after);
 }
 
 static void send_patch(struct roll *r, const struct roll_status *status, const char *expected,
@@ -178,11 +118,8 @@ static void send_patch(struct roll *r, const struct roll_status *status, const c
 {
     char *path = NULL;
     cJSON *body = roll_patch(r, status, expected);
-    if (body == NULL ||
-        asprintf(&path, "/apis/apps/v1/namespaces/%s/statefulsets", r->set->ns) < 0) {
-        cJSON_Delete(body);
-        done(r, WORK_RETRY, 0);
-        return;
+    if (asprintf(&path, "/apis/apps/v1/namespaces/%s/statefulsets", r->set->ns) < 0) {
+        path = NULL;
     }
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
@@ -192,7 +129,7 @@ static void send_patch(struct roll *r, const struct roll_status *status, const c
         .field_manager = RULES_MAP_MANAGER,
         .metadata_only = true,
     };
-    send_request(r, &q, cb);
+    reconcile_write(&r->run, &q, NULL, cb);
     cJSON_Delete(body);
     free(path);
 }
@@ -201,21 +138,14 @@ static void send_patch(struct roll *r, const struct roll_status *status, const c
 static void write_status(struct roll *r, const struct roll_status *before,
                          const struct roll_status *status, const char *revision)
 {
-    uint64_t passed = now(r) - r->written_at;
-    if (r->written_at != 0 && passed < EACH_MS) {
-        done_until(r, EACH_MS - passed);
-        return;
-    }
-    forget_base(r);
-    r->base = strdup(r->set->version);
-    if (r->base == NULL) {
-        done(r, WORK_RETRY, 0);
+    if (reconcile_too_early(&r->run, r->set->uid, r->set->version, EACH_MS)) {
+        reconcile_done(&r->run, WORK_DONE, 0);
         return;
     }
     r->before = *before;
     r->writing = *status;
     r->begins = revision != NULL && strcmp(r->set->expected, revision) != 0;
-    r->written_at = now(r);
+    reconcile_over(&r->run, r->set->uid, r->set->version);
     send_patch(r, status, revision, on_written);
 }
 
@@ -230,8 +160,7 @@ static bool is_written(const struct roll *r, const struct roll_status *status, c
 /* Whether this version was written over just now, and its successor is not seen yet. */
 static bool is_answer_due(const struct roll *r)
 {
-    return r->base != NULL && strcmp(r->base, r->set->version) == 0 &&
-           now(r) - r->written_at <= ROLLER_BELIEF_MS;
+    return reconcile_unseen(&r->run, r->set->uid, r->set->version);
 }
 
 /* ---- evictions ---- */
@@ -259,7 +188,7 @@ static void not_evicted(struct roll *r, const struct api_error *error)
     switch (error->code) {
     case 0: /* it may have been done all the same */
         count(r, ROLLER_FAILED);
-        done(r, WORK_RETRY, 0);
+        reconcile_done(&r->run, WORK_RETRY, 0);
         break;
     case 429:
         hold_back(r, ROLLER_BLOCKED, error);
@@ -284,7 +213,6 @@ static void not_evicted(struct roll *r, const struct api_error *error)
 static void on_evicted(void *data, const cJSON *object, const struct api_error *error)
 {
     struct roll *r = data;
-    r->request = NULL;
     if (object == NULL) {
         not_evicted(r, error);
         return;
@@ -317,10 +245,8 @@ static void evict(struct roll *r, const struct pod *p)
 {
     char *path = NULL;
     cJSON *body = make_eviction(r, p);
-    if (body == NULL || asprintf(&path, "/api/v1/namespaces/%s/pods", p->ns) < 0) {
-        cJSON_Delete(body);
-        done(r, WORK_RETRY, 0);
-        return;
+    if (asprintf(&path, "/api/v1/namespaces/%s/pods", p->ns) < 0) {
+        path = NULL;
     }
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_CREATE,
@@ -331,7 +257,7 @@ static void evict(struct roll *r, const struct pod *p)
     };
     (void)snprintf(r->target, sizeof r->target, "%s", p->uid);
     (void)snprintf(r->target_name, sizeof r->target_name, "%s", p->name);
-    send_request(r, &q, on_evicted);
+    reconcile_write(&r->run, &q, NULL, on_evicted);
     cJSON_Delete(body);
     free(path);
 }
@@ -356,22 +282,20 @@ static void on_resources(void *data, const cJSON *object, const struct api_error
     struct roll *r = data;
     struct roller *o = r->roller;
     const cJSON *resource = find_eviction(object);
-    r->request = NULL;
     if (resource == NULL) {
         hold_back(r, ROLLER_FAILED, error != NULL ? error : &absent);
         return;
     }
     (void)snprintf(o->eviction, sizeof o->eviction, "%s/%s", field_text(resource, "group"),
                    field_text(resource, "version"));
-    enqueue(o, r->key, 0);
-    done(r, WORK_DONE, 0);
+    done_until(r, 0);
 }
 
 /* "policy/v1" from 1.22 on; before it "policy/v1beta1", which is gone since 1.25. */
 static void ask_for_version(struct roll *r)
 {
     const struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/api/v1"};
-    send_request(r, &q, on_resources);
+    reconcile_write(&r->run, &q, NULL, on_resources);
 }
 
 /* The annotation names the pod: nobody evicts another one as long as it does. */
@@ -451,7 +375,7 @@ static void look_closely(struct roll *r, const struct roll_status *before)
                "too many shards are being rolled, in its namespace or in all; it is tried again "
                "every 30 seconds");
     } else if (rc != 0) {
-        done(r, WORK_RETRY, 0);
+        reconcile_done(&r->run, WORK_RETRY, 0);
     } else {
         go_on(r, before, &view);
         roll_view_deinit(&view);
@@ -481,30 +405,22 @@ static void look(struct roll *r)
 static void on_paused(void *data, const cJSON *object, const struct api_error *error)
 {
     struct roll *r = data;
-    struct roller *o = r->roller;
-    r->request = NULL;
     if (object == NULL && error->code != 404) {
         log_at(error->level, "cannot write that a roll is paused", log_str("statefulset", r->key),
                log_str("error", error->msg));
     }
-    if (r->gone) {
-        work_queue_done(o->queue, r->key, WORK_DONE, 0);
-        free_roll(r);
-    } else {
-        done_until(r, TICK_MS); /* the label is there again */
-    }
+    done_until(r, TICK_MS); /* if the label is there again */
 }
 
 static void pause_roll(struct roll *r)
 {
     struct roll_status status;
-    struct roller *o = r->roller;
     roll_status_parse(r->set->status, &status);
     bool under_way = status.state == ROLL_STATE_WAITING || status.state == ROLL_STATE_EVICTING ||
                      status.state == ROLL_STATE_BLOCKED || status.state == ROLL_STATE_STUCK;
-    if (!under_way || !o->options.may_write(o->options.data)) {
-        work_queue_done(o->queue, r->key, WORK_DONE, 0);
-        free_roll(r);
+    r->paused = true;
+    if (!under_way) {
+        reconcile_done(&r->run, WORK_DONE, 0);
         return;
     }
     status.state = ROLL_STATE_PAUSED;
@@ -512,12 +428,11 @@ static void pause_roll(struct roll *r)
     send_patch(r, &status, NULL, on_paused);
 }
 
-static void on_work(void *data, const char *key)
+static void handle(void *state)
 {
-    struct roller *o = data;
-    struct roll *r = find_roll(o, key);
-    if (r == NULL) {
-        work_queue_done(o->queue, key, WORK_DONE, 0);
+    struct roll *r = state;
+    if (r->set == NULL) {
+        reconcile_done(&r->run, WORK_DONE, 0);
     } else if (r->gone) {
         pause_roll(r);
     } else {
@@ -525,13 +440,23 @@ static void on_work(void *data, const char *key)
     }
 }
 
+/* One that could not be paused is tried again. */
+static bool is_there(void *state, enum work_result result)
+{
+    const struct roll *r = state;
+    return r->set != NULL && (!r->paused || result == WORK_RETRY);
+}
+
+static const struct reconciler_handlers roll_handlers = {
+    .begin = begin, .reconcile = handle, .done = is_there, .drop = drop};
+
 /* ---- following ---- */
 
 static void on_list(void *data)
 {
     struct roller *o = data;
-    for (struct table_node *n = NULL; (n = table_next(&o->rolls, n)) != NULL;) {
-        roll_of(n)->stale = true;
+    for (struct roll *r = NULL; (r = reconciler_next(o->reconciler, r)) != NULL;) {
+        r->stale = true;
     }
 }
 
@@ -539,7 +464,7 @@ static void leave(struct roll *r)
 {
     r->gone = true;
     roll_forget_locks(r);
-    enqueue(r->roller, r->key, 0);
+    reconciler_look(r->roller->reconciler, r->key, 0);
 }
 
 static void pass_over(struct roller *o, const struct stateful_set *set, const char *where,
@@ -561,7 +486,7 @@ static void pass_over(struct roller *o, const struct stateful_set *set, const ch
 static struct roll *provide_roll(struct roller *o, enum reflector_change change,
                                  const struct stateful_set *set)
 {
-    struct roll *r = find_roll(o, set->key);
+    struct roll *r = reconciler_find(o->reconciler, set->key);
     struct roll_namespace *ns = find_namespace(o, set->ns);
     if (r != NULL) {
         return r;
@@ -570,7 +495,7 @@ static struct roll *provide_roll(struct roller *o, enum reflector_change change,
         pass_over(o, set, "of the namespace", &ns->full);
         return NULL;
     }
-    if (o->rolls.count >= ROLLER_SETS_MAX) {
+    if (reconciler_count(o->reconciler) >= ROLLER_SETS_MAX) {
         pass_over(o, set, "of the cluster", &o->full);
         return NULL;
     }
@@ -599,7 +524,8 @@ static void take(struct roller *o, enum reflector_change change, struct stateful
     r->stale = false;
     r->fresh = r->fresh || r->gone;
     r->gone = false;
-    enqueue(o, r->key, 0);
+    r->paused = false;
+    reconciler_look(o->reconciler, r->key, 0);
 }
 
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
@@ -615,7 +541,7 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
         take(o, change, set);
         return;
     }
-    struct roll *r = find_roll(o, set->key);
+    struct roll *r = reconciler_find(o->reconciler, set->key);
     if (r != NULL) {
         leave(r);
     }
@@ -625,9 +551,9 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
 static void on_synced(void *data)
 {
     struct roller *o = data;
-    for (struct table_node *n = NULL; (n = table_next(&o->rolls, n)) != NULL;) {
-        if (roll_of(n)->stale) {
-            leave(roll_of(n));
+    for (struct roll *r = NULL; (r = reconciler_next(o->reconciler, r)) != NULL;) {
+        if (r->stale) {
+            leave(r);
         }
     }
 }
@@ -654,12 +580,12 @@ static void on_pod(void *data, const struct pod *pod, bool gone)
     struct roller *o = data;
     const char *dash = strrchr(pod->key, '-');
     (void)gone;
-    if (pod->owner[0] == '\0' || dash == NULL || o->rolls.count == 0) {
+    if (pod->owner[0] == '\0' || dash == NULL || reconciler_count(o->reconciler) == 0) {
         return;
     }
     char *key = strndup(pod->key, (size_t)(dash - pod->key));
-    if (key != NULL && find_roll(o, key) != NULL) {
-        enqueue(o, key, GATHER_MS);
+    if (key != NULL && reconciler_find(o->reconciler, key) != NULL) {
+        reconciler_look(o->reconciler, key, GATHER_MS);
     }
     free(key); /* without memory the next tick does it */
 }
@@ -676,9 +602,8 @@ void roller_status(const struct roller *r, cJSON *root)
     }
     cJSON *o = cJSON_AddObjectToObject(root, "rolling");
     cJSON *items = cJSON_AddArrayToObject(o, "items");
-    cJSON_AddNumberToObject(o, "count", (double)r->rolls.count);
-    for (struct table_node *n = NULL; (n = table_next(&r->rolls, n)) != NULL;) {
-        const struct roll *roll = roll_of(n);
+    cJSON_AddNumberToObject(o, "count", (double)reconciler_count(r->reconciler));
+    for (const struct roll *roll = NULL; (roll = reconciler_next(r->reconciler, roll)) != NULL;) {
         if (count++ == STATUS_ITEMS) {
             break;
         }
@@ -699,8 +624,9 @@ static void count_states(const struct roller *r, uint64_t *under_way, uint64_t *
     *under_way = 0;
     *stuck = 0;
     *refused = 0;
-    for (struct table_node *n = NULL; r != NULL && (n = table_next(&r->rolls, n)) != NULL;) {
-        enum roll_state s = roll_of(n)->state;
+    const struct roll *roll = NULL;
+    while (r != NULL && (roll = reconciler_next(r->reconciler, roll)) != NULL) {
+        enum roll_state s = roll->state;
         *stuck += s == ROLL_STATE_STUCK;
         *refused += s == ROLL_STATE_REFUSED;
         *under_way += s == ROLL_STATE_WAITING || s == ROLL_STATE_EVICTING ||
@@ -768,10 +694,19 @@ struct roller *roller_new(struct net_loop *l, const struct roller_options *o, st
     r->loop = l;
     r->options = *o;
     r->clock = o->clock != NULL ? o->clock : &net_clock_system;
-    const struct work_queue_options queue = {
-        .name = "rolling", .parallel = PARALLEL, .clock = o->clock};
-    r->queue = work_queue_new(l, &queue, on_work, r, e);
-    if (r->queue == NULL || follow(r, e) != 0) {
+    const struct reconciler_options reconciler = {
+        .name = "rolling",
+        .kind = "statefulset",
+        .parallel = PARALLEL,
+        .state_size = sizeof(struct roll),
+        .data = r,
+        .client = o->client,
+        .may_write = o->may_write,
+        .gate = o->data,
+        .clock = o->clock,
+    };
+    r->reconciler = reconciler_new(l, &reconciler, &roll_handlers, e);
+    if (r->reconciler == NULL || follow(r, e) != 0) {
         roller_free(r);
         return NULL;
     }
@@ -788,12 +723,8 @@ void roller_free(struct roller *r)
     }
     shard_cache_unlisten(r->options.cache, &r->pods);
     reflector_free(r->reflector);
-    for (struct table_node *n = NULL; (n = table_next(&r->rolls, NULL)) != NULL;) {
-        free_roll(roll_of(n));
-    }
-    table_deinit(&r->rolls);
+    reconciler_free(r->reconciler);
     table_deinit(&r->namespaces);
     table_deinit(&r->locks);
-    work_queue_free(r->queue);
     free(r);
 }

@@ -165,7 +165,7 @@ static bool is_old(const struct roll *r, const struct pod *p,
 static bool was_evicted(const struct roll *r, const struct pod *p)
 {
     return r->evicted[0] != '\0' && strcmp(r->evicted, p->uid) == 0 &&
-           net_clock_now(r->roller->clock) - r->evicted_at <= ROLLER_BELIEF_MS;
+           net_clock_now(r->roller->clock) - r->evicted_at <= RECONCILE_BELIEF_MS;
 }
 
 static void look_pod(const struct roll *r, const struct pod *p,

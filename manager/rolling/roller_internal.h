@@ -14,19 +14,15 @@
 
 #include "base/list.h"
 #include "base/table.h"
-#include "kube/client/object_request.h"
-#include "net/work_queue.h"
 #include "rolling/roll.h"
 #include "rolling/roll_status.h"
 #include "rolling/roller.h"
 #include "rolling/shard_lock.h"
 #include "rolling/stateful_set.h"
+#include "runtime/reconciler.h"
 
 #define ROLLER_UID_SIZE 64
 #define ROLLER_EVICTION_SIZE 64
-
-/* What the answer to a write told is believed for so long, until what is followed shows it: ms. */
-#define ROLLER_BELIEF_MS 10000
 
 /* What the rolls of a namespace take of what is bounded. */
 struct roll_namespace {
@@ -41,14 +37,15 @@ struct lock_watch;
 
 /* A StatefulSet with the label. What is remembered no other leader would need. */
 struct roll {
-    struct table_node node;
+    struct reconcile run;
     struct roller *roller;
+    const char *key; /* of run */
     struct roll_namespace *ns;
-    struct object_request *request;
-    struct stateful_set *set;
-    bool stale; /* not seen yet in the list under way */
-    bool gone;  /* the label was taken away, or the StatefulSet deleted */
-    bool fresh; /* it came while this roller ran: what it waits for counts from now */
+    struct stateful_set *set; /* NULL: it has just been forgotten */
+    bool stale;               /* not seen yet in the list under way */
+    bool gone;                /* the label was taken away, or the StatefulSet deleted, */
+    bool paused;              /* and it says so, or need not */
+    bool fresh;               /* it came while this roller ran: what it waits for counts from now */
     struct lock_watch **locks; /* of the shards of the last look; NULL: that one has none */
     size_t lock_count;
 
@@ -74,11 +71,8 @@ struct roll {
     /* Annotations that are being written, and what Events are to tell then. */
     struct roll_status writing;
     struct roll_status before;
-    bool begins; /* another revision is rolled out */
-    char *base;  /* the version over which they were written last; NULL: none */
-    uint64_t written_at;
+    bool begins;                        /* another revision is rolled out */
     char shard[NAME_SUBDOMAIN_MAX + 1]; /* of the pod that was evicted last, as was told; "" */
-    char key[];
 };
 
 struct roller {
@@ -86,9 +80,8 @@ struct roller {
     struct roller_options options;
     const struct net_clock *clock;
     struct reflector *reflector;
-    struct work_queue *queue;
+    struct reconciler *reconciler; /* struct roll */
     struct shard_cache_listener pods;
-    struct table rolls;
     struct table namespaces;             /* in which there are rolls */
     struct table locks;                  /* that they watch */
     char eviction[ROLLER_EVICTION_SIZE]; /* "policy/v1": the API version of Evictions; "": not asked

@@ -99,8 +99,7 @@ void roll_forget_locks(struct roll *r)
 static struct roll *greediest(const struct roller *o)
 {
     struct roll *found = NULL;
-    for (struct table_node *n = NULL; (n = table_next(&o->rolls, n)) != NULL;) {
-        struct roll *r = LIST_ITEM(n, struct roll, node);
+    for (struct roll *r = NULL; (r = reconciler_next(o->reconciler, r)) != NULL;) {
         if (r->lock_count > 0 && (found == NULL || r->ns->locks > found->ns->locks)) {
             found = r;
         }

@@ -15,23 +15,27 @@ enum { SHARDS = 300, ROLLS = 12 };
 /* A roll of a StatefulSet in a namespace, whose pods are of the first so many shards. */
 struct member {
     struct stateful_set set;
-    struct roll roll; /* its key comes behind */
+    struct roll *roll; /* NULL: there is none */
 };
 
 struct world {
     struct storing_api store;
     struct roller roller;
     struct roll_namespace *namespaces[ROLLS];
-    struct member *members[ROLLS];
+    struct member members[ROLLS];
     cJSON *spec;
     struct shard_cache_config configs[SHARDS];
     const struct shard_cache_config *all[SHARDS];
     char names[SHARDS][16];
 };
 
+static const struct reconciler_handlers handlers = {.reconcile = NULL};
+
 static int setup(void **state)
 {
+    const struct reconciler_options o = {.name = "rolls", .state_size = sizeof(struct roll)};
     struct net_loop *l = NULL;
+    struct err e = ERR_INIT;
     struct world *w = calloc(1, sizeof *w);
     *state = w;
     if (w == NULL || loop_setup((void **)&l) != 0 || !store_open(&w->store, l)) {
@@ -39,6 +43,7 @@ static int setup(void **state)
     }
     w->roller.loop = l;
     w->roller.options.client = w->store.api.client;
+    w->roller.reconciler = reconciler_new(l, &o, &handlers, &e);
     w->roller.clock = &w->store.api.clock.clock;
     w->spec = cJSON_Parse("{\"spec\":{\"controller\":{\"leaderElectionName\":\"lead\"}}}");
     for (size_t i = 0; i < SHARDS; i++) {
@@ -46,7 +51,7 @@ static int setup(void **state)
         w->configs[i] = (struct shard_cache_config){.object = w->spec, .name = w->names[i]};
         w->all[i] = &w->configs[i];
     }
-    return 0;
+    return w->roller.reconciler == NULL ? -1 : 0;
 }
 
 static int teardown(void **state)
@@ -54,11 +59,8 @@ static int teardown(void **state)
     struct world *w = *state;
     struct net_loop *l = w->store.api.loop;
     for (size_t i = 0; i < ROLLS; i++) {
-        struct member *m = w->members[i];
-        if (m != NULL) {
-            roll_forget_locks(&m->roll);
-            table_remove(&w->roller.rolls, &m->roll.node);
-            free(m);
+        if (w->members[i].roll != NULL) {
+            roll_forget_locks(w->members[i].roll);
         }
     }
     for (size_t i = 0; i < ROLLS; i++) {
@@ -66,7 +68,7 @@ static int teardown(void **state)
         free(w->namespaces[i]);
     }
     assert_int_equal(w->roller.locks.count, 0);
-    table_deinit(&w->roller.rolls);
+    reconciler_free(w->roller.reconciler);
     table_deinit(&w->roller.locks);
     store_close(&w->store);
     cJSON_Delete(w->spec);
@@ -77,21 +79,22 @@ static int teardown(void **state)
 /* Roll number i, in namespace number `ns`. */
 static struct roll *add(struct world *w, size_t i, size_t ns)
 {
-    struct member *m = calloc(1, sizeof *m + 16);
+    char key[16];
+    struct member *m = &w->members[i];
     struct roll_namespace *s = w->namespaces[ns];
     if (s == NULL) {
         s = w->namespaces[ns] = calloc(1, sizeof *s + 16);
     }
-    assert_true(m != NULL && s != NULL);
+    (void)snprintf(key, sizeof key, "%zu", i);
+    m->roll = reconciler_provide(w->roller.reconciler, key);
+    assert_true(m->roll != NULL && s != NULL);
     (void)snprintf(s->name, 16, "ns-%zu", ns);
-    (void)snprintf(m->roll.key, 16, "%zu", i);
     m->set.ns = s->name;
-    m->roll.roller = &w->roller;
-    m->roll.ns = s;
-    m->roll.set = &m->set;
-    w->members[i] = m;
-    assert_int_equal(table_insert(&w->roller.rolls, &m->roll.node, m->roll.key), 0);
-    return &m->roll;
+    m->roll->roller = &w->roller;
+    m->roll->key = m->roll->run.key;
+    m->roll->ns = s;
+    m->roll->set = &m->set;
+    return m->roll;
 }
 
 /* It looks at `count` shards, from that one on. */
@@ -154,7 +157,7 @@ static void test_a_namespace_that_has_most_gives_up(void **state)
     assert_int_equal(watched(w), ROLLER_LOCKS_MAX - ROLLER_NAMESPACE_LOCKS_MAX + 3);
     size_t lost = 0;
     for (size_t i = 0; i < GREEDY; i++) {
-        struct roll *r = &w->members[i]->roll;
+        struct roll *r = w->members[i].roll;
         bool has = r->lock_count > 0;
         lost += !has;
         /* It does not get them back at the cost of others. */
@@ -183,7 +186,7 @@ static void test_shards_without_a_lock(void **state)
 static bool take_some(void *data)
 {
     struct world *w = data;
-    struct roll *r = &w->members[0]->roll;
+    struct roll *r = w->members[0].roll;
     int rc = take(w, r, 0, 5);
     assert_true(rc == 0 || rc == -ENOMEM);
     assert_int_equal(watched(w), rc == 0 ? 5 : 0);
