@@ -267,7 +267,7 @@ struct reconciler *reconciler_new(struct net_loop *l, const struct reconciler_op
     return r;
 }
 
-const struct work_queue *reconciler_queue(const struct reconciler *r)
+struct work_queue *reconciler_queue(const struct reconciler *r)
 {
     return r->queue;
 }

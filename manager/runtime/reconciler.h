@@ -89,7 +89,7 @@ void reconciler_forget(struct reconciler *r, const char *key);
 /* One state after the other, as table_next does. */
 void *reconciler_next(const struct reconciler *r, const void *state);
 size_t reconciler_count(const struct reconciler *r);
-const struct work_queue *reconciler_queue(const struct reconciler *r);
+struct work_queue *reconciler_queue(const struct reconciler *r);
 /* At once: what was sent may be done all the same. NULL is ignored. */
 void reconciler_free(struct reconciler *r);
 

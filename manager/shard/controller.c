@@ -17,6 +17,7 @@ enum {
     GATHER_MS = 10,          /* changes of pods are gathered for so long, */
     GATHER_PODS_PER_MS = 20, /* and longer where there are many */
     SHARDS_OF_POD_MAX = 32,
+    NAMESPACE_SIZE = 64,
     KEPT_EVENTS_MAX = 100, /* pods of one config of which an Event tells that they keep its rules */
 };
 
@@ -35,36 +36,22 @@ char *controller_path(const char *group, const char *ns, const char *resource)
 
 struct shard *controller_find_shard(const struct controller *c, const char *key)
 {
-    struct table_node *n = table_find(&c->shards, key);
-    return n == NULL ? NULL : LIST_ITEM(n, struct shard, node);
+    return reconciler_find(c->reconciler, key);
 }
 
-static struct shard *provide_shard(struct controller *c, const char *key)
+static void begin(void *state)
 {
-    struct shard *s = controller_find_shard(c, key);
-    if (s != NULL) {
-        return s;
-    }
-    s = calloc(1, sizeof *s + strlen(key) + 1);
-    if (s == NULL) {
-        return NULL;
-    }
-    memcpy(s->key, key, strlen(key) + 1);
-    s->controller = c;
+    struct shard *s = state;
+    s->controller = s->run.data;
+    s->key = s->run.key;
     list_init(&s->waiting);
-    if (table_insert(&c->shards, &s->node, s->key) != 0) {
-        free(s);
-        return NULL;
-    }
-    return s;
 }
 
-static void free_shard(struct shard *s)
+static void drop(void *state)
 {
-    table_remove(&s->controller->shards, &s->node);
+    struct shard *s = state;
     object_request_cancel(s->request);
     cJSON_Delete(s->status);
-    free(s->status_base);
     free(s->unbound);
     rules_map_free(s->written);
     shard_wait_end(s);
@@ -75,7 +62,6 @@ static void free_shard(struct shard *s)
     shard_traffic_deinit(&s->traffic);
     free(s->base);
     free(s->uid);
-    free(s);
 }
 
 const struct shard_cache_config *shard_config_or_root(const struct shard *s)
@@ -95,7 +81,7 @@ const struct rules_map *shard_map(struct shard *s)
     if (s->written == NULL) {
         return seen;
     }
-    bool old = controller_now(s->controller) - s->written_at > CONTROLLER_BELIEF_MS;
+    bool old = controller_now(s->controller) - s->written_at > RECONCILE_BELIEF_MS;
     if (old || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
         rules_map_free(s->written);
         s->written = NULL;
@@ -173,35 +159,42 @@ void shard_give_up_rules(struct shard *s, const struct shard_cache_config *confi
     handover_deinit(&s->past);
 }
 
-/* Its key is in the queue, so there is memory for it. */
 void controller_look_after(struct shard *s, uint64_t ms)
 {
-    int rc = work_queue_add_after(s->controller->queue, s->key, ms);
-    (void)rc;
+    reconcile_after(&s->run, ms);
+}
+
+/* Whether it is known what there is in its namespace. */
+static bool is_ready(const struct shard *s)
+{
+    char ns[NAMESPACE_SIZE];
+    (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(s->key, "/"), s->key);
+    return shard_cache_ready(s->controller->options.cache, ns);
+}
+
+static bool end(void *state, enum work_result result)
+{
+    struct shard *s = state;
+    bool gone = shard_config(s) == NULL && is_ready(s);
+    if (gone && shard_map(s) == NULL && result == WORK_DONE) {
+        forget_rules(s);
+        return shard_config_or_root(s) != NULL;
+    }
+    if (gone && s->written != NULL) {
+        controller_look_later(s); /* the ConfigMap may be gone, too */
+    }
+    reconcile_after(&s->run, RESYNC_MS + net_clock_random(s->controller->clock) % RESYNC_MS);
+    return true;
 }
 
 void shard_done(struct shard *s, enum work_result result, unsigned retry_after)
 {
-    struct controller *c = s->controller;
-    if (shard_config(s) == NULL && shard_map(s) == NULL && result == WORK_DONE) {
-        work_queue_done(c->queue, s->key, result, 0);
-        if (shard_config_or_root(s) == NULL) {
-            free_shard(s);
-        } else {
-            forget_rules(s);
-        }
-        return;
-    }
-    if (shard_config(s) == NULL && s->written != NULL) {
-        controller_look_later(s); /* the ConfigMap may be gone, too */
-    }
-    controller_look_after(s, RESYNC_MS + net_clock_random(c->clock) % RESYNC_MS);
-    work_queue_done(c->queue, s->key, result, retry_after);
+    reconcile_done(&s->run, result, retry_after);
 }
 
 void controller_look_later(struct shard *s)
 {
-    controller_look_after(s, CONTROLLER_BELIEF_MS + 1);
+    controller_look_after(s, RECONCILE_BELIEF_MS + 1);
 }
 
 /* ---- requests ---- */
@@ -230,23 +223,14 @@ void controller_count(struct controller *c, enum controller_write what,
 
 /* ---- what is to be done ---- */
 
-static void enqueue(struct controller *c, const char *key, uint64_t ms)
-{
-    int rc = ms == 0 ? work_queue_add(c->queue, key) : work_queue_add_after(c->queue, key, ms);
-    if (rc != 0) {
-        log_error("out of memory; this shard is processed again with its next change",
-                  log_str("shard", key));
-    }
-}
-
 void controller_look(struct controller *c, const char *key)
 {
-    enqueue(c, key, GATHER_MS);
+    reconciler_look(c->reconciler, key, GATHER_MS);
 }
 
 void controller_look_now(struct controller *c, const char *key)
 {
-    enqueue(c, key, 0);
+    reconciler_look(c->reconciler, key, 0);
 }
 
 static uint64_t gather_ms(const struct shard_cache_config *config)
@@ -254,21 +238,11 @@ static uint64_t gather_ms(const struct shard_cache_config *config)
     return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);
 }
 
-static void on_work(void *data, const char *key)
+static void look(void *state)
 {
-    struct controller *c = data;
-    struct shard *s = provide_shard(c, key);
-    size_t ns = strcspn(key, "/");
-    char *namespace = strndup(key, ns);
-    if (s == NULL || namespace == NULL) {
-        free(namespace);
-        work_queue_done(c->queue, key, WORK_RETRY, 0);
-        return;
-    }
-    bool ready = shard_cache_ready(c->options.cache, namespace);
-    free(namespace);
-    if (!ready) {
-        work_queue_done(c->queue, key, WORK_DONE, 0); /* on_ready brings it again */
+    struct shard *s = state;
+    if (!is_ready(s)) {
+        shard_done(s, WORK_DONE, 0); /* on_ready brings it again */
     } else if (shard_config(s) == NULL) {
         const struct shard_cache_config *root = shard_config_or_root(s);
         if (root == NULL || !shard_unbind(s, root)) {
@@ -281,11 +255,14 @@ static void on_work(void *data, const char *key)
     }
 }
 
+static const struct reconciler_handlers shard_handlers = {
+    .begin = begin, .reconcile = look, .done = end, .drop = drop};
+
 static void on_shard(void *data, const char *key, enum shard_cache_part part)
 {
     struct controller *c = data;
-    struct shard *s =
-        part == SHARD_CACHE_CONFIG ? provide_shard(c, key) : controller_find_shard(c, key);
+    struct shard *s = part == SHARD_CACHE_CONFIG ? reconciler_provide(c->reconciler, key)
+                                                 : controller_find_shard(c, key);
     const struct shard_cache_config *config = shard_cache_find_config(c->options.cache, key);
     if (s != NULL && part == SHARD_CACHE_CONFIG && s->noticed_at == 0) {
         s->noticed_at = controller_now(c);
@@ -304,14 +281,13 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
         controller_look_policies(c, key);
     }
     controller_wake(c, key);
-    enqueue(c, key, part == SHARD_CACHE_PODS ? gather_ms(config) : 0);
+    reconciler_look(c->reconciler, key, part == SHARD_CACHE_PODS ? gather_ms(config) : 0);
 }
 
 static void on_excess(void *data, const char *ns)
 {
     struct controller *c = data;
-    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
-        struct shard *s = LIST_ITEM(n, struct shard, node);
+    for (struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
         if (shard_is_beside(s, ns)) {
             handover_lose(&s->past);
         }
@@ -331,7 +307,7 @@ static void on_ready(void *data, const char *ns)
     struct controller *c = data;
     const struct shard_cache *w = c->options.cache;
     for (const struct rules_map *m = NULL; (m = next_map(w, ns, m)) != NULL;) {
-        enqueue(c, m->key, 0);
+        reconciler_look(c->reconciler, m->key, 0);
     }
     const struct shard_cache_config *o = NULL;
     while (ns != NULL && (o = shard_cache_next_config_in(w, ns, o)) != NULL) {
@@ -477,10 +453,11 @@ static void on_probe(void *data, const char *key)
     size_t count =
         p == NULL ? 0 : shard_cache_shards_of(c->options.cache, p, configs, SHARDS_OF_POD_MAX);
     for (size_t i = 0; i < count; i++) {
-        enqueue(c, configs[i]->key, gather_ms(configs[i]));
+        reconciler_look(c->reconciler, configs[i]->key, gather_ms(configs[i]));
     }
     if (p != NULL && p->shard[0] != '\0') {
-        enqueue(c, p->shard, gather_ms(shard_cache_find_config(c->options.cache, p->shard)));
+        reconciler_look(c->reconciler, p->shard,
+                        gather_ms(shard_cache_find_config(c->options.cache, p->shard)));
     }
     controller_wake(c, key);
 }
@@ -566,7 +543,7 @@ void controller_tell_kept(struct controller *c, const struct event_object *confi
 static void on_deleted(void *data, const struct shard_cache_config *config)
 {
     struct controller *c = data;
-    struct shard *s = provide_shard(c, config->key);
+    struct shard *s = reconciler_provide(c->reconciler, config->key);
     size_t kept = 0;
     const struct pod **pods = controller_own_pods(c, config->key, &kept);
     struct event_object about = event_object_of(config->object);
@@ -621,13 +598,23 @@ static int follow_leases(struct controller *c, struct err *e)
 static int start_parts(struct controller *c, struct err *e)
 {
     const struct controller_options *o = &c->options;
-    struct work_queue_options queue = {
-        .name = "shards", .parallel = o->parallel, .clock = o->clock};
+    const struct reconciler_options shards = {
+        .name = "shards",
+        .kind = "shard",
+        .parallel = o->parallel,
+        .state_size = sizeof(struct shard),
+        .data = c,
+        .client = o->client,
+        .may_write = o->may_write,
+        .gate = o->data,
+        .clock = o->clock,
+    };
     struct prober_options probes = o->probes;
     probes.on_change = on_probe;
     probes.on_traffic = on_traffic;
     probes.data = c;
-    c->queue = work_queue_new(c->loop, &queue, on_work, c, e);
+    c->reconciler = reconciler_new(c->loop, &shards, &shard_handlers, e);
+    c->queue = c->reconciler == NULL ? NULL : reconciler_queue(c->reconciler);
     c->prober = c->queue == NULL ? NULL : prober_new(c->loop, &probes, e);
     c->nudger = c->prober == NULL ? NULL : nudger_new(c, e);
     c->coverer = c->nudger == NULL || !o->coverage ? NULL : coverer_new(c, e);
@@ -645,7 +632,7 @@ static void look_around(struct controller *c)
         on_shard(c, o->key, SHARD_CACHE_CONFIG);
     }
     for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
-        enqueue(c, m->key, 0);
+        reconciler_look(c->reconciler, m->key, 0);
     }
     for (const struct pod *p = NULL; (p = shard_cache_next_pod(w, p)) != NULL;) {
         on_pod(c, p, false);
@@ -689,11 +676,7 @@ void controller_free(struct controller *c)
     takeover_free(c->takeover);
     status_leases_free(c->leases);
     prober_free(c->prober);
-    work_queue_free(c->queue);
-    for (struct table_node *n = NULL; (n = table_next(&c->shards, NULL)) != NULL;) {
-        free_shard(LIST_ITEM(n, struct shard, node));
-    }
-    table_deinit(&c->shards);
+    reconciler_free(c->reconciler);
     coverer_free(c->coverer);
     gain_cache_free(c->gains);
     free(c);

@@ -28,9 +28,6 @@
 #include "shard/takeover.h"
 #include "traffic/policy_cache.h"
 
-/* What the answer to a write told is believed for so long, until the cache shows it: ms. */
-#define CONTROLLER_BELIEF_MS 10000
-
 /* Why the rules of a shard are not in its ConfigMap. */
 enum shard_trouble {
     SHARD_TROUBLE_NONE, /* they are */
@@ -54,9 +51,10 @@ struct shard_news {
 
 /* What is remembered of a shard: nothing that another leader would need. */
 struct shard {
-    struct table_node node;
+    struct reconcile run;
     struct controller *controller;
-    struct object_request *request; /* the request that is under way */
+    const char *key;                /* of run */
+    struct object_request *request; /* of shard_write; NULL: none is under way */
 
     /* The spec that was compiled last. */
     char *uid; /* of its config; NULL: none was */
@@ -96,8 +94,6 @@ struct shard {
 
     cJSON *status;          /* that is being written, */
     struct shard_news news; /* and what Events are to tell of it then */
-    char *status_base;      /* the version of the config on which it was written last; NULL: none */
-    uint64_t status_at;
     enum status_enforced enforced;
     bool ready;
     enum labelling_state labelling;
@@ -117,15 +113,15 @@ struct shard {
     uint64_t tampered; /* hash of the version that was told of last; 0: none */
     bool kept_told;    /* Events have told that pods keep its rules */
     uint64_t gone_at;  /* since when there is a ConfigMap, no config and no pod; 0: it is not so */
-    char key[];
 };
 
 struct controller {
     struct net_loop *loop;
     struct controller_options options;
     const struct net_clock *clock;
-    struct work_queue *queue;
-    struct reconciler *nudger; /* pods */
+    struct reconciler *reconciler; /* struct shard */
+    struct work_queue *queue;      /* its */
+    struct reconciler *nudger;     /* pods */
     struct prober *prober;
     struct status_leases *leases;
     struct takeover *takeover;
@@ -134,7 +130,6 @@ struct controller {
     struct policy_cache *policies; /* NULL: nobody follows them; and with it: */
     struct reconciler *reporter;   /* NULL */
     struct shard_cache_listener listener;
-    struct table shards;
     struct list waiting; /* struct shard */
 };
 

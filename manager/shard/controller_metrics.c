@@ -77,8 +77,7 @@ static void write_states(struct buf *out, const struct controller *c)
     uint64_t shared = 0;
     uint64_t enforced[REASONS] = {0};
     uint64_t labelling[LABELLING_STATES] = {0};
-    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
-        const struct shard *s = LIST_ITEM(n, struct shard, node);
+    for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
         const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
         if (config != NULL && !config->root) {
             compiled += s->refusal.code == 0;
@@ -177,13 +176,12 @@ static bool is_well(const struct shard *s)
  * frees; *left are not among them. NULL without memory. */
 static const struct shard **choose_shards(const struct controller *c, size_t *count, uint64_t *left)
 {
-    const struct shard **list = calloc(c->shards.count + 1, sizeof *list);
+    const struct shard **list = calloc(reconciler_count(c->reconciler) + 1, sizeof *list);
     size_t bytes = 0;
     *count = 0;
     *left = 0;
     for (int well = 0; list != NULL && well < 2; well++) {
-        for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
-            const struct shard *s = LIST_ITEM(n, struct shard, node);
+        for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
             const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
             if (config == NULL || config->root || is_well(s) != (well == 1)) {
                 continue;

@@ -86,14 +86,14 @@ static int compare_shards(const void *left, const void *right)
 static struct rules **collect_rules(const struct coverer *v, const char *key, size_t *count,
                                     struct sharing_set *shared)
 {
-    const struct table *shards = &v->controller->shards;
+    const struct reconciler *all = v->controller->reconciler;
     const struct sharing_consent consent = {.known =
                                                 shard_cache_shared(v->controller->options.cache)};
-    struct rules **out = calloc(shards->count + 1, sizeof *out);
+    struct rules **out = calloc(reconciler_count(all) + 1, sizeof *out);
     int rc = 0;
     *count = 0;
-    for (struct table_node *n = NULL; out != NULL && (n = table_next(shards, n)) != NULL;) {
-        const struct shard *s = LIST_ITEM(n, struct shard, node);
+    const struct shard *s = NULL;
+    while (out != NULL && (s = reconciler_next(all, s)) != NULL) {
         if (is_of(s, key)) {
             out[(*count)++] = rules_of(s);
             rc = rc != 0 ? rc : sharing_set_add(shared, shard_config(s)->object, &consent);
@@ -115,8 +115,7 @@ static struct rules **collect_rules(const struct coverer *v, const char *key, si
 static void wake_shards(const struct coverer *v, const char *key, bool all)
 {
     struct controller *c = v->controller;
-    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
-        const struct shard *s = LIST_ITEM(n, struct shard, node);
+    for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
         if ((all || s->not_covered_yet) && is_of(s, key)) {
             controller_look(c, s->key);
         }

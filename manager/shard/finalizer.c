@@ -58,18 +58,15 @@ static void on_taken(void *data, const cJSON *object, const struct api_error *er
 {
     struct shard *s = data;
     const struct shard_cache_config *config = shard_config_or_root(s);
-    s->request = NULL;
     if (object != NULL) {
         log_info("took off another controller mesh's finalizer", log_str("shard", s->key),
                  log_str("finalizer", FINALIZER));
         free(s->unbound);
         s->unbound = config == NULL ? NULL : strdup(config->uid);
-    } else if (error->code != 409 && error->code != 404) {
-        log_at(error->level, "cannot take off another controller mesh's finalizer",
-               log_str("shard", s->key), log_str("error", error->msg));
+        shard_done(s, WORK_DONE, 0); /* what was written comes by the watch, and again here */
+    } else {
+        reconcile_failed(&s->run, error, "cannot take off another controller mesh's finalizer");
     }
-    /* What was written comes by the watch, and again here. */
-    shard_done(s, object != NULL ? WORK_DONE : WORK_RETRY, object != NULL ? 0 : error->retry_after);
 }
 
 bool shard_unbind(struct shard *s, const struct shard_cache_config *config)
@@ -87,11 +84,7 @@ bool shard_unbind(struct shard *s, const struct shard_cache_config *config)
         .field_manager = "cmesh-manager",
         .metadata_only = true,
     };
-    if (path == NULL || body == NULL) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
-        shard_write(s, &q, on_taken);
-    }
+    reconcile_write(&s->run, &q, NULL, on_taken);
     cJSON_Delete(body);
     free(path);
     return true;

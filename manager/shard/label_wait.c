@@ -59,7 +59,7 @@ bool shard_waits_for_labels(struct shard *s, const struct shard_cache_config *co
 
 void controller_look_again(struct controller *c)
 {
-    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
-        controller_look(c, LIST_ITEM(n, struct shard, node)->key);
+    for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
+        controller_look(c, s->key);
     }
 }

@@ -15,8 +15,6 @@
 static void on_deleted(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
-    s->request = NULL;
-    controller_count(s->controller, CONTROLLER_CLEANUP, error);
     if (object != NULL) {
         log_info("deleted the rules of a deleted ShardingConfig", log_str("shard", s->key));
     } else if (error->code != 404 && error->code != 409) {
@@ -33,11 +31,8 @@ static void delete_map(struct shard *s, const struct rules_map *map)
     cJSON *body = preconditions_delete(map->uid, map->version);
     struct object_request_options q = {
         .verb = OBJECT_REQUEST_DELETE, .path = path, .name = map->name, .body = body};
-    if (path == NULL || body == NULL) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
-        shard_write(s, &q, on_deleted);
-    }
+    reconcile_write(&s->run, &q, s->controller->options.counts->writes[CONTROLLER_CLEANUP],
+                    on_deleted);
     cJSON_Delete(body);
     free(path);
 }
@@ -49,7 +44,6 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
     const struct rules_map *map = shard_map(s);
     bool gone =
         object == NULL ? error->code == 404 : field_get(field_get(object, "spec"), "root") != NULL;
-    s->request = NULL;
     if (gone && map != NULL && shard_config(s) == NULL) {
         delete_map(s, map);
     } else {
@@ -62,11 +56,7 @@ static void get_config(struct shard *s, const struct rules_map *map)
     char *path = controller_path(SHARD_CACHE_GROUP_PATH, map->ns, SHARD_CACHE_RESOURCE);
     struct object_request_options q = {
         .verb = OBJECT_REQUEST_GET, .path = path, .name = map->shard};
-    if (path == NULL) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
-        shard_write(s, &q, on_looked);
-    }
+    reconcile_write(&s->run, &q, NULL, on_looked);
     free(path);
 }
 

@@ -85,8 +85,7 @@ static void look_at_shards(struct controller *c, const char *ns)
     while ((config = shard_cache_next_config_in(c->options.cache, ns, config)) != NULL) {
         controller_look_now(c, config->key);
     }
-    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
-        const struct shard *s = LIST_ITEM(n, struct shard, node);
+    for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
         if (shard_is_beside(s, ns) && shard_config(s) == NULL) {
             controller_look_now(c, s->key);
         }
@@ -114,8 +113,7 @@ static void on_known(void *data)
     while ((config = shard_cache_next_config(c->options.cache, config)) != NULL) {
         controller_look_now(c, config->key);
     }
-    for (struct table_node *n = NULL; (n = table_next(&c->shards, n)) != NULL;) {
-        const struct shard *s = LIST_ITEM(n, struct shard, node);
+    for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
         if (shard_config(s) == NULL) {
             controller_look_now(c, s->key);
         }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "object/preconditions.h"
 #include "shard/controller_internal.h"
 #include "shard/verdict.h"
 #include "json/edit.h"
@@ -254,8 +253,6 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct shard *s = data;
     const struct shard_cache_config *config = shard_config(s);
-    s->request = NULL;
-    controller_count(s->controller, CONTROLLER_STATUS, error);
     if (object != NULL) {
         if (config != NULL) {
             record_events(s, config);
@@ -263,54 +260,25 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         finish_report(s);
         return;
     }
-    free(s->status_base);
-    s->status_base = NULL;
     cJSON_Delete(s->status);
     s->status = NULL;
-    if (error->code != 409 && error->code != 404) {
-        log_at(error->level, "cannot write the status", log_str("shard", s->key),
-               log_str("error", error->msg));
-    }
-    shard_done(s, WORK_RETRY, error->retry_after);
-}
-
-/* Whether this version of the config was written to just now, and its successor is not seen yet. */
-static bool is_answer_due(const struct shard *s, const struct shard_cache_config *config)
-{
-    return s->status_base != NULL && strcmp(s->status_base, config->version) == 0 &&
-           controller_now(s->controller) - s->status_at <= CONTROLLER_BELIEF_MS;
-}
-
-static int note_base(struct shard *s, const struct shard_cache_config *config)
-{
-    free(s->status_base);
-    s->status_base = strdup(config->version);
-    s->status_at = controller_now(s->controller);
-    return s->status_base == NULL ? -ENOMEM : 0;
+    reconcile_failed(&s->run, error, "cannot write the status");
 }
 
 static void send_status(struct shard *s, const struct shard_cache_config *config)
 {
-    const cJSON *old = field_get(config->object, "status");
-    char *path = controller_path(SHARD_CACHE_GROUP_PATH, config->ns, SHARD_CACHE_RESOURCE);
-    cJSON *body = preconditions_status(config->uid, config->version, old, s->status);
-    struct object_request_options q = {
-        .verb = OBJECT_REQUEST_MERGE_PATCH,
-        .path = path,
+    const struct reconcile_status w = {
+        .path = controller_path(SHARD_CACHE_GROUP_PATH, config->ns, SHARD_CACHE_RESOURCE),
         .name = config->name,
-        .subresource = "status",
-        .body = body,
-        .field_manager = "cmesh-manager",
-        .metadata_only = true,
+        .uid = config->uid,
+        .version = config->version,
+        .old = field_get(config->object, "status"),
+        .status = s->status,
+        .field_manager = RULES_MAP_MANAGER,
+        .counts = s->controller->options.counts->writes[CONTROLLER_STATUS],
+        .next = on_written,
     };
-    if (path == NULL || body == NULL || note_base(s, config) != 0) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
-        controller_look_later(s);
-        shard_write(s, &q, on_written);
-    }
-    cJSON_Delete(body);
-    free(path);
+    reconcile_status(&s->run, &w);
 }
 
 /* The rules that the config asks for now are in force on all pods. */
@@ -356,7 +324,7 @@ void shard_report_status(struct shard *s)
         return;
     }
     note_enforced(s);
-    if (!changed || is_answer_due(s, config)) {
+    if (!changed || reconcile_too_early(&s->run, config->uid, config->version, 0)) {
         finish_report(s);
         return;
     }

@@ -456,8 +456,6 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct shard *s = data;
     struct rules_map *map = NULL;
-    s->request = NULL;
-    controller_count(s->controller, CONTROLLER_TRAFFIC, error);
     if (object == NULL) {
         on_failure(s, error);
         return;
@@ -487,10 +485,11 @@ static void send_document(struct shard *s, const struct rules_map *map, const ch
         .body = body,
         .field_manager = RULES_MAP_MANAGER,
     };
-    if (path == NULL || name == NULL || body == NULL || shard_note_base(s) != 0) {
+    if (name == NULL || shard_note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
-        shard_write(s, &q, on_written);
+        reconcile_write(&s->run, &q, s->controller->options.counts->writes[CONTROLLER_TRAFFIC],
+                        on_written);
     }
     cJSON_Delete(body);
     free(path);
@@ -518,7 +517,6 @@ static void on_read(void *data, const cJSON *object, const struct api_error *err
 {
     struct shard *s = data;
     const struct rules_map *map = shard_map(s);
-    s->request = NULL;
     if (object == NULL || map == NULL ||
         strcmp(field_meta(object, "resourceVersion"), map->version) != 0) {
         shard_done(s, WORK_RETRY, error == NULL ? 0 : error->retry_after);
@@ -540,10 +538,10 @@ static void read_document(struct shard *s, const struct rules_map *map)
     char *path = controller_path("/api/v1", map->ns, "configmaps");
     char *name = strdup(map->name);
     struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = path, .name = name};
-    if (path == NULL || name == NULL) {
+    if (name == NULL) {
         shard_done(s, WORK_RETRY, 0);
     } else {
-        shard_write(s, &q, on_read);
+        reconcile_write(&s->run, &q, NULL, on_read);
     }
     free(path);
     free(name);
