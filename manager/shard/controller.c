@@ -54,6 +54,7 @@ static void drop(void *state)
     cJSON_Delete(s->status);
     free(s->unbound);
     rules_map_free(s->written);
+    rules_map_free(s->outdated);
     shard_wait_end(s);
     rules_unref(s->compiled);
     handover_deinit(&s->past);
@@ -83,7 +84,8 @@ const struct rules_map *shard_map(struct shard *s)
     }
     bool old = controller_now(s->controller) - s->written_at > RECONCILE_BELIEF_MS;
     if (old || strcmp(seen == NULL ? "" : seen->version, s->base) != 0) {
-        rules_map_free(s->written);
+        rules_map_free(s->outdated);
+        s->outdated = s->written; /* whoever has it from this step may still use it */
         s->written = NULL;
         return seen;
     }
@@ -183,6 +185,8 @@ static bool end(void *state, enum work_result result)
     if (gone && s->written != NULL) {
         controller_look_later(s); /* the ConfigMap may be gone, too */
     }
+    rules_map_free(s->outdated);
+    s->outdated = NULL;
     reconcile_after(&s->run, RESYNC_MS + net_clock_random(s->controller->clock) % RESYNC_MS);
     return true;
 }

@@ -64,8 +64,9 @@ struct shard {
     struct err refusal; /* code 0: it makes sense */
 
     /* The ConfigMap that the cache does not show yet. */
-    struct rules_map *written; /* NULL: the cache is right */
-    char *base;                /* the version that the cache showed when it was written; "": none */
+    struct rules_map *written;  /* NULL: the cache is right */
+    struct rules_map *outdated; /* was `written` in this step; NULL */
+    char *base; /* the version that the cache showed when it was written; "": none */
     uint64_t written_at;
 
     uint64_t generation; /* written last by this controller; 0: none was */

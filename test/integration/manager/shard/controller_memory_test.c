@@ -11,7 +11,7 @@
 #include "net/deadline.h"
 #include "rounds.h"
 
-enum { HURRY = 200, LONG_MS = 30000, PATIENCE_TURNS = 4000 };
+enum { HURRY = 200, LONG_MS = 30000, PATIENCE_TURNS = 4000, CALLS = 100 };
 
 /* ---- time goes 200 times as fast ---- */
 
@@ -41,6 +41,22 @@ static uint32_t hurried_random(void *data)
 
 static const struct net_clock hurried = {
     .now = hurried_now, .wall = hurried_wall, .set_timer = hurried_timer, .random = hurried_random};
+
+/* Jumps when it is asked for the so many-th time: what is believed for a time ends within a step.
+ */
+static unsigned calls_to_jump;
+static uint64_t jumped_ms;
+
+static uint64_t jumping_now(void *data)
+{
+    if (calls_to_jump > 0 && --calls_to_jump == 0) {
+        jumped_ms += RECONCILE_BELIEF_MS + 1;
+    }
+    return hurried_now(data) + jumped_ms;
+}
+
+static const struct net_clock jumping = {
+    .now = jumping_now, .wall = hurried_wall, .set_timer = hurried_timer, .random = hurried_random};
 
 static struct net_loop *the_loop;
 static struct list due;
@@ -172,9 +188,42 @@ static void test_out_of_memory_with_policies(void **state)
     assert_true(sweep_allocations(publish_and_tell, &policies) > 700);
 }
 
+/* The cache is behind with what the controller has written. */
+static void publish_while_time_jumps(unsigned calls)
+{
+    static struct fixture s;
+    s = (struct fixture){.clock = &jumping};
+    assert_true(fixture_open(&s));
+    fixture_pod(&s, "a-0", "a", "a");
+    fixture_config(&s, "a", "pods", "app=a");
+    assert_true(fixture_begin(&s, NULL));
+    while (!shard_cache_ready(s.cache, "n")) {
+        run_for(s.store.api.loop, 1);
+    }
+    s.store.silent = true;
+    calls_to_jump = calls;
+    fixture_lead(&s);
+    while (s.counts.writes[CONTROLLER_STATUS][RECONCILE_WRITTEN] == 0) {
+        run_for(s.store.api.loop, 1);
+    }
+    s.store.silent = false;
+    store_go_on(&s.store);
+    fixture_expect_condition(&s, "a", "Published", "True");
+    assert_true(fixture_close(&s));
+}
+
+static void test_time_jumps_within_a_step(void **state)
+{
+    (void)state;
+    for (unsigned calls = 1; calls < CALLS; calls++) {
+        publish_while_time_jumps(calls);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_time_jumps_within_a_step),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_out_of_memory_with_policies),
     };
