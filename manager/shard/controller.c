@@ -50,7 +50,6 @@ static void begin(void *state)
 static void drop(void *state)
 {
     struct shard *s = state;
-    object_request_cancel(s->request);
     cJSON_Delete(s->status);
     free(s->unbound);
     rules_map_free(s->written);
@@ -199,30 +198,6 @@ void shard_done(struct shard *s, enum work_result result, unsigned retry_after)
 void controller_look_later(struct shard *s)
 {
     controller_look_after(s, RECONCILE_BELIEF_MS + 1);
-}
-
-/* ---- requests ---- */
-
-void shard_write(struct shard *s, const struct object_request_options *q, object_request_cb cb)
-{
-    struct controller *c = s->controller;
-    struct err e = ERR_INIT;
-    if (q->verb != OBJECT_REQUEST_GET && !c->options.may_write(c->options.data)) {
-        shard_done(s, WORK_RETRY, 0);
-        return;
-    }
-    s->request = object_request_start(c->loop, c->options.client, q, cb, s, &e);
-    if (s->request == NULL) {
-        log_at(kube_client_failure_level(c->options.client, 0), "request to the API server failed",
-               log_str("shard", s->key), log_str("error", e.msg));
-        shard_done(s, WORK_RETRY, 0);
-    }
-}
-
-void controller_count(struct controller *c, enum controller_write what,
-                      const struct api_error *error)
-{
-    reconcile_count(c->options.counts->writes[what], error);
 }
 
 /* ---- what is to be done ---- */
@@ -618,8 +593,7 @@ static int start_parts(struct controller *c, struct err *e)
     probes.on_traffic = on_traffic;
     probes.data = c;
     c->reconciler = reconciler_new(c->loop, &shards, &shard_handlers, e);
-    c->queue = c->reconciler == NULL ? NULL : reconciler_queue(c->reconciler);
-    c->prober = c->queue == NULL ? NULL : prober_new(c->loop, &probes, e);
+    c->prober = c->reconciler == NULL ? NULL : prober_new(c->loop, &probes, e);
     c->nudger = c->prober == NULL ? NULL : nudger_new(c, e);
     c->coverer = c->nudger == NULL || !o->coverage ? NULL : coverer_new(c, e);
     c->gains = gain_cache_new();

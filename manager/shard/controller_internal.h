@@ -53,8 +53,7 @@ struct shard_news {
 struct shard {
     struct reconcile run;
     struct controller *controller;
-    const char *key;                /* of run */
-    struct object_request *request; /* of shard_write; NULL: none is under way */
+    const char *key; /* of run */
 
     /* The spec that was compiled last. */
     char *uid; /* of its config; NULL: none was */
@@ -121,7 +120,6 @@ struct controller {
     struct controller_options options;
     const struct net_clock *clock;
     struct reconciler *reconciler; /* struct shard */
-    struct work_queue *queue;      /* its */
     struct reconciler *nudger;     /* pods */
     struct prober *prober;
     struct status_leases *leases;
@@ -177,12 +175,6 @@ void shard_give_up_rules(struct shard *s, const struct shard_cache_config *confi
 void controller_look_after(struct shard *s, uint64_t ms);
 void controller_look_later(struct shard *s);
 
-/* Starts a request if this process leads; the step goes on in `cb`. If it cannot, shard_done is
- * called: nothing may be done with `s` afterwards. */
-void shard_write(struct shard *s, const struct object_request_options *q, object_request_cb cb);
-/* What became of a write: `error` NULL: it succeeded. */
-void controller_count(struct controller *c, enum controller_write what,
-                      const struct api_error *error);
 void controller_observe(struct prometheus_histogram *h, uint64_t ms);
 uint64_t controller_now(const struct controller *c);
 

@@ -302,7 +302,7 @@ size_t controller_queues(const struct controller *c,
                          const struct work_queue *out[CONTROLLER_QUEUES_MAX])
 {
     size_t count = 0;
-    out[count++] = c->queue;
+    out[count++] = reconciler_queue(c->reconciler);
     out[count++] = reconciler_queue(c->nudger);
     if (c->reporter != NULL) {
         out[count++] = reconciler_queue(c->reporter);

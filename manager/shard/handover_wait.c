@@ -225,8 +225,7 @@ void controller_wake(struct controller *c, const char *key)
     {
         struct shard *s = LIST_ITEM(n, struct shard, waiting);
         if (shard_is_beside(s, key)) {
-            int rc = work_queue_add(c->queue, s->key);
-            (void)rc; /* it is looked at again when it has waited long enough */
+            controller_look_now(c, s->key);
         }
     }
 }

@@ -328,8 +328,6 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct shard *s = data;
     struct rules_map *map = NULL;
-    s->request = NULL;
-    controller_count(s->controller, CONTROLLER_CONFIGMAP, error);
     if (object == NULL) {
         on_failure(s, error);
         return;
@@ -363,7 +361,6 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
 {
     struct shard *s = data;
     struct rules_map *map = NULL;
-    s->request = NULL;
     if (object == NULL) {
         shard_done(s, WORK_RETRY, error->retry_after);
         return;
@@ -400,10 +397,10 @@ void shard_read_map(struct shard *s)
     char *path = ns == NULL ? NULL : controller_path("/api/v1", ns, "configmaps");
     char *name = rules_map_name(shard);
     struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = path, .name = name};
-    if (path == NULL || name == NULL || shard_note_base(s) != 0) {
+    if (name == NULL || shard_note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
-        shard_write(s, &q, on_looked);
+        reconcile_write(&s->run, &q, NULL, on_looked);
     }
     free(ns);
     free(path);
@@ -422,10 +419,11 @@ static void send_map(struct shard *s, const struct rules_map *map, const char *n
         .body = body,
         .field_manager = RULES_MAP_MANAGER,
     };
-    if (path == NULL || (map != NULL && name == NULL) || shard_note_base(s) != 0) {
+    if ((map != NULL && name == NULL) || shard_note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
-        shard_write(s, &q, on_written);
+        reconcile_write(&s->run, &q, s->controller->options.counts->writes[CONTROLLER_CONFIGMAP],
+                        on_written);
     }
     free(path);
     free(name);
