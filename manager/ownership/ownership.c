@@ -64,11 +64,32 @@ static bool shows(const struct search *q, const struct rules *rules)
 
 /* ---- what another shard shows ---- */
 
-/* Its ConfigMap may show anything. A shard of which nothing can be read either goes by the other's
- * spec, or they would wait for each other for ever. */
+/* Of the shard that asks nothing can be read either: others may wait for it, too, for the same
+ * reason, and they would wait for each other for ever. */
+static bool is_unknown(const struct search *q)
+{
+    const struct ownership_shard *s = q->question->shard;
+    enum handover_hold most = is_later(s) ? HANDOVER_ANYTHING : HANDOVER_NOTHING;
+    for (size_t i = 0; i < s->pod_count && most != HANDOVER_ANYTHING; i++) {
+        most = handover_hold_of(s->pods[i].pod, s->pods[i].probe, s->key, s->map, past_of(s),
+                                q->facts->mode);
+    }
+    return q->question->from == NULL && most == HANDOVER_ANYTHING;
+}
+
+/* What stands there, as far as its checksum is known. */
+static bool has_what_it_wants(const struct ownership_shard *s)
+{
+    return strcmp(s->map->checksum, rules_checksum(s->wanted)) == 0;
+}
+
+/* Its ConfigMap may show anything, unless one may go by its spec. */
 static bool shows_later(const struct search *q, const struct ownership_shard *s)
 {
-    return is_later(s) && (q->question->from != NULL || s->wanted == NULL || shows(q, s->wanted));
+    if (!is_later(s) || s->wanted == NULL || shows(q, s->wanted)) {
+        return is_later(s);
+    }
+    return q->question->from != NULL || !(q->now || has_what_it_wants(s) || is_unknown(q));
 }
 
 static bool says_the_same(const struct rules *a, const struct rules *b)

@@ -317,6 +317,8 @@ static void rules_that_cannot_be_read(void **state)
     w->maps[BLUE].rules = NULL;
     w->shards[BLUE].pod_count = 0;
     w->shards[BLUE].wanted = NULL;
+    w->maps[GREEN].later = true;
+    w->maps[GREEN].rules = NULL;
     w->plan.waits = w->waits;
     ownership_plan(&w->facts, &q, &w->plan);
     one_wait(w, OWNERSHIP_OTHER_RELEASE);
@@ -330,6 +332,33 @@ static void rules_that_cannot_be_read(void **state)
     q.from = NULL;
     ownership_plan(&w->facts, &q, &w->plan);
     one_wait(w, OWNERSHIP_WANTED);
+    rules_unref(to);
+}
+
+/* A shard that nobody waits for can wait for one of which nothing can be read. */
+static void a_new_shard_does_not_go_by_specs(void **state)
+{
+    struct world *w = *state;
+    struct rules *to = make("green", "ns in (b,g)", "lead");
+    struct ownership_question q = {.shard = &w->shards[GREEN], .to = to, .limit_ms = 1000};
+    w->maps[BLUE].later = true;
+    w->maps[BLUE].rules = NULL;
+    w->shards[BLUE].wanted = w->rules[RED]; /* from now on; its pod still shows what green gains */
+    w->shards[GREEN].map = NULL;
+    w->shards[GREEN].pod_count = 0;
+    w->plan.waits = w->waits;
+    ownership_plan(&w->facts, &q, &w->plan);
+    one_wait(w, OWNERSHIP_OTHER_RELEASE);
+    w->maps[BLUE].checksum = rules_checksum(w->rules[RED]); /* it was published: */
+    ownership_plan(&w->facts, &q, &w->plan);
+    one_wait(w, OWNERSHIP_UNCONFIRMED);
+    w->shards[BLUE].pod_count = 0;
+    ownership_plan(&w->facts, &q, &w->plan);
+    assert_int_equal(w->plan.count, 0);
+    w->maps[BLUE].checksum = rules_checksum(w->rules[BLUE]);
+    w->shards[GREEN].pod_count = 1; /* with rules that nobody knows: blue may wait for it */
+    ownership_plan(&w->facts, &q, &w->plan);
+    assert_int_equal(w->plan.count, 0);
     rules_unref(to);
 }
 
@@ -548,6 +577,7 @@ int main(void)
         TEST(strict_waits_for_ever_and_bounded_does_not),
         TEST(what_is_unsettled_has_its_time),
         TEST(rules_that_cannot_be_read),
+        TEST(a_new_shard_does_not_go_by_specs),
         TEST(doubt_ends),
         TEST(doubt_is_no_reason_not_to_wait_for_a_release),
         TEST(overlaps_are_told),
