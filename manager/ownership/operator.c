@@ -90,7 +90,7 @@ static bool pods_agree(const struct ownership_shard *a, const struct ownership_s
     const char *last = "";
     for (size_t i = 0; i < a->pod_count; i++) {
         const char *value = text(a->pods[i].pod);
-        if (strcmp(value, last) != 0 && has_pod_with(b, text, value)) {
+        if (value[0] != '\0' && strcmp(value, last) != 0 && has_pod_with(b, text, value)) {
             return true;
         }
         last = value;

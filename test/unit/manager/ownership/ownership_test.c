@@ -554,6 +554,23 @@ static void kinship_by_pods(void **state)
     selector_free(selector);
 }
 
+/* Pods without a controller, or with the account "default", have nothing in common by that. */
+static void kinship_by_nothing_that_pods_have(void **state)
+{
+    struct world *w = *state;
+    struct pod with = w->pods[GREEN];
+    struct ownership_pod own[] = {{&with, &w->probes[GREEN]}, w->own[GREEN]};
+    has(w, BLUE, "ns=b", "lead2");
+    w->pods[BLUE].account = "other";
+    with.owner = "uid of a StatefulSet";
+    w->shards[GREEN].pods = own;
+    w->shards[GREEN].pod_count = ARRAY_LEN(own);
+    assert_int_equal(operator_kinship(&w->shards[GREEN], &w->shards[BLUE]), OPERATOR_OTHER);
+    has(w, BLUE, "ns=b", NULL);
+    w->pods[GREEN].account = w->pods[BLUE].account = "default";
+    assert_int_equal(operator_kinship(&w->shards[GREEN], &w->shards[BLUE]), OPERATOR_DOUBTFUL);
+}
+
 /* Whatever lock rules name that nobody knows. */
 static void kinship_by_unknown_rules(void **state)
 {
@@ -585,6 +602,7 @@ int main(void)
         TEST(kinship_by_locks_and_accounts),
         TEST(kinship_by_what_was),
         TEST(kinship_by_pods),
+        TEST(kinship_by_nothing_that_pods_have),
         TEST(kinship_by_unknown_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
