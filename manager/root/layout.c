@@ -112,9 +112,11 @@ static unsigned find_every(const struct planning *p)
     return clamp(p->facts->replicas < 0 ? pods : pods_left(p), 1, ROOT_REPLICAS_MAX);
 }
 
-/* The lowest ordinal that a child has, as long as the StatefulSet does not tell. */
-static unsigned find_first(const struct layout_facts *f)
+/* The lowest ordinal that a child has, as long as the StatefulSet does not tell. A canary that
+ * could not be made may lack below it. */
+static unsigned find_first(const struct planning *p)
 {
+    const struct layout_facts *f = p->facts;
     unsigned lowest = UINT32_MAX;
     if (f->first >= 0) {
         return (unsigned)f->first;
@@ -123,7 +125,8 @@ static unsigned find_first(const struct layout_facts *f)
         const struct layout_child *child = &f->children[i];
         lowest = child->pods != 0 && child->first < lowest ? child->first : lowest;
     }
-    return lowest == UINT32_MAX ? 0 : lowest;
+    bool lacks = find_child(f, 0) == NULL && lowest == p->spec->canary.replicas;
+    return lacks || lowest == UINT32_MAX ? 0 : lowest;
 }
 
 /* ---- who has what ---- */
@@ -405,7 +408,7 @@ void layout_make(const struct root_spec *spec, const struct layout_facts *facts,
     *out = (struct layout){.count = 0};
     p.size = find_size(&p);
     p.every = find_every(&p);
-    p.first = find_first(facts);
+    p.first = find_first(&p);
     find_owners(&p);
     find_takers(&p);
     spread(&p, &after);

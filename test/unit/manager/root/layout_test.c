@@ -305,6 +305,23 @@ static void pods_from_another_ordinal_on(void **state)
     assert_int_equal(find(&w, 1)->first, 2);
 }
 
+/* The normal shards have made room for a canary that the API server refuses. */
+static void pods_beside_a_canary_that_there_is_not(void **state)
+{
+    (void)state;
+    struct world w = world_of(2);
+    w.spec.canary.replicas = 1;
+    (void)settle(&w);
+    for (unsigned i = 0; i < 3; i++) {
+        w.there[0] = false;
+        make(&w); /* by managers that know no StatefulSet */
+        assert_int_equal(w.made.first, 0);
+        assert_int_equal(find(&w, 1)->first, 1);
+        assert_int_equal(find(&w, 2)->first, 3);
+        apply(&w);
+    }
+}
+
 /* ---- the canary ---- */
 
 static void the_canary_changes(void **state)
@@ -769,6 +786,7 @@ int main(void)
         cmocka_unit_test(a_new_shard_waits_for_its_pods),
         cmocka_unit_test(size_by_replicas),
         cmocka_unit_test(pods_from_another_ordinal_on),
+        cmocka_unit_test(pods_beside_a_canary_that_there_is_not),
         cmocka_unit_test(size_while_replicas_are_unknown),
         cmocka_unit_test(without_auto),
         cmocka_unit_test(the_canary_changes),
