@@ -120,6 +120,15 @@ static void note_override(struct shard *s, const struct ownership_plan *plan)
     }
 }
 
+static bool waits_for_pods(const struct ownership_plan *plan)
+{
+    size_t i = 0;
+    while (i < plan->count && plan->waits[i].pod == NULL && plan->waits[i].bare == NULL) {
+        i++;
+    }
+    return i < plan->count;
+}
+
 /* 0 or -ENOMEM. */
 static int carry_out(struct shard *s, const struct shard_cache_config *config,
                      struct ownership_plan *plan, const char *checksum)
@@ -133,6 +142,7 @@ static int carry_out(struct shard *s, const struct shard_cache_config *config,
     }
     wait_for(s, text, checksum, plan->doubt);
     s->waits_ms = plan->patience;
+    s->waits_pods = waits_for_pods(plan);
     if (plan->late && plan->step == OWNERSHIP_RELEASE && !s->late) {
         tell_blocked(s, config);
     }

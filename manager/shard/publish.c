@@ -518,17 +518,21 @@ static void write_map(struct shard *s, const struct shard_cache_config *config,
 static int set_waiting(struct shard *s)
 {
     char limit[64] = "";
+    char let_go[INJECT_KEY_SIZE + 128] = "";
     char key[INJECT_KEY_SIZE];
     const struct controller_options *o = &s->controller->options;
     char *text = NULL;
     if (o->handover == HANDOVER_BOUNDED) {
         (void)snprintf(limit, sizeof limit, ", for %" PRIu64 " s at most,", s->waits_ms / MS);
     }
-    if (asprintf(&text,
-                 "Publishing what the spec adds waits%s until it is given up by: %s. A pod that "
-                 "works on nothing for certain need not be waited for: kubectl annotate pod POD "
-                 "%s=true",
-                 limit, s->holders, inject_options_key(o->prefix, POD_LET_GO, key)) < 0) {
+    if (s->waits_pods) {
+        (void)snprintf(let_go, sizeof let_go,
+                       " A pod that works on nothing for certain need not be waited for: kubectl "
+                       "annotate pod POD %s=true",
+                       inject_options_key(o->prefix, POD_LET_GO, key));
+    }
+    if (asprintf(&text, "Publishing what the spec adds waits%s until it is given up by: %s.%s",
+                 limit, s->holders, let_go) < 0) {
         return -ENOMEM;
     }
     free(s->waits_text);

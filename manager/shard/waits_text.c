@@ -44,11 +44,25 @@ static void name_lease(struct buf *text, const struct ownership_pod *p,
     }
 }
 
+/* The spec of a shard that may be of another operator: unlike others', that ends by itself. */
+static void name_doubtful(struct buf *text, const struct ownership_wait *w)
+{
+    (void)buf_printf(text,
+                     "shard %s (its spec selects it too, with another leaderElectionName: if they "
+                     "are of one operator, change one of the specs; if not, this wait ends %d s "
+                     "after the last edit, and the annotation shares-with in one spares it)",
+                     w->shard->key, OWNERSHIP_DOUBT_MS / 1000);
+}
+
 static void name(struct buf *text, const struct ownership_wait *w,
                  const struct takeover_word *lease)
 {
     if (w->bare != NULL) {
         (void)buf_printf(text, "pod %s (%s)", w->bare->name, reasons[w->reason]);
+        return;
+    }
+    if (w->doubtful && w->reason == OWNERSHIP_WANTED) {
+        name_doubtful(text, w);
         return;
     }
     const char *end = w->shard->root != NULL ? ", which has become a root" : ", which was deleted";

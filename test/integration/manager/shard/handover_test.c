@@ -58,6 +58,12 @@ static void expect_waiting(struct fixture *s, const char *shard, const char *oth
     assert_string_equal(fixture_condition(s, shard, "Enforced", "reason"), "NotPublished");
 }
 
+/* No pod is in the way, and so none can be let go. */
+static void expect_no_pods_waited_for(struct fixture *s, const char *shard)
+{
+    assert_null(strstr(fixture_condition(s, shard, "Published", "message"), "let-go"));
+}
+
 static void stays_at(struct fixture *s, const char *shard, uint64_t generation)
 {
     run_for(s->store.api.loop, PAUSE_MS);
@@ -583,7 +589,10 @@ static void test_a_lock_that_is_renamed(void **state)
     fixture_expect_condition(s, "blue", "Enforced", "True");
     pod_of(s, "red-0", "red", "operator");
     sees_with_lock(s, "red", "lead2", "\"3\"");
-    expect_waiting(s, "red", "shard n/blue (its spec selects it too");
+    expect_waiting(s, "red",
+                   "shard n/blue (its spec selects it too, with another leaderElectionName");
+    expect_waiting(s, "red", "ends 30 s after the last edit");
+    expect_no_pods_waited_for(s, "red");
     sees_with_lock(s, "blue", "lead2", "\"1\",\"2\"");
     fixture_expect_generation(s, "blue", 3);
     expect_waiting(s, "red", "pod blue-0 of shard n/blue (has not confirmed");
@@ -616,6 +625,7 @@ static void test_shares_with(void **state)
     begin_strict(s, LONG_MS);
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "shard n/blue (its spec selects it too: change one of the specs");
+    expect_no_pods_waited_for(s, "green");
     assert_string_equal(fixture_condition(s, "green", "Exclusive", "status"), "True");
     store_put_text(
         &s->store, "shardingconfigs", "n",
