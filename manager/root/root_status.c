@@ -67,7 +67,7 @@ static int write_short(const struct root_status_facts *f, struct buf *out)
         unsigned end = f->target.first + (unsigned)f->target.replicas;
         bool none = !s->leaving && s->wanted > 0 && s->first >= end;
         if (none && found < NAMES_MAX) {
-            buf_printf(out, "%s%s", found == 0 ? " No pods have: " : ", ", s->name);
+            buf_printf(out, "%s%s", found == 0 ? " Without pods: " : ", ", s->name);
         }
         found += none;
     }
@@ -96,7 +96,8 @@ static int write_found(const struct root_status_facts *f, struct buf *out)
 static int write_foreign_pods(const struct root_status_facts *f, struct buf *out)
 {
     if (f->foreign_pods != NULL) {
-        buf_printf(out, " Recreate pods that have the sidecars of another shard: %s.",
+        buf_printf(out, " Recreate pods that have the sidecars of another shard%s: %s.",
+                   f->canary_barred ? " when the canary is there, not before" : "",
                    f->foreign_pods);
     }
     return buf_error(out);

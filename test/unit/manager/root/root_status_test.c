@@ -193,7 +193,7 @@ static void test_sized(void **state)
         {{TARGET_FOUND, 7, 0, ""}, "False", "TooManyReplicas", "Pods from op-6 on are in no"},
         {{TARGET_FOUND, 7, 3, ""}, "False", "TooManyReplicas", "Pods from op-9 on are in no"},
         {{TARGET_FOUND, 5, 0, ""}, "False", "TooFewReplicas", "op has 5 replicas; 6 are needed."},
-        {{TARGET_FOUND, 1, 0, ""}, "False", "TooFewReplicas", "No pods have: x-1-normal, x-2-no"},
+        {{TARGET_FOUND, 1, 0, ""}, "False", "TooFewReplicas", "Without pods: x-1-normal, x-2-no"},
         {{TARGET_ABSENT, 0, 0, ""}, "False", "NotFound", "no StatefulSet op"},
         {{TARGET_UNKNOWN, 0, 0, "403 Forbidden"}, "Unknown", "Unreadable", "403 Forbidden"},
         {{TARGET_OVER, 0, 0, ""}, "Unknown", "TooMany", "It need not be."},
@@ -220,6 +220,22 @@ static void test_sized(void **state)
                             "{\"conditions\":[{\"type\":\"Sized\",\"status\":\"True\",\"reason\":"
                             "\"Sized\",\"message\":\"was\",\"lastTransitionTime\":\"" OLD "\"}]}");
     expect(&m, "Sized", "True", "Sized", "was");
+    made_free(&m);
+}
+
+/* Pods that are recreated before there is the canary leave a shard without any. */
+static void test_pods_of_a_canary_that_there_is_not(void **state)
+{
+    struct root_status_shard shards[3];
+    struct root_status_facts f = facts();
+    const char *const texts[] = {fine, fine, fine};
+    (void)state;
+    set_shards(shards);
+    f.foreign_pods = "op-3";
+    f.canary_barred = true;
+    struct made m = make_of(f, shards, texts, NULL);
+    expect(&m, "Sized", "True", "Sized",
+           "another shard when the canary is there, not before: op-3.");
     made_free(&m);
 }
 
@@ -332,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_without_a_statefulset),
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_sized),
+        cmocka_unit_test(test_pods_of_a_canary_that_there_is_not),
         cmocka_unit_test(test_invalid_keeps_what_was_told),
         cmocka_unit_test(test_taken_over),
         cmocka_unit_test(test_out_of_memory),
