@@ -205,11 +205,12 @@ static bool lists(const char *shares_with, const struct ownership_shard *s)
                                    inject_options_lists(shares_with, "*"));
 }
 
-/* There is no config, the ConfigMap does not say that there was, and nobody has read it: what its
- * pods may show is known only of themselves. */
+/* There is no config, and the ConfigMap does not say that there was, so that nobody deletes it. If
+ * nobody has read it, what its pods may show is known only of themselves; and so it is of none. */
 static bool is_nobodys(const struct ownership_shard *s)
 {
-    return !s->exists && is_unread(s) && !rules_map_claims(s->map);
+    return !s->exists && s->map != NULL && !rules_map_claims(s->map) &&
+           (is_unread(s) || (s->pod_count == 0 && !is_later(s)));
 }
 
 /* Whether it waits for it or not: the others of them may publish meanwhile. */

@@ -95,7 +95,8 @@ void shard_clean_up(struct shard *s)
     size_t count = 0;
     shard_wait_end(s);
     bool overwritten = shard_is_overwritten(s, map);
-    bool ours = map != NULL && map->config_uid[0] != '\0' && rules_map_ours(map);
+    bool claimed = map != NULL && (rules_map_claims(map) || s->own != NULL); /* by us at least */
+    bool ours = claimed && rules_map_ours(map);
     if (map == NULL || (!ours && !overwritten)) {
         shard_done(s, WORK_DONE, 0);
         return;

@@ -391,6 +391,71 @@ static void test_strict_waits_for_pods_of_a_deleted_shard(void **state)
     fixture_expect_generation(s, "green", 2);
 }
 
+/* Somebody takes from the ConfigMap of a shard what says whose it is. */
+static void strip_map(struct fixture *s, const char *name, bool label, const char *rules)
+{
+    char map[64];
+    (void)snprintf(map, sizeof map, "cmesh-rules-%s", name);
+    cJSON *object = cJSON_Duplicate(store_get(&s->store, "configmaps", "n", map), true);
+    assert_non_null(object);
+    cJSON *meta = cJSON_GetObjectItem(object, "metadata");
+    cJSON_DeleteItemFromObject(meta, "annotations");
+    cJSON_DeleteItemFromObject(meta, "ownerReferences");
+    if (!label) {
+        cJSON_DeleteItemFromObject(meta, "labels");
+    }
+    if (rules != NULL) {
+        cJSON *data = cJSON_GetObjectItem(object, "data");
+        cJSON_ReplaceItemInObject(data, "rules.json", cJSON_CreateString(rules));
+    }
+    store_put(&s->store, "configmaps", "n", object);
+    run_for(s->store.api.loop, PAUSE_MS);
+}
+
+/* Nobody deletes it then: it is waited for only as long as there are pods that mount it. */
+static void check_stripped(struct fixture *s, bool label, const char *rules, bool anew)
+{
+    begin_strict(s, LONG_MS);
+    store_delete(&s->store, "shardingconfigs", "n", "blue");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    expect_waiting(s, "green", "n/blue");
+    if (anew) {
+        fixture_retire(s);
+    }
+    strip_map(s, "blue", label, rules);
+    if (anew) {
+        fixture_lead(s);
+    }
+    stays_at(s, "green", 1);
+    store_delete(&s->store, "pods", "n", "blue-0");
+    fixture_expect_generation(s, "green", 2);
+}
+
+static void test_strict_deleted_map_without_annotations(void **state)
+{
+    check_stripped(*state, true, NULL, false);
+}
+
+static void test_strict_deleted_map_without_annotations_and_another_leader(void **state)
+{
+    check_stripped(*state, true, NULL, true);
+}
+
+static void test_strict_deleted_map_of_nobody(void **state)
+{
+    check_stripped(*state, false, NULL, false);
+}
+
+static void test_strict_deleted_map_of_nobody_and_another_leader(void **state)
+{
+    check_stripped(*state, false, NULL, true);
+}
+
+static void test_strict_deleted_map_of_nobody_with_nonsense(void **state)
+{
+    check_stripped(*state, false, "nonsense", false);
+}
+
 /* A config whose shard sees these namespaces, and whose operator elects a leader by this lock. */
 static void sees_with_lock(struct fixture *s, const char *name, const char *lock,
                            const char *values)
@@ -1082,6 +1147,11 @@ int main(void)
         TEST(test_edited_and_taken_back),
         TEST(test_strict_waits_for_a_silent_pod),
         TEST(test_strict_waits_for_pods_of_a_deleted_shard),
+        TEST(test_strict_deleted_map_without_annotations),
+        TEST(test_strict_deleted_map_without_annotations_and_another_leader),
+        TEST(test_strict_deleted_map_of_nobody),
+        TEST(test_strict_deleted_map_of_nobody_and_another_leader),
+        TEST(test_strict_deleted_map_of_nobody_with_nonsense),
         TEST(test_strict_waits_for_a_deleted_shard_that_was_not_read_yet),
         TEST(test_strict_does_not_wait_for_one_that_turns_out_to_be_anothers),
         TEST(test_strict_waits_for_pods_of_which_nothing_is_left),

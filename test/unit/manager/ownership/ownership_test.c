@@ -224,6 +224,13 @@ static void maps_are_waited_for(void **state)
     m->config_uid = ""; /* anybody may make one that nobody has read and that is nobody's */
     assert_int_equal(ask(w), OWNERSHIP_GIVE);
     m->unread = false;
+    m->rules = w->rules[BLUE]; /* nor does anybody delete it, who has */
+    assert_int_equal(ask(w), OWNERSHIP_GIVE);
+    w->shards[BLUE].pod_count = 1;
+    (void)ask(w);
+    one_wait(w, OWNERSHIP_KEEPS);
+    w->shards[BLUE].pod_count = 0;
+    m->rules = NULL;
     m->later = true;
     (void)ask(w);
     one_wait(w, OWNERSHIP_OTHER_RELEASE);
