@@ -88,7 +88,7 @@ class Looker(working_pod.Worker):
 class Pod(working_pod.WorkingPod):
     """`account`: its service account."""
 
-    account = None
+    account = "default"
 
     def __init__(self, case, *args, **more):
         super().__init__(case, *args, **more)
@@ -100,8 +100,7 @@ class Pod(working_pod.WorkingPod):
 
     def body(self):
         thing = super().body()
-        if self.account is not None:
-            thing["spec"]["serviceAccountName"] = self.account
+        thing["spec"]["serviceAccountName"] = self.account
         return thing
 
     def start(self):
@@ -226,8 +225,8 @@ class Case(mesh.MeshTestCase):
 
     def plain(self, name, spaces, lock="lead", slot=None):
         """A shard of the pods of a slot."""
-        controller = {"leaderElectionName": lock} if lock else {}
-        return mesh.config(name, slot or name, self.limit(spaces), controller=controller)
+        more = {"controller": {"leaderElectionName": lock}} if lock else {}
+        return mesh.config(name, slot or name, self.limit(spaces), **more)
 
     # pylint: disable-next=too-many-arguments
     def root(self, name, spaces, lock="lead", size=2, slot=None, prefix=None, canary=()):
@@ -238,7 +237,8 @@ class Case(mesh.MeshTestCase):
         if canary:
             root["canary"] = {"replicas": 1, "inNamespaces": sorted(canary)}
         root["resourceSelector"] = thing["spec"].pop("limits")
-        thing["spec"] = {"root": root, "controller": thing["spec"]["controller"]}
+        del thing["spec"]["selector"]
+        thing["spec"]["root"] = root
         return thing
 
     def exists(self, name):
@@ -260,7 +260,7 @@ class Case(mesh.MeshTestCase):
     # ---- pods ----
 
     # pylint: disable-next=too-many-arguments
-    def new_pod(self, of, slot=None, ordinal=0, tells=False, reachable=True, account=None):
+    def new_pod(self, of, slot=None, ordinal=0, tells=False, reachable=True, account="default"):
         """A running pod of a slot, which was injected for a shard."""
         self.serial += 1
         slot = slot or of
