@@ -117,9 +117,10 @@ class Pod(working_pod.WorkingPod):
             process.signal(signal.SIGCONT)
         super().stop()
 
-    def restart_proxy(self):
+    def restart_proxy(self, how):
         """As a container that is killed: with the rules that were kept."""
-        self.stop_proxy(signal.SIGKILL)
+        self.proxy.signal(signal.SIGCONT)
+        self.stop_proxy(how)
         self.worker.end()
         self.start_proxy()
         self.look_on()

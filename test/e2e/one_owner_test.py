@@ -22,6 +22,7 @@ from one_owner import SOON
 
 SEED = harness.seed()
 STEPS = harness.reloads(40)
+UNKNOWN = 150  # the same when a write had no answer: for 95 s it may still be executed
 DOUBT = 30  # seconds for which shards of different locks wait for each other (ownership.h)
 
 
@@ -338,15 +339,14 @@ class LifeTest(one_owner.Case):
             self.pause(0, 0.1, 1)
             self.delete_children()
 
-    def delete_children(self, of_shares=None):
-        """Those that no root is to have, as the garbage collector does, or should have been."""
-        wanted = {name for share in of_shares or self.roots() for name in share.shards()}
+    def delete_children(self):
+        """Those of roots that are none any more: where there is a garbage collector, it deletes those
+        of roots that are gone."""
         roots = {share.name for share in self.roots()}
         for thing in self.cluster.json(self.configs)["items"]:
-            name, label = thing["metadata"]["name"], thing["metadata"].get("labels", {})
-            root = label.get(mesh.GROUP + "/auto-sharding-root")
-            if root is not None and root not in roots and name not in wanted:
-                self.remove(name)
+            root = thing["metadata"].get("labels", {}).get(mesh.GROUP + "/auto-sharding-root")
+            if root is not None and root not in roots:
+                self.remove(thing["metadata"]["name"])
 
     def edit_root(self):
         if self.roots():
@@ -447,10 +447,11 @@ class LifeTest(one_owner.Case):
         """One that is cut off stays so if it is its localproxy."""
         if place := self.a_pod():
             pod = self.running[place]
-            what = self.pick.choice(("proxy", "sync"))
-            self.tell(f"  {what} of {pod.name} of {pod.of} is killed and starts")
-            if what == "proxy":
-                pod.restart_proxy()
+            what = self.pick.choice(("SIGTERM", "SIGTERM", "SIGTERM", "SIGKILL", "sync", "sync"))
+            self.tell(f"  a container of {pod.name} of {pod.of} starts again: {what}")
+            if what != "sync":
+                pod.restart_proxy(signal.Signals[what])
+                self.patience = UNKNOWN if what == "SIGKILL" else self.patience
             else:
                 pod.restart_sync()
                 pod.cut = False
@@ -536,7 +537,7 @@ class LifeTest(one_owner.Case):
         self.cluster.start_apiserver()
         harness.wait_for(self.serves, "it serves", SOON)
         self.tell("  the API server is back")
-        self.patience = 150  # a write that got no answer may be executed for 95 s
+        self.patience = UNKNOWN
 
     def kill_the_managers(self):
         for manager in self.alive():
