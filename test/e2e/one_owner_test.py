@@ -105,18 +105,20 @@ class StoryTest(one_owner.Case):
         self.check_one_owner()
 
     def test_a_root_gets_another_prefix_and_lock(self):
-        self.apply(self.root("root", self.spaces, prefix="old"))
-        pods = []
-        for i in (0, 1):
-            self.wait_exists(f"old-{i + 1}-normal")
-            pods.append(self.new_pod(f"old-{i + 1}-normal", "root", i))
-        self.wait_works(self.spaces, *pods)
-        self.apply(self.root("root", self.spaces, "lead2", prefix="new"))
-        for i in (1, 0):
-            self.wait_exists(f"new-{i + 1}-normal")
-            pods[i].end()
-            pods[i] = self.new_pod(f"new-{i + 1}-normal", "root", i)
-        self.wait_works(self.spaces, *pods)
+        """And a canary, so that the pod that is restarted first gets what another one still shows."""
+        self.apply(self.root("root", self.spaces, prefix="old", size=1))
+        self.wait_exists("old-1-normal")
+        old = self.new_pod("old-1-normal", "root")
+        self.wait_works(self.spaces, old)
+        self.apply(self.root("root", self.spaces, "lead2", prefix="new", size=1, canary=[self.a]))
+        self.wait_exists("new-1-normal")
+        normal = self.new_pod("new-1-normal", "root", 1)
+        self.wait_waits("new-1-normal", old.name)
+        self.wait_works(self.spaces, old)
+        old.end()
+        self.wait_works([self.b], normal)
+        self.wait_exists("new-0-canary")
+        self.wait_works([self.a], self.new_pod("new-0-canary", "root"))
         self.check_one_owner()
 
     def test_another_operator_without_a_lock_does_not_block(self):
