@@ -138,6 +138,40 @@ class StoryTest(one_owner.Case):
         self.assertLess(time.time() - begun, DOUBT + 10)
         self.check_one_owner()
 
+    def canary_stays_out(self, refuse, name="root-0-canary"):
+        self.apply(self.root("root", self.spaces))
+        pods = []
+        for i in (0, 1):
+            self.wait_exists(f"root-{i + 1}-normal")
+            pods.append(self.new_pod(f"root-{i + 1}-normal", "root", i))
+        self.wait_works(self.spaces, *pods)
+        refuse()
+        self.apply(self.root("root", self.spaces, canary=[self.a]))
+        generation = self.get("root")["metadata"]["generation"]
+        harness.wait_for(
+            lambda: self.get("root").get("status", {}).get("observedGeneration") == generation,
+            "it was looked at",
+            SOON,
+        )
+        until = time.time() + 5
+        while time.time() < until:
+            self.wait_works(self.spaces, *pods, timeout=3)
+        self.check_one_owner()
+
+    def test_a_canary_whose_name_is_taken(self):
+        self.canary_stays_out(lambda: self.apply(self.plain("root-0-canary", [], slot="nobody")))
+
+    @harness.needs("ResourceQuotas")
+    def test_a_canary_that_a_quota_refuses(self):
+        self.canary_stays_out(lambda: self.refuse("shardingconfigs." + mesh.GROUP))
+
+    def refuse(self, what):
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": what},
+                 "spec": {"hard": {f"count/{what}": "0"}}}  # fmt: skip
+        path = self.api.path(quota)
+        self.api.create(quota)
+        harness.wait_for(lambda: self.cluster.json(path)["status"].get("hard"), "it is known", SOON)
+
     def make_account(self, name):
         thing = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         self.apply(thing)
