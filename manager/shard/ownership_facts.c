@@ -15,12 +15,10 @@
 
 /* ---- shards ---- */
 
-static const char *annotation(const struct controller *c, const struct shard_cache_config *config)
+static const char *text_of(const struct shard_cache_config *config, const char *map,
+                           const char *key)
 {
-    char key[INJECT_KEY_SIZE];
-    const cJSON *meta = field_get(config->object, "metadata");
-    return field_text(field_get(meta, "annotations"),
-                      inject_options_key(c->options.prefix, SHARDING_SHARES_WITH, key));
+    return field_text(field_get(field_get(config->object, "metadata"), map), key);
 }
 
 static const char *lock_of(const struct shard_cache_config *config)
@@ -69,8 +67,8 @@ static int add_shard(struct ownership_gathering *g, const struct controller *c, 
     } else if (config != NULL) {
         o->exists = true;
         o->lock = lock_of(config);
-        o->root = child_root(config->object, c->options.prefix);
-        o->shares_with = annotation(c, config);
+        o->root = text_of(config, "labels", g->root);
+        o->shares_with = text_of(config, "annotations", g->shares_with);
         o->selector = config->pods;
         o->wanted = s == NULL ? NULL : s->compiled;
     }
@@ -180,6 +178,8 @@ int ownership_facts_gather(struct shard *s, const struct shard_cache_config *con
     const struct controller *c = s->controller;
     *out = (struct ownership_gathering){
         .facts = {.mode = c->options.handover, .gain = gain, .gain_data = c->gains}};
+    (void)inject_options_key(c->options.prefix, SHARDING_SHARES_WITH, out->shares_with);
+    (void)inject_options_key(c->options.prefix, ROOT_LABEL, out->root);
     int rc = add_shards(out, c, config);
     rc = rc == 0 ? add_bare_pods(out, c->options.cache, config->ns) : rc;
     out->waits = rc == 0 ? calloc(ownership_room(&out->facts), sizeof *out->waits) : NULL;

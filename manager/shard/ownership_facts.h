@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "inject/inject_options.h"
 #include "ownership/ownership.h"
 #include "shard/controller_internal.h"
 
@@ -20,6 +21,8 @@ struct ownership_gathering {
     size_t pod_count;
     size_t pod_room;
     struct ownership_bare_pod *bare;
+    char shares_with[INJECT_KEY_SIZE]; /* keys, which are the same for all shards */
+    char root[INJECT_KEY_SIZE];
 };
 
 /* As `s`, which has this config, sees them. Valid until the loop runs on. 0, then
