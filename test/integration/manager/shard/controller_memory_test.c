@@ -134,20 +134,39 @@ static bool begin(struct fixture *s)
     return begun;
 }
 
+/* Of a config that is gone; nobody knows what it shows until it is deleted. */
+static void put_orphan(struct fixture *s)
+{
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-gone\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/rules\":\"true\"},\"annotations\":{"
+                   "\"ctrlmesh.kusionstack.io/sharding-config-uid\":\"u\"}},\"data\":{"
+                   "\"rules.json\":\"{\\\"apiVersion\\\":\\\"cmesh/v9\\\"}\"}}");
+}
+
+/* What runs, beside rules that are published. */
+struct run {
+    bool policies;
+    bool handover;
+};
+
 static long runs;
 
 static bool publish_and_tell(void *data)
 {
     static struct fixture s;
     long left = sweep_left;
-    const bool *policies = data;
+    const struct run *run = data;
     /* Of all allocations each so many-th one fails: the whole takes seconds. */
     if (runs++ % rounds(19, 7) != 0) {
         sweep_failed = true; /* passed over */
         return false;
     }
     sweep_left = -1;
-    s = (struct fixture){.clock = &hurried, .policies = *policies};
+    s = (struct fixture){.clock = &hurried,
+                         .policies = run->policies,
+                         .handover_ms = run->handover ? LONG_MS : 0,
+                         .strict = true};
     assert_true(fixture_open(&s));
     the_loop = s.store.api.loop;
     list_init(&due);
@@ -156,6 +175,9 @@ static bool publish_and_tell(void *data)
     fixture_config(&s, "a", "pods", "app=a");
     if (s.policies) {
         put_breaker(&s);
+    }
+    if (run->handover) {
+        put_orphan(&s);
     }
     sweep_left = left;
     assert_true(begin(&s) || (sweep_failed && begin(&s)));
@@ -175,17 +197,25 @@ static bool publish_and_tell(void *data)
 
 static void test_out_of_memory(void **state)
 {
-    bool policies = false;
+    struct run run = {.policies = false};
     (void)state;
-    assert_true(sweep_allocations(publish_and_tell, &policies) > 350);
+    assert_true(sweep_allocations(publish_and_tell, &run) > 350);
 }
 
 static void test_out_of_memory_with_policies(void **state)
 {
-    bool policies = true;
+    struct run run = {.policies = true};
     (void)state;
     runs = 0;
-    assert_true(sweep_allocations(publish_and_tell, &policies) > 700);
+    assert_true(sweep_allocations(publish_and_tell, &run) > 700);
+}
+
+static void test_out_of_memory_while_it_waits(void **state)
+{
+    struct run run = {.handover = true};
+    (void)state;
+    runs = 0;
+    assert_true(sweep_allocations(publish_and_tell, &run) > 450);
 }
 
 /* The cache is behind with what the controller has written. */
@@ -226,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_time_jumps_within_a_step),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_out_of_memory_with_policies),
+        cmocka_unit_test(test_out_of_memory_while_it_waits),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
