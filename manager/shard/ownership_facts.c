@@ -123,18 +123,52 @@ static bool is_bare(const struct shard_cache *w, const struct pod *p)
            (p->proxy_port == 0 || (p->injected[0] == '\0' && shard_cache_shard_count(w, p) != 1));
 }
 
-static void find_selecting(const struct ownership_gathering *g, const struct shard_cache *w,
-                           struct ownership_bare_pod *p)
+static int compare_keys(const void *a, const void *b)
+{
+    const struct ownership_shard *const *x = a;
+    const struct ownership_shard *const *y = b;
+    uintptr_t first = (uintptr_t)(*x)->key;
+    uintptr_t second = (uintptr_t)(*y)->key;
+    return (first > second) - (first < second);
+}
+
+/* 0 or -ENOMEM. */
+static int sort_shards(struct ownership_gathering *g)
+{
+    size_t count = g->facts.shard_count;
+    if (g->by_key != NULL) {
+        return 0;
+    }
+    g->by_key = calloc(count, sizeof *g->by_key);
+    if (g->by_key == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        g->by_key[i] = &g->shards[i];
+    }
+    qsort(g->by_key, count, sizeof *g->by_key, compare_keys);
+    return 0;
+}
+
+/* There may be as many such pods as shards. 0 or -ENOMEM. */
+static int find_selecting(struct ownership_gathering *g, const struct shard_cache *w,
+                          struct ownership_bare_pod *p)
 {
     const struct shard_cache_config *configs[ARRAY_LEN(p->selected_by)];
     size_t count = shard_cache_shards_of(w, p->pod, configs, ARRAY_LEN(configs));
+    if (count > 0 && sort_shards(g) != 0) {
+        return -ENOMEM;
+    }
     for (size_t i = 0; i < count; i++) {
-        for (size_t j = 0; j < g->facts.shard_count; j++) {
-            if (strcmp(g->shards[j].key, configs[i]->key) == 0) {
-                p->selected_by[p->selected_count++] = &g->shards[j];
-            }
+        const struct ownership_shard like = {.key = configs[i]->key};
+        const struct ownership_shard *wanted = &like;
+        const struct ownership_shard **found =
+            bsearch(&wanted, g->by_key, g->facts.shard_count, sizeof *g->by_key, compare_keys);
+        if (found != NULL) { /* it is no root */
+            p->selected_by[p->selected_count++] = *found;
         }
     }
+    return 0;
 }
 
 /* Only those of the operator: there may be any number of others. */
@@ -146,7 +180,9 @@ static int add_bare_pods(struct ownership_gathering *g, const struct shard_cache
         if (!is_bare(w, p)) {
             continue;
         }
-        find_selecting(g, w, &bare);
+        if (find_selecting(g, w, &bare) != 0) {
+            return -ENOMEM;
+        }
         if (!operator_has_bare_pod(g->self, &bare)) {
             continue;
         }
@@ -195,5 +231,6 @@ void ownership_facts_deinit(struct ownership_gathering *g)
     free(g->shards);
     free(g->pods);
     free(g->bare);
+    free(g->by_key);
     free(g->waits);
 }

@@ -21,7 +21,8 @@ struct ownership_gathering {
     size_t pod_count;
     size_t pod_room;
     struct ownership_bare_pod *bare;
-    char shares_with[INJECT_KEY_SIZE]; /* keys, which are the same for all shards */
+    const struct ownership_shard **by_key; /* by the address of their keys; NULL until needed */
+    char shares_with[INJECT_KEY_SIZE];     /* keys, which are the same for all shards */
     char root[INJECT_KEY_SIZE];
 };
 
