@@ -62,7 +62,7 @@ typedef bool ownership_gain_fn(void *data, const struct rules *from, const struc
                                const struct rules *others);
 
 struct ownership_facts {
-    const struct ownership_shard *shards; /* of the namespace, in the order of their names */
+    const struct ownership_shard *shards; /* of the namespace, in any order that stays */
     size_t shard_count;
     const struct ownership_bare_pod *bare;
     size_t bare_count;
