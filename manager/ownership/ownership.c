@@ -31,6 +31,7 @@ struct other {
     bool published; /* by its ConfigMap */
     bool past;      /* by what stood there earlier, once it is asked for: */
     bool past_known;
+    bool leaves; /* of that it shows what its spec does not select any more, which ends by itself */
 };
 
 static const struct handover_past *past_of(const struct ownership_shard *s)
@@ -108,6 +109,23 @@ static bool shows_published(const struct search *q, const struct ownership_shard
            (!says_the_same(sent, there) && shows(q, sent));
 }
 
+static bool is_leaving(const struct search *q, const struct ownership_shard *s,
+                       const struct rules *rules)
+{
+    return rules != NULL && q->facts->gain(q->facts->gain_data, s->wanted, rules, q->question->to);
+}
+
+/* By its ConfigMap, and what was sent last; or by all that pods may have. */
+static bool leaves_something(const struct search *q, const struct ownership_shard *s, bool all)
+{
+    const struct handover_past *past = past_of(s);
+    bool found = s->map != NULL && is_leaving(q, s, s->map->rules);
+    for (size_t i = all || past->count == 0 ? 0 : past->count - 1; i < past->count && !found; i++) {
+        found = is_leaving(q, s, past->rules[i]);
+    }
+    return found;
+}
+
 /* What stood there earlier, which few pods still have. */
 static bool shows_past(const struct search *q, struct other *o)
 {
@@ -118,6 +136,7 @@ static bool shows_past(const struct search *q, struct other *o)
         for (size_t i = 0; i + 1 < past->count && !o->past; i++) {
             o->past = shows(q, past->rules[i]);
         }
+        o->leaves = o->leaves || (o->doubtful && leaves_something(q, o->shard, true));
     }
     return o->past;
 }
@@ -131,7 +150,7 @@ static struct ownership_wait *add_wait(struct search *q, const struct other *o,
     *w = (struct ownership_wait){.reason = reason};
     if (o != NULL) {
         w->shard = o->shard;
-        w->doubtful = o->doubtful;
+        w->doubtful = o->doubtful && !o->leaves;
         w->intended = o->intended;
     }
     q->plan->intended += w->intended;
@@ -246,6 +265,7 @@ static void look_at_shard(struct search *q, const struct ownership_shard *s)
     o.doubtful = kinship == OPERATOR_DOUBTFUL && s->exists && shows(q, s->wanted);
     if (o.doubtful) {
         note_doubt(q, s);
+        o.leaves = leaves_something(q, s, false);
     }
     if (o.published && s->exists) {
         (void)add_wait(q, &o, reason_of_map(q, o.shard));

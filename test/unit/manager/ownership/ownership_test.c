@@ -369,6 +369,25 @@ static void a_new_shard_does_not_go_by_specs(void **state)
     rules_unref(to);
 }
 
+/* What its spec selects no longer ends by itself. */
+static void doubt_does_not_end_what_is_given_up(void **state)
+{
+    struct world *w = *state;
+    has(w, BLUE, "ns in (b,c)", "lead2");
+    struct rules *left = make("blue", "ns=b", "lead2");
+    struct handover_past past = {.rules = {w->rules[BLUE], left}, .count = 2};
+    w->shards[BLUE].past = &past;
+    w->shards[BLUE].wanted = left;
+    w->maps[BLUE].rules = left;
+    w->maps[BLUE].checksum = rules_checksum(left);
+    w->maps[BLUE].generation = 3;
+    (void)ask_after(w, "ns in (b,c,g)", 0, 0);
+    assert_int_equal(w->plan.count, 2);
+    assert_int_equal(ask_after(w, "ns in (b,c,g)", OWNERSHIP_DOUBT_MS, w->plan.doubt),
+                     OWNERSHIP_RELEASE);
+    rules_unref(left);
+}
+
 /* Of another lock and the same account: after a while it is another operator. */
 static void doubt_ends(void **state)
 {
@@ -603,6 +622,7 @@ int main(void)
         TEST(rules_that_cannot_be_read),
         TEST(a_new_shard_does_not_go_by_specs),
         TEST(doubt_ends),
+        TEST(doubt_does_not_end_what_is_given_up),
         TEST(doubt_is_no_reason_not_to_wait_for_a_release),
         TEST(overlaps_are_told),
         TEST(overlaps_depend_on_pods_that_matter),
