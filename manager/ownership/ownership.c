@@ -18,7 +18,7 @@ struct search {
     const struct ownership_facts *facts;
     const struct ownership_question *question;
     struct ownership_plan *plan;
-    uint64_t doubt; /* a hash of the shards that are doubtful */
+    uint64_t doubt; /* a hash of the specs of the shard itself, and of those that are doubtful */
     bool certain;   /* somebody is waited for who is not */
     bool now;       /* ownership_overlaps */
 };
@@ -236,8 +236,7 @@ static bool is_nobodys(const struct ownership_shard *s)
 static void note_doubt(struct search *q, const struct ownership_shard *s)
 {
     q->doubt = keyed_hash(q->doubt, slice_str(s->key));
-    q->doubt = keyed_hash(q->doubt, slice_str(s->lock == NULL ? "" : s->lock));
-    q->doubt = keyed_hash(q->doubt, slice_str(rules_checksum(s->wanted)));
+    q->doubt = keyed_hash(q->doubt, (struct slice){(const char *)&s->spec, sizeof s->spec});
 }
 
 static void look_at_shard(struct search *q, const struct ownership_shard *s)
@@ -302,6 +301,7 @@ static void search(struct search *q)
     if (q->question->from != NULL && !gains_any) {
         return;
     }
+    note_doubt(q, q->question->shard);
     for (size_t i = 0; i < q->facts->shard_count; i++) {
         if (&q->facts->shards[i] != q->question->shard) {
             look_at_shard(q, &q->facts->shards[i]);
@@ -327,8 +327,8 @@ static void set_patience(const struct search *q)
 {
     struct ownership_plan *plan = q->plan;
     uint64_t patience = q->question->limit_ms;
-    plan->doubt = q->certain ? 0 : q->doubt | 1;
-    if (plan->doubt != 0 && patience > OWNERSHIP_DOUBT_MS) {
+    plan->doubtful = !q->certain;
+    if (plan->doubtful && patience > OWNERSHIP_DOUBT_MS) {
         patience = OWNERSHIP_DOUBT_MS;
     } else if (plan->unsettled && patience < HANDOVER_UNSETTLED_MS) {
         patience = HANDOVER_UNSETTLED_MS;
@@ -341,17 +341,19 @@ void ownership_plan(const struct ownership_facts *f, const struct ownership_ques
 {
     struct search q = {.facts = f, .question = question, .plan = out};
     search(&q);
+    out->doubt = q.doubt;
     if (out->count == 0) {
         out->step = OWNERSHIP_GIVE;
         return;
     }
     set_patience(&q);
-    uint64_t waited = out->doubt == question->doubt ? question->waited_ms : 0;
+    uint64_t doubted = out->doubt == question->doubt ? question->doubt_ms : 0;
+    uint64_t waited = out->doubtful ? doubted : question->waited_ms;
     out->step = OWNERSHIP_RELEASE;
     out->late = waited >= out->patience;
     if (!out->late) {
         out->again_ms = out->patience - waited;
-    } else if (f->mode != HANDOVER_STRICT || out->doubt != 0) {
+    } else if (f->mode != HANDOVER_STRICT || out->doubtful) {
         out->step = OWNERSHIP_OVERRIDE;
     }
 }

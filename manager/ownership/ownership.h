@@ -38,6 +38,7 @@ struct ownership_pod {
 struct ownership_shard {
     const char *key;                  /* "namespace/name" */
     bool exists;                      /* there is a ShardingConfig of that name which is no root */
+    uint64_t spec;                    /* another number for each edit of its spec */
     const char *lock;                 /* its leaderElectionName; NULL or "": it has none */
     const char *root;                 /* name of the root that made it, or that it has become; NULL
                                          or "": none */
@@ -114,8 +115,9 @@ struct ownership_question {
     const struct rules *to;   /* what it is to have, but for what it shares on purpose */
     /* For ownership_plan alone: */
     uint64_t limit_ms;  /* for so long a handover should take at most */
-    uint64_t waited_ms; /* and so long it has waited for these rules by now; 0: it begins. With */
-    uint64_t doubt;     /* this ownership_plan.doubt */
+    uint64_t waited_ms; /* and so long it has waited for these rules by now; 0: it begins */
+    uint64_t doubt;     /* the last ownership_plan.doubt, which is */
+    uint64_t doubt_ms;  /* so old */
 };
 
 enum ownership_step {
@@ -128,12 +130,13 @@ struct ownership_plan {
     enum ownership_step step;
     struct ownership_wait *waits; /* the caller's, with room for ownership_room() of them */
     size_t count;
-    size_t intended;   /* ownership_overlaps only */
-    bool unsettled;    /* a pod says that writes to what it lost may still be executed */
-    bool unasked;      /* of a pod it is not known yet; ownership_overlaps only */
-    bool late;         /* it has waited for as long as it should take */
-    uint64_t doubt;    /* 0: somebody is waited for of whom there is no doubt; else a hash of those
-                          of whom there is, and of what they say. Waiting begins anew with another */
+    size_t intended; /* ownership_overlaps only */
+    bool unsettled;  /* a pod says that writes to what it lost may still be executed */
+    bool unasked;    /* of a pod it is not known yet; ownership_overlaps only */
+    bool late;       /* it has waited for as long as it should take */
+    bool doubtful;   /* all that are waited for are */
+    uint64_t doubt;  /* a hash of its spec and of those of the shards that are doubtful: as long as
+                        it is the same, nobody has edited one. 0: nothing is gained */
     uint64_t patience; /* for so long it waits, in ms, in all, */
     uint64_t again_ms; /* and so long from now it is to be asked again; UINT64_MAX: when something
                           has changed */

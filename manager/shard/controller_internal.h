@@ -84,9 +84,10 @@ struct shard {
     uint64_t waits_since;
     uint64_t waits_ms;                      /* for so long at most, or until it is told of */
     char waits_for[RULES_CHECKSUM_LEN + 1]; /* the rules that it is to have */
-    uint64_t waits_doubt;                   /* ownership_plan.doubt */
-    bool waits_pods;                        /* one of the holders is a pod */
-    bool late;                              /* it has waited for so long */
+    uint64_t doubt;                         /* ownership_plan.doubt, since: */
+    uint64_t doubt_since;
+    bool waits_pods; /* one of the holders is a pod */
+    bool late;       /* it has waited for so long */
 
     enum shard_trouble trouble;
     struct err trouble_text;

@@ -57,7 +57,7 @@ static bool waits_for(const struct shard *s, const char *checksum)
 }
 
 /* Takes `text`. */
-static void wait_for(struct shard *s, char *text, const char *checksum, uint64_t doubt)
+static void wait_for(struct shard *s, char *text, const char *checksum)
 {
     struct controller *c = s->controller;
     bool begun = waits_for(s, checksum);
@@ -69,11 +69,7 @@ static void wait_for(struct shard *s, char *text, const char *checksum, uint64_t
         s->late = false;
         (void)snprintf(s->waits_for, sizeof s->waits_for, "%s", checksum);
         c->options.counts->waits++;
-    } else if (s->waits_doubt != doubt) {
-        s->waits_since = controller_now(c);
-        s->late = false;
     }
-    s->waits_doubt = doubt;
     if (!list_linked(&s->waiting)) {
         list_append(&c->waiting, &s->waiting);
     }
@@ -112,7 +108,7 @@ static struct takeover_word *ask_leases(const struct controller *c, struct owner
  * operator, is theirs, too. */
 static void note_override(struct shard *s, const struct ownership_plan *plan)
 {
-    if (plan->doubt != 0) {
+    if (plan->doubtful) {
         log_info("shards of another leaderElectionName, whose specs select the same, are not "
                  "waited for any longer",
                  log_str("shard", s->key), log_str("holders", s->holders));
@@ -140,7 +136,7 @@ static int carry_out(struct shard *s, const struct shard_cache_config *config,
     if (text == NULL) {
         return -ENOMEM;
     }
-    wait_for(s, text, checksum, plan->doubt);
+    wait_for(s, text, checksum);
     s->waits_ms = plan->patience;
     s->waits_pods = waits_for_pods(plan);
     if (plan->late && plan->step == OWNERSHIP_RELEASE && !s->late) {
@@ -173,7 +169,8 @@ static int ask(struct shard *s, const struct shard_cache_config *config, const s
 {
     struct ownership_gathering g;
     struct ownership_plan plan;
-    uint64_t waited = waits_for(s, checksum) ? controller_now(s->controller) - s->waits_since : 0;
+    uint64_t now = controller_now(s->controller);
+    uint64_t waited = waits_for(s, checksum) ? now - s->waits_since : 0;
     if (ownership_facts_gather(s, config, &g) != 0) {
         return -ENOMEM;
     }
@@ -182,9 +179,12 @@ static int ask(struct shard *s, const struct shard_cache_config *config, const s
                                          .to = own,
                                          .limit_ms = s->controller->options.handover_ms,
                                          .waited_ms = waited,
-                                         .doubt = s->waits_doubt};
+                                         .doubt = s->doubt,
+                                         .doubt_ms = now - s->doubt_since};
     plan.waits = g.waits;
     ownership_plan(&g.facts, &q, &plan);
+    s->doubt_since = plan.doubt == s->doubt ? s->doubt_since : now;
+    s->doubt = plan.doubt;
     int rc = plan.count == 0 ? 0 : carry_out(s, config, &plan, checksum);
     ownership_facts_deinit(&g);
     if (rc == 0 && plan.count == 0) {

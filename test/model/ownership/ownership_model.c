@@ -51,6 +51,7 @@ struct spec {
     uint8_t made;    /* by the root b */
     uint8_t selects; /* the pods of which workload */
     struct content content;
+    uint8_t edits; /* modulo 4 */
 };
 
 struct map {
@@ -63,9 +64,8 @@ struct memory {
     uint8_t count; /* of earlier rules */
     uint8_t lost;
     struct content past[PAST_MAX];
-    uint8_t waits; /* for what its spec says, with this doubt; */
-    uint8_t late;  /* for long enough */
-    uint8_t doubt; /* a few bits of it */
+    uint8_t doubt;   /* a few bits of it; */
+    uint8_t doubted; /* long enough */
 };
 
 enum { POD_NONE, POD_RUNS };
@@ -250,6 +250,7 @@ static void show_shard(struct view *v, const struct world *w, unsigned i)
     *s = (struct ownership_shard){.key = shard_keys[i], .past = &v->past[i]};
     if (spec->exists && !spec->root) {
         s->exists = true;
+        s->spec = spec->edits + 1U;
         s->lock = lock_names[spec->content.lock];
         s->root = spec->made ? "b" : "";
         s->selector = selectors[spec->selects];
@@ -425,17 +426,15 @@ static bool reconcile(struct world *w, unsigned shard)
         .from = m->count == 0 ? NULL : rules_of(shard, m->past[m->count - 1], false),
         .to = rules_of(shard, spec->content, false),
         .limit_ms = 120000,
-        .waited_ms = m->late ? UINT32_MAX : 0,
+        .doubt_ms = m->doubted ? UINT32_MAX : 0,
     };
     struct ownership_plan plan = {.waits = v.waits};
     ownership_plan(&v.facts, &q, &plan);
-    if (m->waits && m->doubt == (uint8_t)plan.doubt) {
+    if (m->doubt == (uint8_t)plan.doubt) {
         q.doubt = plan.doubt;
         ownership_plan(&v.facts, &q, &plan);
-    } else {
-        m->late = 0;
     }
-    m->waits = plan.count > 0;
+    m->doubted = m->doubted && q.doubt == plan.doubt;
     m->doubt = (uint8_t)plan.doubt;
     struct content c = spec->content;
     if (plan.step == OWNERSHIP_RELEASE && q.from == NULL) {
@@ -443,10 +442,6 @@ static bool reconcile(struct world *w, unsigned shard)
     }
     if (plan.step == OWNERSHIP_RELEASE) {
         c.mask &= m->past[m->count - 1].mask;
-    } else {
-        m->late = 0;
-        m->waits = 0;
-        m->doubt = 0;
     }
     return publish(w, shard, c);
 }
@@ -488,26 +483,26 @@ static const struct scenario scenarios[] = {
     {.name = "moves",
      .locks = {1, NONE},
      .masks = {0, 1, 3, NONE},
-     .begin = {{1, 0, 0, 0, {1, 1}}, {1, 0, 0, 1, {2, 1}}}},
+     .begin = {{1, 0, 0, 0, {1, 1}, 0}, {1, 0, 0, 1, {2, 1}, 0}}},
     {.name = "renames",
      .locks = {1, 2, NONE},
      .masks = {1, 2, NONE},
-     .begin = {{1, 0, 0, 0, {1, 1}}, {1, 0, 0, 1, {2, 1}}}},
+     .begin = {{1, 0, 0, 0, {1, 1}, 0}, {1, 0, 0, 1, {2, 1}, 0}}},
     {.name = "renamed shards",
      .locks = {1, 2, NONE},
      .masks = {2, NONE},
      .workloads = true,
-     .begin = {{1, 0, 0, 0, {1, 1}}, {1, 0, 0, 1, {2, 1}}}},
+     .begin = {{1, 0, 0, 0, {1, 1}, 0}, {1, 0, 0, 1, {2, 1}, 0}}},
     {.name = "roots",
      .locks = {1, NONE},
      .masks = {1, 2, NONE},
      .roots = true,
      .workloads = true,
-     .begin = {{1, 0, 0, 0, {1, 1}}, {1, 0, 0, 1, {2, 1}}}},
+     .begin = {{1, 0, 0, 0, {1, 1}, 0}, {1, 0, 0, 1, {2, 1}, 0}}},
     {.name = "nameless",
      .locks = {0, 1, NONE},
      .masks = {1, 2, NONE},
-     .begin = {{1, 0, 0, 0, {1, 0}}, {1, 0, 0, 1, {2, 0}}}},
+     .begin = {{1, 0, 0, 0, {1, 0}, 0}, {1, 0, 0, 1, {2, 0}, 0}}},
 };
 
 static const struct scenario *scenario;
@@ -546,10 +541,14 @@ static const char *spec_text(unsigned shard, const struct spec *s)
 
 static void set_spec(struct world *w, unsigned shard, struct spec spec)
 {
+    spec.edits = (uint8_t)((w->specs[shard].edits + 1) % 4);
     w->specs[shard] = spec;
-    w->memory[shard].late = 0;
-    w->memory[shard].waits = 0;
-    w->memory[shard].doubt = 0;
+}
+
+static bool is_same_spec(const struct spec *a, const struct spec *b)
+{
+    return a->exists == b->exists && a->root == b->root && a->made == b->made &&
+           a->selects == b->selects && is_same(a->content, b->content);
 }
 
 /* Every spec that the scenario lets a user write. */
@@ -561,10 +560,10 @@ static size_t specs_for(unsigned shard, const struct world *w, struct spec *out)
     for (const uint8_t *l = scenario->locks; *l != NONE; l++) {
         for (const uint8_t *m = scenario->masks; *m != NONE; m++) {
             bool made = scenario->roots && shard == 2;
-            out[count++] = (struct spec){1, 0, made, own, {*m, *l}};
+            out[count++] = (struct spec){1, 0, made, own, {*m, *l}, 0};
         }
         if (scenario->roots && shard == 1) {
-            out[count++] = (struct spec){1, 1, 0, own, {0, *l}};
+            out[count++] = (struct spec){1, 1, 0, own, {0, *l}, 0};
         }
     }
     (void)w;
@@ -592,7 +591,7 @@ static void step_edits(struct steps *s, const struct world *w)
         size_t count = may_edit(i) ? specs_for(i, w, first) : 0;
         for (size_t a = 0; a < count; a++) {
             struct world next = *w;
-            if (memcmp(&first[a], &w->specs[i], sizeof first[a]) == 0) {
+            if (is_same_spec(&first[a], &w->specs[i])) {
                 continue;
             }
             set_spec(&next, i, first[a]);
@@ -600,7 +599,7 @@ static void step_edits(struct steps *s, const struct world *w)
             for (unsigned j = 0; j < SHARDS; j++) {
                 size_t others = may_edit(j) && j != i ? specs_for(j, w, second) : 0;
                 for (size_t b = 0; b < others; b++) {
-                    if (memcmp(&second[b], &w->specs[j], sizeof second[b]) != 0) {
+                    if (!is_same_spec(&second[b], &w->specs[j])) {
                         next.pending = (uint8_t)j;
                         next.pending_spec = second[b];
                         take(s, &next, "apply, with one more to come:", spec_text(i, &first[a]));
@@ -625,7 +624,7 @@ static void step_time(struct steps *s, const struct world *w)
     }
     for (unsigned i = 0; i < SHARDS; i++) {
         const struct spec *a = &w->specs[i];
-        next.memory[i].late = next.memory[i].waits;
+        next.memory[i].doubted = next.memory[i].doubt != 0;
         for (unsigned j = i + 1; j < SHARDS; j++) {
             const struct spec *b = &w->specs[j];
             bool both = a->exists && b->exists && !a->root && !b->root;
@@ -793,7 +792,7 @@ static void come_to_rest(struct world *w)
             p->enforcing = p->enforced.generation != 0;
         }
         for (unsigned i = 0; i < SHARDS; i++) {
-            w->memory[i].late = w->memory[i].waits && round > 20;
+            w->memory[i].doubted = w->memory[i].doubt != 0 && round > 20;
             moved = reconcile(w, i) || moved || round <= 21;
         }
     }

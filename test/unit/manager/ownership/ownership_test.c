@@ -124,7 +124,8 @@ static enum ownership_step ask_after(struct world *w, const char *selector, uint
                                          .to = to,
                                          .limit_ms = LIMIT_MS,
                                          .waited_ms = waited_ms,
-                                         .doubt = doubt};
+                                         .doubt = doubt,
+                                         .doubt_ms = waited_ms};
     w->plan.waits = w->waits;
     assert_true(ownership_room(&w->facts) <= ARRAY_LEN(w->waits));
     ownership_plan(&w->facts, &q, &w->plan);
@@ -396,6 +397,7 @@ static void doubt_ends(void **state)
     assert_int_equal(ask(w), OWNERSHIP_RELEASE);
     uint64_t doubt = w->plan.doubt;
     assert_int_not_equal(doubt, 0);
+    assert_true(w->plan.doubtful);
     assert_true(w->plan.waits[0].doubtful);
     assert_int_equal(w->plan.patience, OWNERSHIP_DOUBT_MS);
     assert_int_equal(ask_after(w, "ns in (b,g)", OWNERSHIP_DOUBT_MS, 0), OWNERSHIP_RELEASE);
@@ -403,12 +405,20 @@ static void doubt_ends(void **state)
     assert_int_equal(ask_after(w, "ns in (b,g)", OWNERSHIP_DOUBT_MS - 1, doubt), OWNERSHIP_RELEASE);
     assert_int_equal(ask_after(w, "ns in (b,g)", OWNERSHIP_DOUBT_MS, doubt), OWNERSHIP_OVERRIDE);
 
-    has(w, BLUE, "ns in (b,c)", "lead2"); /* another edit of it is another doubt */
+    has(w, BLUE, "ns in (b,c)", "lead2"); /* by labels of namespaces: nobody has edited it */
+    assert_int_equal(ask_after(w, "ns in (b,g)", OWNERSHIP_DOUBT_MS, doubt), OWNERSHIP_OVERRIDE);
+    w->shards[BLUE].spec++;
     assert_int_equal(ask_after(w, "ns in (b,g)", OWNERSHIP_DOUBT_MS, doubt), OWNERSHIP_RELEASE);
     assert_int_not_equal(w->plan.doubt, doubt);
+    doubt = w->plan.doubt;
+    w->shards[GREEN].spec++;
+    assert_int_equal(ask_after(w, "ns in (b,g)", OWNERSHIP_DOUBT_MS, doubt), OWNERSHIP_RELEASE);
+    doubt = w->plan.doubt;
+    w->shards[RED].spec++; /* that one is not doubtful */
+    assert_int_equal(ask_after(w, "ns in (b,g)", OWNERSHIP_DOUBT_MS, doubt), OWNERSHIP_OVERRIDE);
     has(w, RED, "ns=b", "lead"); /* nor is somebody else's word for it */
     assert_int_equal(ask_after(w, "ns in (b,g)", 10 * LIMIT_MS, w->plan.doubt), OWNERSHIP_RELEASE);
-    assert_int_equal(w->plan.doubt, 0);
+    assert_false(w->plan.doubtful);
 }
 
 /* What its spec does not select it gives up before long, so that it can be waited for. */
@@ -420,7 +430,7 @@ static void doubt_is_no_reason_not_to_wait_for_a_release(void **state)
     w->shards[BLUE].wanted = left;
     (void)ask(w);
     one_wait(w, OWNERSHIP_PUBLISHED);
-    assert_int_equal(w->plan.doubt, 0);
+    assert_false(w->plan.doubtful);
     assert_int_equal(ask_after(w, "ns in (b,g)", 10 * LIMIT_MS, 0), OWNERSHIP_RELEASE);
     rules_unref(left);
 }
