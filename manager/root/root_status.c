@@ -120,10 +120,10 @@ static const char *judge_size(const struct root_status_facts *f, const char **re
         return "False";
     case TARGET_OVER:
         buf_printf(out,
-                   "StatefulSet %s is not followed, for as many others are as may be "
-                   "(--root-statefulsets of the manager, a quarter of them of one namespace)%s",
+                   "StatefulSet %s is not followed: the manager follows as many others as "
+                   "--root-statefulsets allows, a quarter of them in one namespace%s",
                    f->target_name,
-                   f->elastic ? ": give roots a number as shardingSize, delete some, or raise it."
+                   f->elastic ? ". Give roots a number as shardingSize, delete some, or raise it."
                               : ". It need not be.");
         *reason = "TooMany";
         return "Unknown";
@@ -223,9 +223,9 @@ static bool judge_spec(struct view *v)
     } else if (f->elastic && f->target.state == TARGET_OVER) {
         (void)snprintf(
             v->text, sizeof v->text,
-            "The shards do not follow StatefulSet %s, for as many others are followed as "
-            "may be: give roots a number as shardingSize, delete some, or raise "
-            "--root-statefulsets of the manager.",
+            "The shards do not follow StatefulSet %s: the manager follows as many others as it "
+            "may. Give roots a number as shardingSize, delete some, or raise --root-statefulsets "
+            "of the manager.",
             f->target_name);
         set_ready(v, false, "TooManyStatefulSets");
         v->stalled = true;

@@ -269,7 +269,7 @@ static void test_without_a_statefulset(void **state)
     made_free(&m);
     f.elastic = true;
     m = make_of(f, shards, texts, NULL);
-    expect(&m, "Sized", "Unknown", "TooMany", "give roots a number as shardingSize");
+    expect(&m, "Sized", "Unknown", "TooMany", "Give roots a number as shardingSize");
     expect(&m, "Ready", "False", "TooManyStatefulSets", "raise --root-statefulsets");
     assert_non_null(conditions_find(m.status, "Stalled"));
     made_free(&m);
