@@ -10,7 +10,7 @@
  * it up: no ConfigMap of theirs shows it, and no pod of theirs may enforce rules that do. What a
  * shard loses it loses at once.
  *
- * What is not promised: see docs/manager.md, "One owner".
+ * What is not promised: see docs/one-owner.md.
  */
 #ifndef MANAGER_OWNERSHIP_OWNERSHIP_H
 #define MANAGER_OWNERSHIP_OWNERSHIP_H
