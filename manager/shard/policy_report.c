@@ -407,11 +407,11 @@ static uint64_t refusals_wait(const struct state *s)
 static void finish(struct state *s, const struct policy_object *o, const cJSON *old,
                    const cJSON *status, const struct policy_status_result *result)
 {
-    if (result->changed && is_stored(s, o, status)) {
-        reconcile_done(&s->run, WORK_DONE, 0);
-    } else if (remember(s, status) != 0) {
+    bool stored = result->changed && is_stored(s, o, status);
+    if (!stored && remember(s, status) != 0) {
         reconcile_done(&s->run, WORK_RETRY, 0);
-    } else if (!result->changed || reconcile_too_early(&s->run, o->uid, o->version, EACH_MS)) {
+    } else if (stored || !result->changed ||
+               reconcile_too_early(&s->run, o->uid, o->version, EACH_MS)) {
         reconcile_done(&s->run, WORK_DONE, 0);
     } else {
         write_status(s, o, old, status);
