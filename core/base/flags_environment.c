@@ -97,6 +97,7 @@ static const char *const settings[] = {
     "reload-mode",
     "remove",
     "resume-doubt",
+    "root-statefulsets",
     "rules",
     "rules-lease",
     "rulesync-cpu",
