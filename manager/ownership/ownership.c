@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- *     ownership_plan: does it gain anything?                          no: give
- *                     each other shard of the operator                what its ConfigMap shows,
- *                         that it does not share with on purpose      what each of its pods may
- * show each pod of the operator without a sidecar      everything is anybody waited for? no: give
- *                                                                     yes: release what it loses
+ * ownership_plan:
+ *
+ *   - It gains nothing: give.
+ *   - Collect whom it has to wait for:
+ *       of each other shard of the operator with which it does not share on purpose,
+ *           its ConfigMap, if that shows what is gained;
+ *           each of its pods that may show it;
+ *       each pod of the operator without a sidecar, which may show everything.
+ *   - There is nobody: give. Else release what it loses, and wait.
  */
 #include "ownership/ownership.h"
 
@@ -65,8 +69,8 @@ static bool shows(const struct search *q, const struct rules *rules)
 
 /* ---- what another shard shows ---- */
 
-/* Of the shard that asks nothing can be read either: others may wait for it, too, for the same
- * reason, and they would wait for each other for ever. */
+/* Whether nothing can be read of the shard that asks either. Others may then wait for it for the
+ * same reason, and both would wait for ever. */
 static bool is_unknown(const struct search *q)
 {
     const struct ownership_shard *s = q->question->shard;
@@ -78,7 +82,7 @@ static bool is_unknown(const struct search *q)
     return q->question->from == NULL && most == HANDOVER_ANYTHING;
 }
 
-/* What stands there, as far as its checksum is known. */
+/* Whether its ConfigMap has the rules that its spec comes to, by their checksum. */
 static bool has_what_it_wants(const struct ownership_shard *s)
 {
     return strcmp(s->map->checksum, rules_checksum(s->wanted)) == 0;
@@ -186,8 +190,8 @@ static enum ownership_reason reason_of_pod(const struct probe_result *r)
     return handover_unsettled(r) ? OWNERSHIP_UNSETTLED : OWNERSHIP_UNCONFIRMED;
 }
 
-/* It goes over from rules that a new leader does not know to those in the ConfigMap: what was told
- * of it before stands meanwhile. */
+/* The pod is moving from rules that a new leader does not know to those in the ConfigMap. Until it
+ * has moved, the last verdict on it stays. */
 static bool is_in_between(const struct ownership_shard *s, enum handover_hold hold,
                           const struct probe_result *r)
 {
@@ -249,10 +253,13 @@ static void look_at_shard(struct search *q, const struct ownership_shard *s)
         known.map = NULL;
         o.shard = &known;
     }
-    enum operator_kinship kinship =
-        q->now ? (operator_is_same(self, o.shard) ? OPERATOR_SAME : OPERATOR_OTHER)
-               : operator_kinship(self, o.shard);
-    if (kinship == OPERATOR_OTHER || (o.intended && !q->now)) {
+    enum operator_kinship kinship = OPERATOR_SAME;
+    if (!q->now) {
+        kinship = o.intended ? OPERATOR_OTHER : operator_kinship(self, o.shard);
+    } else if (!operator_is_same(self, o.shard)) {
+        kinship = OPERATOR_OTHER;
+    }
+    if (kinship == OPERATOR_OTHER) {
         return;
     }
     if (q->now && is_unread(o.shard)) {

@@ -117,7 +117,7 @@ struct roll_patience {
     uint64_t waited_ms;  /* for that pod or shard */
     uint64_t failing_ms; /* since the pod's container does not start; 0: it does */
     uint64_t deadline_ms;
-    bool stuck;   /* it was told already that the roll is stuck with that pod */
+    bool stuck;   /* an Event has reported that the roll is stuck at that pod */
     bool blocked; /* ROLL_EVICT: the API server does not evict it */
 };
 

@@ -46,17 +46,17 @@ void roll_stuck_print(const struct roll_status *s, const struct roll_step *step,
                       char out[ROLL_STUCK_SIZE])
 {
     bool pod = s->pod[0] != '\0';
-    bool new = pod &&is_of_new_pod(step);
+    bool renewed = pod && is_of_new_pod(step);
     const char *until = "that is mended";
     if (step->what == ROLL_WAIT && step->gate == ROLL_ENDING) {
         until = "it is gone";
-    } else if (new) {
+    } else if (renewed) {
         until = "that is mended, the template is changed or rolled back";
     }
     (void)snprintf(out, ROLL_STUCK_SIZE,
                    "%s%s%s: %s. No further pod is evicted until %s, or the label is taken away.",
                    pod ? "Pod " : "", pod ? s->pod : "The roll waits",
-                   new ? " of the new revision" : "", s->message, until);
+                   renewed ? " of the new revision" : "", s->message, until);
 }
 
 /* ---- reading ---- */

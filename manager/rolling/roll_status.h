@@ -47,7 +47,7 @@ struct roll_status {
 const char *roll_state_text(enum roll_state state);
 
 void roll_status_print(const struct roll_status *s, char out[ROLL_STATUS_SIZE]);
-/* What an Event tells of a roll that is stuck in that step. */
+/* The text of the Event about a roll that is stuck in that step. */
 void roll_stuck_print(const struct roll_status *s, const struct roll_step *step,
                       char out[ROLL_STUCK_SIZE]);
 /* "Waiting-2-of-6": the value of a label. */

@@ -23,32 +23,11 @@ enum {
     GATHER_MS = 50,    /* changes of pods are gathered for so long */
     BLOCKED_MS = 5000, /* until an eviction that was refused is tried again */
     STATUS_ITEMS = 200,
-    UNSEEN_MS = 10000, /* until it is told that a change was not taken note of */
+    UNSEEN_MS = 10000, /* until a change that its controller has not observed is reported */
     MS = 1000,
 };
 
 /* ---- what is remembered ---- */
-
-static struct roll_namespace *find_namespace(const struct roller *o, const char *name)
-{
-    struct table_node *n = table_find(&o->namespaces, name);
-    return n == NULL ? NULL : LIST_ITEM(n, struct roll_namespace, node);
-}
-
-static struct roll_namespace *provide_namespace(struct roller *o, const char *name)
-{
-    struct roll_namespace *s = find_namespace(o, name);
-    size_t size = strlen(name) + 1;
-    s = s != NULL ? s : calloc(1, sizeof *s + size);
-    if (s != NULL && s->rolls == 0) {
-        memcpy(s->name, name, size);
-        if (table_insert(&o->namespaces, &s->node, s->name) != 0) {
-            free(s);
-            return NULL;
-        }
-    }
-    return s;
-}
 
 static void leave_namespace(struct roll *r)
 {
@@ -78,7 +57,9 @@ static void drop(void *state)
 static struct roll *add_roll(struct roller *o, const struct stateful_set *set)
 {
     struct roll *r = reconciler_provide(o->reconciler, set->key);
-    struct roll_namespace *ns = r == NULL ? NULL : provide_namespace(o, set->ns);
+    struct roll_namespace *ns =
+        r == NULL ? NULL
+                  : TABLE_PROVIDE(&o->namespaces, slice_str(set->ns), struct roll_namespace, name);
     if (ns == NULL) {
         reconciler_forget(o->reconciler, set->key);
         return NULL;
@@ -487,7 +468,8 @@ static struct roll *provide_roll(struct roller *o, enum reflector_change change,
                                  const struct stateful_set *set)
 {
     struct roll *r = reconciler_find(o->reconciler, set->key);
-    struct roll_namespace *ns = find_namespace(o, set->ns);
+    struct roll_namespace *ns =
+        TABLE_FIND(&o->namespaces, slice_str(set->ns), struct roll_namespace);
     if (r != NULL) {
         return r;
     }

@@ -201,8 +201,8 @@ static void tell_conflict(struct root *t, const struct shard_cache_config *confi
     t->conflicts = digest;
 }
 
-/* What Ready, or Sized, comes to, when that is written: once. ChildConflict tells of each object.
- */
+/* Records an Event for a new reason of Ready or Sized that a person has to act on. A child that
+ * belongs to somebody else has an Event of its own, ChildConflict. */
 static void tell_state(const struct root *t, const struct shard_cache_config *config)
 {
     static const struct {

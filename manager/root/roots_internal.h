@@ -13,11 +13,13 @@
  * again: a pass ends early when its root is another one by then.
  *
  * Losses wait for all gains: what was taken from one shard and could not be given to another would
- * be nobody's. The canary, which has namespaces by names too, is the first of each round: what it
- * cannot get, or is yet to lose, normal shards do not lose, or gain first. Its present share is
- * read from its child, so whoever leads next goes on. A child may be refused while another one
- * selects the same pods: the others come first, as far as they can without losing buckets, and then
- * it again; which ends, because shards have consecutive ordinals.
+ * be unowned. The canary comes first in each round. Normal shards keep the namespaces that it
+ * cannot get, and gain those that it is about to lose before it loses them. What it has now is read
+ * from its child, so the next leader continues.
+ *
+ * A child may be refused while another one selects the same pods. Then the others come first, as
+ * far as they can without losing buckets, and it is tried again. That ends, because shards have
+ * consecutive ordinals.
  */
 #ifndef MANAGER_ROOT_ROOTS_INTERNAL_H
 #define MANAGER_ROOT_ROOTS_INTERNAL_H

@@ -79,7 +79,7 @@ struct reconciler_options {
 MUST_CHECK struct reconciler *reconciler_new(struct net_loop *l, const struct reconciler_options *o,
                                              const struct reconciler_handlers *handlers,
                                              struct err *e);
-/* Handles the key, soon or after so many ms. Without memory that is logged. */
+/* Queues the key, to be handled soon or after so many ms. If memory runs out, that is logged. */
 void reconciler_look(struct reconciler *r, const char *key, uint64_t ms);
 /* The state of a key. NULL: there is none; out of memory. */
 void *reconciler_find(const struct reconciler *r, const char *key);

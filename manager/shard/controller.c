@@ -574,6 +574,18 @@ static int follow_leases(struct controller *c, struct err *e)
     return c->takeover == NULL ? e->code : 0;
 }
 
+struct reconciler *controller_reconciler(struct controller *c, const struct reconciler_options *o,
+                                         const struct reconciler_handlers *what, struct err *e)
+{
+    struct reconciler_options all = *o;
+    all.data = c;
+    all.client = c->options.client;
+    all.may_write = c->options.may_write;
+    all.gate = c->options.data;
+    all.clock = c->options.clock;
+    return reconciler_new(c->loop, &all, what, e);
+}
+
 static int start_parts(struct controller *c, struct err *e)
 {
     const struct controller_options *o = &c->options;
@@ -582,17 +594,12 @@ static int start_parts(struct controller *c, struct err *e)
         .kind = "shard",
         .parallel = o->parallel,
         .state_size = sizeof(struct shard),
-        .data = c,
-        .client = o->client,
-        .may_write = o->may_write,
-        .gate = o->data,
-        .clock = o->clock,
     };
     struct prober_options probes = o->probes;
     probes.on_change = on_probe;
     probes.on_traffic = on_traffic;
     probes.data = c;
-    c->reconciler = reconciler_new(c->loop, &shards, &shard_handlers, e);
+    c->reconciler = controller_reconciler(c, &shards, &shard_handlers, e);
     c->prober = c->reconciler == NULL ? NULL : prober_new(c->loop, &probes, e);
     c->nudger = c->prober == NULL ? NULL : nudger_new(c, e);
     c->coverer = c->nudger == NULL || !o->coverage ? NULL : coverer_new(c, e);

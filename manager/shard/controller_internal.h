@@ -304,6 +304,12 @@ void shard_look_labelling(struct shard *s, const struct shard_cache_config *conf
 
 /* ---- telling pods ---- */
 
+/* A reconciler with the controller as its data. NULL with `e` set: -ENOMEM. */
+MUST_CHECK struct reconciler *controller_reconciler(struct controller *c,
+                                                    const struct reconciler_options *o,
+                                                    const struct reconciler_handlers *handlers,
+                                                    struct err *e);
+
 MUST_CHECK struct reconciler *nudger_new(struct controller *c, struct err *e);
 /* Tells the pod the generations of its shard, unless it knows. */
 void nudger_add(struct reconciler *nudger, const struct pod *p);

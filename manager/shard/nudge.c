@@ -120,13 +120,8 @@ struct reconciler *nudger_new(struct controller *c, struct err *e)
         .kind = "pod",
         .parallel = c->options.nudges != 0 ? c->options.nudges : PARALLEL,
         .state_size = sizeof(struct nudge),
-        .data = c,
-        .client = c->options.client,
-        .may_write = c->options.may_write,
-        .gate = c->options.data,
-        .clock = c->options.clock,
     };
-    return reconciler_new(c->loop, &o, &handlers, e);
+    return controller_reconciler(c, &o, &handlers, e);
 }
 
 void nudger_add(struct reconciler *nudger, const struct pod *p)

@@ -138,9 +138,7 @@ static int compare_keys(const void *a, const void *b)
 {
     const struct ownership_shard *const *x = a;
     const struct ownership_shard *const *y = b;
-    uintptr_t first = (uintptr_t)(*x)->key;
-    uintptr_t second = (uintptr_t)(*y)->key;
-    return (first > second) - (first < second);
+    return strcmp((*x)->key, (*y)->key);
 }
 
 /* 0 or -ENOMEM. */

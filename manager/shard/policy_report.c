@@ -578,11 +578,6 @@ struct reconciler *policy_reporter_new(struct controller *c, struct err *e)
         .kind = "policy",
         .parallel = PARALLEL,
         .state_size = sizeof(struct state),
-        .data = c,
-        .client = c->options.client,
-        .may_write = c->options.may_write,
-        .gate = c->options.data,
-        .clock = c->options.clock,
     };
-    return reconciler_new(c->loop, &o, &handlers, e);
+    return controller_reconciler(c, &o, &handlers, e);
 }
