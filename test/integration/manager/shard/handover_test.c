@@ -666,6 +666,30 @@ static void test_a_lock_that_is_renamed(void **state)
     fixture_expect_generation(s, "red", 1);
 }
 
+/* What two operators select for long, as their specs say, is of both. */
+static void test_doubt_ends(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, SHORT_MS); /* which is less than OWNERSHIP_DOUBT_MS */
+    sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_condition(s, "blue", "Enforced", "True");
+    pod_of(s, "red-0", "red", "operator");
+    sees_with_lock(s, "red", "lead2", "\"3\"");
+    expect_waiting(s, "red", "shard n/blue (its spec selects it too, with another");
+    fixture_expect_generation(s, "red", 1);
+    fixture_enforces(s, "red-0", "red");
+    fixture_expect_condition(s, "red", "Enforced", "True");
+    fixture_settle(s);
+    sees_with_lock(s, "red", "lead2", "\"2\",\"3\""); /* an edit is a doubt again */
+    expect_waiting(s, "red", "shard n/blue (its spec selects it too, with another");
+    fixture_expect_generation(s, "red", 2);
+    fixture_expect_event(s, "red", "HandoverTimedOut", 0);
+    fixture_expect_event(s, "red", "HandoverBlocked", 0);
+    assert_int_equal(s->counts.late, 0);
+}
+
 /* With all that tells whose it was, but its pods. */
 static void test_a_shard_that_is_renamed_with_its_lock(void **state)
 {
@@ -1161,6 +1185,7 @@ int main(void)
         TEST(test_a_shard_that_becomes_a_root_is_waited_for),
         TEST(test_a_lock_that_is_renamed),
         TEST(test_a_shard_that_is_renamed_with_its_lock),
+        TEST(test_doubt_ends),
         TEST(test_shares_with),
         TEST(test_what_is_shared_is_told),
         TEST(test_an_operator_that_goes_around_its_proxy),

@@ -2,6 +2,7 @@
 /*
  * Limits by labels of namespaces, as namespaces come, go and change their labels.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "compile/namespace_selectors.h"
@@ -270,6 +271,43 @@ static void given_up(void **state)
     fixture_expect_rules(s, "a", NAMES("x,y,z"));
 }
 
+/* Of an operator of its own, which elects a leader by this lock. */
+static void shard_with_lock(struct fixture *s, const char *name, const char *lock)
+{
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"controller\":{"
+                   "\"leaderElectionName\":\"%s\"},\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"%s\"}},\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],"
+                   "\"resources\":[\"configmaps\"]}],\"namespaceSelector\":{\"matchLabels\":{"
+                   "\"team\":\"red\"}}}]}}",
+                   name, lock, name);
+}
+
+/* Each waits for the other for a time after an edit, not after each new namespace: these may come
+ * faster. */
+static void two_operators_that_select_the_same(void **state)
+{
+    enum { WAIT_MS = 3000, EACH_MS = 100, ROUNDS = 100 };
+    struct fixture *s = *state;
+    char name[16];
+    unsigned i = 0;
+    s->strict = true;
+    s->handover_ms = WAIT_MS;
+    put(s, "x", "red");
+    shard_with_lock(s, "a", "lead");
+    shard_with_lock(s, "b", "lead2");
+    fixture_lead(s);
+    fixture_expect_rules(s, "a", NAMES("x"));
+    fixture_expect_rules(s, "b", NAMES("x"));
+    while (i < ROUNDS && (strstr(fixture_rules(s, "a"), "new-0") == NULL ||
+                          strstr(fixture_rules(s, "b"), "new-0") == NULL)) {
+        (void)snprintf(name, sizeof name, "new-%u", i++);
+        put(s, name, "red");
+        run_for(s->store.api.loop, EACH_MS);
+    }
+    assert_true(i < ROUNDS);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void)
@@ -284,6 +322,7 @@ int main(void)
         TEST(unknown_for_long),
         TEST(changed_while_nobody_leads),
         TEST(too_many),
+        TEST(two_operators_that_select_the_same),
         cmocka_unit_test_setup_teardown(given_up, setup_bounded, fixture_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
