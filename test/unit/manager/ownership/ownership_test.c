@@ -127,7 +127,9 @@ static enum ownership_step ask_after(struct world *w, const char *selector, uint
                                          .doubt = doubt,
                                          .doubt_ms = waited_ms};
     w->plan.waits = w->waits;
-    assert_true(ownership_room(&w->facts) <= ARRAY_LEN(w->waits));
+    assert_int_equal(ownership_room(&w->facts), /* each shard with its one pod, or none */
+                     SHARDS + w->shards[GREEN].pod_count + w->shards[BLUE].pod_count +
+                         w->shards[RED].pod_count + w->facts.bare_count);
     ownership_plan(&w->facts, &q, &w->plan);
     rules_unref(to);
     return w->plan.step;
