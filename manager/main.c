@@ -8,9 +8,9 @@
 #include "base/array.h"
 #include "base/flags.h"
 #include "base/spelling.h"
-#include "compile/compile_flags.h"
-#include "compile/coverage_flags.h"
-#include "label/unlabel_flags.h"
+#include "commands/compile_flags.h"
+#include "commands/coverage_flags.h"
+#include "commands/unlabel_flags.h"
 #include "run/run.h"
 
 struct subcommand {

@@ -76,3 +76,19 @@ int utf8_append_valid(struct buf *out, struct slice text)
     }
     return buf_error(out);
 }
+
+void utf8_copy_plain(char *out, size_t size, const char *text)
+{
+    size_t len = strlen(text);
+    if (len >= size) {
+        len = size - 1;
+        while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80) {
+            len--;
+        }
+    }
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        out[i] = c < ' ' || c == 0x7f ? ' ' : text[i];
+    }
+    out[len] = '\0';
+}

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "compile/labelled.h"
+#include "compile/control_labels.h"
 #include "compile/namespace_selectors.h"
 #include "kube/selector.h"
 #include "kube/user_agent.h"
@@ -32,7 +32,7 @@ struct origin {
 struct compilation {
     const struct compile_options *options;
     const char *group; /* the config's API group */
-    struct labelled_keys keys;
+    struct control_label_keys keys;
     struct sharing sharing;
     struct namespace_selectors namespaces;
     struct edit edit;
@@ -189,20 +189,18 @@ static int add_leader_election(struct compilation *c, const cJSON *spec, cJSON *
 static void make_keys(struct compilation *c)
 {
     const struct compile_labels *l = &c->options->labels;
-    const char *const names[LABELLED_KEYS] = {l->namespace, l->shard_hash, l->control};
+    const char *const names[CONTROL_LABEL_KEYS] = {l->namespace, l->shard_hash, l->control};
     const char *prefix = l->prefix != NULL ? l->prefix : c->group;
-    for (size_t i = 0; i < LABELLED_KEYS; i++) {
-        bool whole = strchr(names[i], '/') != NULL;
-        (void)snprintf(c->keys.key[i], sizeof c->keys.key[i], "%s%s%s", whole ? "" : prefix,
-                       whole ? "" : "/", names[i]);
+    for (size_t i = 0; i < CONTROL_LABEL_KEYS; i++) {
+        (void)names_key(prefix, names[i], c->keys.key[i]);
     }
 }
 
 static void add_labels(struct compilation *c, cJSON *rules_spec)
 {
-    static const char *const fields[LABELLED_KEYS] = {"namespace", "shardHash", "control"};
+    static const char *const fields[CONTROL_LABEL_KEYS] = {"namespace", "shardHash", "control"};
     cJSON *labels = edit_object(&c->edit, rules_spec, "labels");
-    for (size_t i = 0; i < LABELLED_KEYS; i++) {
+    for (size_t i = 0; i < CONTROL_LABEL_KEYS; i++) {
         edit_string(&c->edit, labels, fields[i], c->keys.key[i]);
     }
 }
@@ -299,7 +297,7 @@ static struct selector *read_own_selector(struct compilation *c, const cJSON *li
     }
     struct selector *selector = selector_from_label_selector(wide, path, c->e);
     cJSON_Delete(wide);
-    if (selector == NULL || labelled_check(&c->keys, item, path, c->e) != 0) {
+    if (selector == NULL || control_labels_check(&c->keys, item, path, c->e) != 0) {
         selector_free(selector);
         return NULL;
     }
@@ -314,7 +312,7 @@ static struct selector *select_namespaces(struct compilation *c, const cJSON *it
     const struct selector *names = NULL;
     if (number >= 0) {
         names = namespace_selectors_resolve(&c->namespaces, number, c->options->namespaces,
-                                            c->keys.key[LABELLED_NAMESPACE], path, c->e);
+                                            c->keys.key[CONTROL_LABEL_NAMESPACE], path, c->e);
     }
     if (names != NULL && c->sharing.own != NULL) {
         return sharing_widen_names(&c->sharing, names, c->e);
@@ -350,7 +348,7 @@ static char *read_selector(struct compilation *c, const cJSON *limit, const char
     if (selector == NULL) {
         return NULL;
     }
-    selector = labelled_demand(&c->keys, selector, c->e);
+    selector = control_labels_demand(&c->keys, selector, c->e);
     if (selector == NULL) {
         err_prefix(c->e, "%s", path);
         return NULL;
@@ -477,8 +475,8 @@ static int add_spec(struct compilation *c, const cJSON *config, cJSON *document)
     cJSON *rules_spec = edit_object(&c->edit, document, "spec");
     make_keys(c);
     c->sharing = (struct sharing){.all = c->options->shared,
-                                  .namespace_key = c->keys.key[LABELLED_NAMESPACE],
-                                  .hash_key = c->keys.key[LABELLED_HASH]};
+                                  .namespace_key = c->keys.key[CONTROL_LABEL_NAMESPACE],
+                                  .hash_key = c->keys.key[CONTROL_LABEL_HASH]};
     if (sharing_read(spec, &c->sharing.own, c->e) != 0) {
         return c->e->code;
     }

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/labelled.h"
-#include "compile/overlap.h"
+#include "compile/control_labels.h"
+#include "kube/selector_overlap.h"
 
 /* The different limits by control labels of a shard. */
 struct member {
@@ -86,7 +86,7 @@ static int fill_member(struct member *m, const struct rules *rules)
     }
     for (size_t i = 0; i < patterns; i++) {
         const struct rules_entry *entry = entry_at(rules, i);
-        if (entry != NULL && labelled_asks(rules, entry)) {
+        if (entry != NULL && control_labels_ask(rules, entry)) {
             m->entries[m->count++] = entry;
         }
     }
@@ -99,7 +99,7 @@ static bool has(struct coverage *c, const struct member *m, struct slice ns)
     bool found = false;
     bool asks = false;
     for (size_t i = 0; i < m->count && !found && take_steps(c, count_of(m->entries[i])); i++) {
-        found = labelled_accepts(m->rules, m->entries[i], ns, &asks);
+        found = control_labels_accept(m->rules, m->entries[i], ns, &asks);
     }
     return found;
 }
@@ -112,7 +112,7 @@ static bool can_share(struct coverage *c, const struct rules_entry *a, const str
         (void)take_steps(c, selector_size(a->compiled) + selector_size(b->compiled));
         c->last.a = a;
         c->last.b = b;
-        c->last.overlap = overlap_between(a->compiled, b->compiled) != OVERLAP_NONE;
+        c->last.overlap = selector_overlap(a->compiled, b->compiled) != OVERLAP_NONE;
     }
     return c->last.overlap;
 }
@@ -131,8 +131,8 @@ static bool share_any(struct coverage *c, const struct member *one, const struct
         const struct rules_entry *a = rules_match(one->rules, group, resource);
         const struct rules_entry *b = rules_match(other->rules, group, resource);
         if (a != NULL && b != NULL && take_steps(c, count_of(a) + count_of(b)) &&
-            labelled_accepts(one->rules, a, ns, &x) && labelled_accepts(other->rules, b, ns, &y) &&
-            x && y && can_share(c, a, b)) {
+            control_labels_accept(one->rules, a, ns, &x) &&
+            control_labels_accept(other->rules, b, ns, &y) && x && y && can_share(c, a, b)) {
             return true;
         }
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/overlap.h"
+#include "kube/selector_overlap.h"
 
 /* Pairs of such a group and such a resource that are looked at. */
 #define CELLS_MAX ((size_t)64 * 1024)
@@ -111,13 +111,13 @@ static bool is_gained(const struct cell *c, bool nothing)
     const struct selector *others = selector_of(c->others);
     if (!nothing) {
         bool same = c->from == NULL || (c->to != NULL && c->from->id == c->to->id);
-        return !same && overlap_outside(to, others, c->from->compiled);
+        return !same && selector_overlap_outside(to, others, c->from->compiled);
     }
     if (to == NULL || others == NULL) {
         const struct selector *one = to != NULL ? to : others;
-        return one != NULL && overlap_satisfiable(one); /* NULL: every shard sees it */
+        return one != NULL && selector_satisfiable(one); /* NULL: every shard sees it */
     }
-    return overlap_between(to, others) != OVERLAP_NONE;
+    return selector_overlap(to, others) != OVERLAP_NONE;
 }
 
 /* Cells of which nothing is gained, the last ones of each place: resources have few different

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/labelled.h"
+#include "compile/control_labels.h"
 #include "kube/name.h"
 #include "rules/sharding.h"
 #include "json/edit.h"
@@ -421,7 +421,7 @@ static struct rules *narrow_all(const struct rules *rules, cJSON *document, cons
 struct rules *sharing_leave_out(struct rules *rules, const cJSON *own,
                                 const struct sharing_set *all, struct err *e)
 {
-    bool named = all != NULL && all->count > 0 && labelled_asks_hash(rules);
+    bool named = all != NULL && all->count > 0 && control_labels_ask_hash(rules);
     if (own == NULL && !named) {
         return rules_ref(rules);
     }

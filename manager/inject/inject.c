@@ -49,19 +49,17 @@ bool inject_native_sidecars(const char *major, const char *minor)
 
 bool inject_counts_load(const struct inject_settings *s, const cJSON *config)
 {
-    char key[INJECT_KEY_SIZE];
+    char key[NAMES_KEY_SIZE];
     const cJSON *annotations = field_get(field_get(config, "metadata"), "annotations");
-    const char *text =
-        field_text(annotations, inject_options_key(s->prefix, SIDECAR_COUNT_LOAD, key));
+    const char *text = field_text(annotations, names_key(s->prefix, SIDECAR_COUNT_LOAD, key));
     return strcmp(text, "true") == 0;
 }
 
 bool inject_wanted(const struct inject_settings *s, const cJSON *pod)
 {
-    char key[INJECT_KEY_SIZE];
+    char key[NAMES_KEY_SIZE];
     const cJSON *labels = field_get(field_get(pod, "metadata"), "labels");
-    return strcmp(field_text(labels, inject_options_key(s->prefix, SIDECAR_ENABLE, key)), "true") ==
-           0;
+    return strcmp(field_text(labels, names_key(s->prefix, SIDECAR_ENABLE, key)), "true") == 0;
 }
 
 /* ---- the change ---- */
@@ -95,10 +93,10 @@ static void label_with_shard(struct edit *ed, cJSON *labels, const char *key, co
 
 static void mark_pod(struct edit *ed, const struct inject_plan *plan, const cJSON *pod, cJSON *copy)
 {
-    char key[INJECT_KEY_SIZE];
+    char key[NAMES_KEY_SIZE];
     cJSON *metadata = edit_object(ed, copy, "metadata");
     cJSON *annotations = edit_object(ed, metadata, "annotations");
-    (void)inject_options_key(plan->settings->prefix, SIDECAR_INJECTED, key);
+    (void)names_key(plan->settings->prefix, SIDECAR_INJECTED, key);
     edit_string(ed, annotations, key, plan->shard);
     label_with_shard(ed, edit_object(ed, metadata, "labels"), key, plan->shard);
     if (!plan->settings->native) {
@@ -256,10 +254,9 @@ static bool is_mirror(const cJSON *pod)
 
 static bool is_ignored(const struct inject_settings *s, const cJSON *pod)
 {
-    char key[INJECT_KEY_SIZE];
+    char key[NAMES_KEY_SIZE];
     const cJSON *labels = field_get(field_get(pod, "metadata"), "labels");
-    return strcmp(field_text(labels, inject_options_key(s->prefix, LABELS_IGNORE, key)), "true") ==
-           0;
+    return strcmp(field_text(labels, names_key(s->prefix, LABELS_IGNORE, key)), "true") == 0;
 }
 
 int inject_choose(const struct admission_request *r, const struct inject_settings *s,
@@ -290,11 +287,11 @@ int inject_choose(const struct admission_request *r, const struct inject_setting
     }
     *config = shards_of_pod(shards, r->namespace, r->object, e);
     if (*config == NULL && e->code == -ENOENT) {
-        char key[INJECT_KEY_SIZE];
+        char key[NAMES_KEY_SIZE];
         return err_set(e, -ENOENT,
                        "no ShardingConfig in namespace \"%.63s\" selects this pod: create one "
                        "first, or remove the label %s",
-                       r->namespace, inject_options_key(s->prefix, SIDECAR_ENABLE, key));
+                       r->namespace, names_key(s->prefix, SIDECAR_ENABLE, key));
     }
     return *config == NULL ? e->code : 0;
 }

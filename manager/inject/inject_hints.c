@@ -10,7 +10,7 @@
 #include "inject/inject_access.h"
 #include "inject/inject_sidecars.h"
 #include "object/names.h"
-#include "traffic/policy.h"
+#include "policy/policy.h"
 #include "json/field.h"
 
 enum { NAMES_MAX = 8 /* that are told of one pod: to find what is meant takes time */ };
@@ -118,9 +118,9 @@ static void note_names(const char *prefix, const struct labels_keys *keys, const
 
 static void note_enable(const char *prefix, const cJSON *metadata, struct warnings *warnings)
 {
-    char key[INJECT_KEY_SIZE];
+    char key[NAMES_KEY_SIZE];
     const char *value =
-        field_text(field_get(metadata, "labels"), inject_options_key(prefix, SIDECAR_ENABLE, key));
+        field_text(field_get(metadata, "labels"), names_key(prefix, SIDECAR_ENABLE, key));
     if (value[0] == '\0' &&
         strcmp(field_text(field_get(metadata, "annotations"), key), "true") == 0) {
         warnings_add(warnings,

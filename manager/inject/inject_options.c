@@ -24,21 +24,15 @@ struct source {
     struct err *e;
 };
 
-const char *inject_options_key(const char *prefix, const char *name, char out[INJECT_KEY_SIZE])
-{
-    (void)snprintf(out, INJECT_KEY_SIZE, "%s/%s", prefix, name);
-    return out;
-}
-
 /* NULL: it is not given; nor is one that inject_hints.c would call unknown, so that it cannot be
  * forgotten there. */
 static const char *get(const struct source *s, const char *name)
 {
-    char key[INJECT_KEY_SIZE];
+    char key[NAMES_KEY_SIZE];
     if (!inject_hints_knows(name)) {
         return NULL;
     }
-    (void)inject_options_key(s->prefix, name, key);
+    (void)names_key(s->prefix, name, key);
     const char *text = cJSON_GetStringValue(field_get(s->annotations, key));
     return text != NULL ? text : cJSON_GetStringValue(field_get(s->labels, key));
 }

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "inject/inject.h"
 #include "inject/inject_index.h"
+#include "object/names.h"
 
 /* What becomes of the operator's requests to other places than the API server. */
 enum inject_egress_way {
@@ -65,9 +66,5 @@ int inject_options_invalid(const struct inject_options *o, const char *name, str
 
 /* Whether `name` stands in a list that is separated by commas; blanks do not count. */
 bool inject_options_lists(const char *list, const char *name);
-
-/* "<prefix>/<name>" in `out`, which has room for any. */
-#define INJECT_KEY_SIZE 384
-const char *inject_options_key(const char *prefix, const char *name, char out[INJECT_KEY_SIZE]);
 
 #endif

@@ -27,7 +27,7 @@
 #include "base/err.h"
 #include "kube/client/client.h"
 #include "kube/client/discovery.h"
-#include "label/labelled.h"
+#include "label/label_progress.h"
 #include "label/labels.h"
 #include "label/sharding_resources.h"
 #include "net/clock.h"
@@ -70,11 +70,11 @@ void labeller_discovered(struct labeller *l);
  * later. */
 void labeller_recheck(struct labeller *l);
 
-/* For a struct labelled_source. `l` NULL: nothing is labelled. */
-enum labelled_knowledge labeller_resources(const struct labeller *l,
-                                           const struct discovery_resource **all, size_t *count);
+/* For a struct label_progress_source. `l` NULL: nothing is labelled. */
+enum label_progress_knowledge
+labeller_resources(const struct labeller *l, const struct discovery_resource **all, size_t *count);
 void labeller_progress(const struct labeller *l, const struct discovery_resource *d,
-                       struct labelled_progress *out);
+                       struct label_progress *out);
 
 /* For the pages of the admin server: metrics cmesh_manager_label_* (0, -ENOBUFS or -ENOMEM), and
  * "labels" in the status. NULL, when another process leads: nothing is written. */

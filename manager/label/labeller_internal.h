@@ -63,7 +63,7 @@ struct resource {
     enum resource_phase phase;
     struct reflector *unlabelled; /* LISTING, FOLLOWING */
     size_t pending;               /* objects that wait for their labels, and not by our will */
-    bool passed;                  /* once all were seen and none of them waited: labelled.h */
+    bool passed;                  /* once all were seen and none of them waited: label_progress.h */
     bool left_out;                /* objects came that could not be kept */
     bool no_fields;               /* the server cannot select by namespace */
     struct backoff backoff;       /* of attempts after refusals */

@@ -5,8 +5,8 @@
 
 /* ---- what others ask ---- */
 
-enum labelled_knowledge labeller_resources(const struct labeller *l,
-                                           const struct discovery_resource **all, size_t *count)
+enum label_progress_knowledge
+labeller_resources(const struct labeller *l, const struct discovery_resource **all, size_t *count)
 {
     if (l == NULL) {
         return LABELLED_BY_NOBODY;
@@ -33,10 +33,10 @@ static const struct resource *find_same(const struct labeller *l,
 }
 
 void labeller_progress(const struct labeller *l, const struct discovery_resource *d,
-                       struct labelled_progress *out)
+                       struct label_progress *out)
 {
     const struct resource *r = find_same(l, d);
-    *out = (struct labelled_progress){.state = LABELLED_NEVER};
+    *out = (struct label_progress){.state = LABELLED_NEVER};
     if (r != NULL) {
         out->state = r->passed ? LABELLED_DONE : LABELLED_DUE;
         out->labelled = r->outcomes[PATCHER_CHANGED];

@@ -14,7 +14,7 @@ enum {
     AGAIN_MAX_MS = 1800000,
     REFUSED_MAX = 20,      /* in a row: it is no use */
     TOLD_FOREIGN_MAX = 10, /* objects of a resource that are named in the log */
-    SELECTOR_MAX = 2 * LABELS_KEY_SIZE + 32,
+    SELECTOR_MAX = 2 * NAMES_KEY_SIZE + 32,
     FIELDS_MAX = 1024,
     NAME_MAX_LEN = 400,
 };

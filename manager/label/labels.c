@@ -27,11 +27,9 @@ int labels_keys_init(struct labels_keys *k, const struct compile_labels *names, 
     }
     k->policy = LABELS_REFUSE;
     k->shared = NULL;
-    (void)snprintf(k->ignore, sizeof k->ignore, "%s/" LABELS_IGNORE, prefix);
+    (void)names_key(prefix, LABELS_IGNORE, k->ignore);
     for (size_t i = 0; i < LABELS_COUNT; i++) {
-        bool whole = strchr(parts[i].name, '/') != NULL;
-        (void)snprintf(k->key[i], sizeof k->key[i], "%s%s%s", whole ? "" : prefix, whole ? "" : "/",
-                       parts[i].name);
+        (void)names_key(prefix, parts[i].name, k->key[i]);
         const char *why = name_check_qualified(slice_str(k->key[i]));
         if (why != NULL) {
             return err_set(e, -EINVAL, "%s: Invalid value: \"%.100s\": %s", parts[i].flag,
@@ -123,7 +121,7 @@ static void add_each(struct edit *ed, const struct labels_plan *p, const struct 
                      cJSON *patch)
 {
     for (size_t i = 0; i < LABELS_COUNT; i++) {
-        char path[LABELS_KEY_SIZE + 32];
+        char path[NAMES_KEY_SIZE + 32];
         label_pointer(k->key[i], path, sizeof path);
         if (p->set[i]) {
             json_patch_add(ed, patch, "add", path, cJSON_CreateString(p->value[i]));

@@ -20,12 +20,12 @@
 #include "base/err.h"
 #include "compile/compile.h"
 #include "object/admission_review.h"
+#include "object/names.h"
 #include "object/warnings.h"
 
 #define LABELS_PREFIX "ctrlmesh.kusionstack.io"
 #define LABELS_CONTROLLED "true"       /* the value of the control label */
 #define LABELS_IGNORE "ignore-webhook" /* name below the prefix of a label, "true" */
-#define LABELS_KEY_SIZE 384            /* a prefix of 253 bytes, a slash, a name of 63, a NUL */
 
 enum labels_label { LABELS_NAMESPACE, LABELS_SHARD_HASH, LABELS_CONTROL, LABELS_COUNT };
 
@@ -39,8 +39,8 @@ enum labels_policy {
 
 struct labels_keys {
     enum labels_policy policy;
-    char key[LABELS_COUNT][LABELS_KEY_SIZE];
-    char ignore[LABELS_KEY_SIZE];
+    char key[LABELS_COUNT][NAMES_KEY_SIZE];
+    char ignore[NAMES_KEY_SIZE];
     const struct sharing_set *shared; /* namespaces; set by the caller; NULL: none */
 };
 

@@ -23,7 +23,7 @@
 #include "base/err.h"
 #include "label/labels.h"
 
-#define LABELS_CONDITION_MAX (2048 + 12 * LABELS_KEY_SIZE) /* bytes */
+#define LABELS_CONDITION_MAX (2048 + 12 * NAMES_KEY_SIZE) /* bytes */
 
 enum labels_condition_of {
     LABELS_CONDITION_NAMESPACES,

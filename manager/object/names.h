@@ -55,4 +55,10 @@
 #define POD_LET_GO "let-go"
 #define SIDECAR_ALLOW_BYPASS "allow-bypass" /* annotation: "true": its bypassing is on purpose */
 
+/* Bytes with the final one: of what may be a key, which is checked elsewhere. */
+#define NAMES_KEY_SIZE 512
+
+/* "PREFIX/NAME", or `name` itself if it is a whole key, with a slash. Returns `out`. */
+const char *names_key(const char *prefix, const char *name, char out[NAMES_KEY_SIZE]);
+
 #endif

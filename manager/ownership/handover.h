@@ -11,10 +11,10 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "cache/pod.h"
+#include "cache/rules_map.h"
+#include "enforcement/prober.h"
 #include "rules/rules.h"
-#include "shard/pod.h"
-#include "shard/prober.h"
-#include "shard/rules_map.h"
 
 #define HANDOVER_RULES_MAX 8
 

@@ -19,12 +19,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cache/pod.h"
+#include "cache/rules_map.h"
+#include "enforcement/prober.h"
 #include "kube/selector.h"
 #include "ownership/handover.h"
 #include "rules/rules.h"
-#include "shard/pod.h"
-#include "shard/prober.h"
-#include "shard/rules_map.h"
 
 /* ---- facts ---- */
 
@@ -100,7 +100,7 @@ struct ownership_wait {
     bool doubtful;                       /* that it is of the same operator; and its spec selects
                                             it too, so that the wait would never end */
     bool intended;                       /* it shares on purpose */
-    bool may_expire; /* the lease on the rules of `pod` may run out (shard/takeover.h) */
+    bool may_expire; /* the lease on the rules of `pod` may run out (enforcement/takeover.h) */
 };
 
 /* ---- the plan ---- */

@@ -10,8 +10,8 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
+#include "cache/rules_map.h"
 #include "rolling/roller_internal.h"
-#include "shard/rules_map.h"
 #include "json/edit.h"
 #include "json/field.h"
 

@@ -18,13 +18,13 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cache/shard_cache.h"
 #include "kube/client/client.h"
 #include "kube/client/event_recorder.h"
 #include "kube/client/reflector.h"
 #include "net/clock.h"
 #include "net/loop.h"
 #include "shard/controller.h"
-#include "shard/shard_cache.h"
 
 /* StatefulSets that are followed, and of them in one namespace: more are passed over. */
 #define ROLLER_SETS_MAX 10000

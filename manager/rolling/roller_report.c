@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object/names.h"
 #include "rolling/roller_internal.h"
 #include "json/edit.h"
 
@@ -249,9 +250,8 @@ void roll_describe(struct roll *r, const struct roll_view *v, const struct roll_
 static void set_text(struct edit *ed, cJSON *map, const char *prefix, const char *name,
                      const char *value)
 {
-    char key[KEY_SIZE];
-    (void)snprintf(key, sizeof key, "%s/%s", prefix, name);
-    edit_string(ed, map, key, value);
+    char key[NAMES_KEY_SIZE];
+    edit_string(ed, map, names_key(prefix, name, key), value);
 }
 
 cJSON *roll_patch(const struct roll *r, const struct roll_status *status, const char *expected)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rolling/stateful_set.h"
+#include "object/names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include "json/field.h"
 
 /* As the API server bounds both: int32. */
-enum { COUNT_MAX = INT32_MAX, KEY_SIZE = 330 };
+enum { COUNT_MAX = INT32_MAX };
 
 static uint64_t count(const cJSON *object, const char *key, uint64_t usual)
 {
@@ -31,9 +32,8 @@ static uint64_t deadline_ms(const char *text)
 static const char *keep_text(struct edit *ed, cJSON *tree, const cJSON *from, const char *prefix,
                              const char *name)
 {
-    char key[KEY_SIZE];
-    (void)snprintf(key, sizeof key, "%s/%s", prefix, name);
-    edit_string(ed, tree, name, field_text(from, key));
+    char key[NAMES_KEY_SIZE];
+    edit_string(ed, tree, name, field_text(from, names_key(prefix, name, key)));
     return field_text(tree, name);
 }
 
@@ -85,12 +85,12 @@ static void keep_texts(struct edit *ed, struct stateful_set *s, const cJSON *obj
 
 static void read_numbers(struct stateful_set *s, const cJSON *object, const char *prefix)
 {
-    char key[KEY_SIZE];
+    char key[NAMES_KEY_SIZE];
     const cJSON *meta = field_get(object, "metadata");
     const cJSON *spec = field_get(object, "spec");
     const char *policy = field_text(spec, "podManagementPolicy");
-    (void)snprintf(key, sizeof key, "%s/%s", prefix, ROLLING_DEADLINE);
-    s->deadline_ms = deadline_ms(field_text(field_get(meta, "annotations"), key));
+    s->deadline_ms = deadline_ms(
+        field_text(field_get(meta, "annotations"), names_key(prefix, ROLLING_DEADLINE, key)));
     s->replicas = count(spec, "replicas", 1);
     s->first = count(field_get(spec, "ordinals"), "start", 0);
     s->min_ready_s = (int64_t)count(spec, "minReadySeconds", 0);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compile/labelled.h"
+#include "compile/control_labels.h"
 #include "kube/name.h"
 #include "object/names.h"
 #include "json/edit.h"
@@ -42,19 +42,6 @@ int child_number(const struct root_spec *spec, const char *name)
         }
     }
     return -ENOENT;
-}
-
-static void make_key(const char *prefix, const char *name, char out[LABELLED_KEY_MAX])
-{
-    bool whole = strchr(name, '/') != NULL;
-    (void)snprintf(out, LABELLED_KEY_MAX, "%s%s%s", whole ? "" : prefix, whole ? "" : "/", name);
-}
-
-const char *child_root(const cJSON *config, const char *prefix)
-{
-    char key[LABELLED_KEY_MAX];
-    make_key(prefix, ROOT_LABEL, key);
-    return field_text(field_get(field_get(config, "metadata"), "labels"), key);
 }
 
 bool child_needs_namespaces(const struct root_spec *spec)
@@ -93,16 +80,6 @@ static bool has_value(const cJSON *share, const char *text)
     return false;
 }
 
-const cJSON *child_share(const cJSON *child)
-{
-    const cJSON *limits = field_get(field_get(child, "spec"), "limits");
-    const cJSON *limit = cJSON_GetArrayItem(limits, 0);
-    const cJSON *wrapped = field_get(limit, "objectSelector");
-    const cJSON *selector = field_get(cJSON_IsObject(wrapped) ? wrapped : limit, "selector");
-    const cJSON *expressions = field_get(selector, "matchExpressions");
-    return cJSON_GetArrayItem(expressions, cJSON_GetArraySize(expressions) - 1);
-}
-
 bool child_share_covers(const cJSON *share, const cJSON *part)
 {
     const cJSON *values = field_get(part, "values");
@@ -124,9 +101,9 @@ bool child_share_covers(const cJSON *share, const cJSON *part)
 
 static bool has_namespace(const struct child_options *o, const char *name)
 {
-    char key[LABELLED_KEY_MAX];
+    char key[NAMES_KEY_SIZE];
     char hash[16];
-    make_key(o->labels->prefix, o->labels->namespace, key);
+    names_key(o->labels->prefix, o->labels->namespace, key);
     (void)snprintf(hash, sizeof hash, "%u", sharding_hash(name));
     return has_value(o->had, strcmp(field_text(o->had, "key"), key) == 0 ? name : hash);
 }
@@ -186,8 +163,8 @@ static int find_names(const struct child_options *o, struct names *out, struct e
 
 /* What a shard asks for beside what all do. */
 struct share {
-    char hash_key[LABELLED_KEY_MAX];
-    char namespace_key[LABELLED_KEY_MAX];
+    char hash_key[NAMES_KEY_SIZE];
+    char namespace_key[NAMES_KEY_SIZE];
     bool by_hash;
     uint32_t buckets;
     const char *by_name; /* In, NotIn; NULL: not at all */
@@ -201,8 +178,8 @@ static void find_share(const struct child_options *o, const struct layout_shard 
     const struct root_canary *canary = &o->spec->canary;
     bool by_buckets = shard->number != 0 || shard->leaving || shard->taken_over;
     *out = (struct share){.names = *names, .kept = o->keeps && shard->number == 0 ? o->had : NULL};
-    make_key(o->labels->prefix, o->labels->shard_hash, out->hash_key);
-    make_key(o->labels->prefix, o->labels->namespace, out->namespace_key);
+    names_key(o->labels->prefix, o->labels->shard_hash, out->hash_key);
+    names_key(o->labels->prefix, o->labels->namespace, out->namespace_key);
     if (by_buckets) {
         bool excludes = names->count > 0 && shard->buckets != 0 && !shard->with_canary;
         out->by_hash = true;
@@ -353,7 +330,7 @@ static void add_owner(struct edit *ed, cJSON *meta, const cJSON *root)
 static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
                             const struct layout_shard *shard, bool counted)
 {
-    char key[LABELLED_KEY_MAX];
+    char key[NAMES_KEY_SIZE];
     char text[BUCKETS_TEXT_SIZE];
     bool normal = shard->number != 0;
     if (!normal && !shard->taken_over) {
@@ -361,16 +338,16 @@ static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
     }
     cJSON *annotations = edit_object(ed, meta, "annotations");
     if (normal) {
-        make_key(prefix, ROOT_BUCKETS, key);
+        names_key(prefix, ROOT_BUCKETS, key);
         buckets_print(shard->buckets, text);
         edit_string(ed, annotations, key, text);
     }
     if (shard->taken_over) {
-        make_key(prefix, ROOT_TAKEN_OVER, key);
+        names_key(prefix, ROOT_TAKEN_OVER, key);
         edit_string(ed, annotations, key, "true");
     }
     if (normal && counted) {
-        make_key(prefix, SIDECAR_COUNT_LOAD, key);
+        names_key(prefix, SIDECAR_COUNT_LOAD, key);
         edit_string(ed, annotations, key, "true");
     }
 }
@@ -378,11 +355,11 @@ static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
 static void add_meta(struct edit *ed, cJSON *child, const struct child_options *o,
                      const struct layout_shard *shard, const char *name)
 {
-    char key[LABELLED_KEY_MAX];
+    char key[NAMES_KEY_SIZE];
     cJSON *meta = edit_object(ed, child, "metadata");
     edit_string(ed, meta, "name", name);
     edit_string(ed, meta, "namespace", o->ns);
-    make_key(o->labels->prefix, ROOT_LABEL, key);
+    names_key(o->labels->prefix, ROOT_LABEL, key);
     edit_string(ed, edit_object(ed, meta, "labels"), key, field_meta(o->root, "name"));
     add_annotations(ed, meta, o->labels->prefix, shard, o->spec->automatic.moves_per_hour > 0);
     add_owner(ed, meta, o->root);
@@ -486,7 +463,7 @@ static void read_pods(const cJSON *child, struct layout_child *out)
 int child_read(const struct root_spec *spec, const cJSON *child, const char *prefix,
                struct layout_child *out)
 {
-    char key[LABELLED_KEY_MAX];
+    char key[NAMES_KEY_SIZE];
     int number = child_number(spec, field_meta(child, "name"));
     const cJSON *annotations = field_get(field_get(child, "metadata"), "annotations");
     if (number < 0) {
@@ -495,12 +472,12 @@ int child_read(const struct root_spec *spec, const cJSON *child, const char *pre
     *out = (struct layout_child){.number = (unsigned)number};
     read_pods(child, out);
     if (number != 0) {
-        make_key(prefix, ROOT_BUCKETS, key);
+        names_key(prefix, ROOT_BUCKETS, key);
         if (buckets_parse(field_text(annotations, key), &out->buckets) != 0) {
             out->buckets = 0;
         }
     }
-    make_key(prefix, ROOT_TAKEN_OVER, key);
+    names_key(prefix, ROOT_TAKEN_OVER, key);
     out->taken_over = strcmp(field_text(annotations, key), "true") == 0;
     return 0;
 }

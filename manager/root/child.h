@@ -25,17 +25,9 @@
 
 #include "base/err.h"
 #include "compile/compile.h"
+#include "object/root_child.h"
 #include "root/layout.h"
 #include "root/root_spec.h"
-
-/* Below the prefix of labels. Label of each child: the name of its root. */
-#define ROOT_LABEL "auto-sharding-root"
-/* Annotations: of each normal child its buckets (buckets_print); and of each child "true" while
- * others have its share. */
-#define ROOT_BUCKETS "auto-sharding-buckets"
-#define ROOT_TAKEN_OVER "auto-sharding-taken-over"
-/* Name of who owns the fields of children. */
-#define ROOT_FIELD_MANAGER "cmesh-root"
 
 #define CHILD_NAME_SIZE 254
 /* Namespaces that a canary with both lists may come to. */
@@ -44,9 +36,6 @@
 /* The label that StatefulSets give to their pods. */
 #define CHILD_POD_NAME "statefulset.kubernetes.io/pod-name"
 
-/* What the canary asks for beside what all children do: the last requirement of its first limit.
- * Of a child as it is applied, or as config_spec_rest keeps it. NULL: there is none. */
-const cJSON *child_share(const cJSON *child);
 /* Whether all that is in `part` is in `share`; NULL: nothing is. */
 bool child_share_covers(const cJSON *share, const cJSON *part);
 
@@ -68,16 +57,13 @@ struct child_options {
     /* The canary is not to have, or cannot get, its new share yet: it keeps `had`, and from normal
      * shards nothing is taken that is not in it. */
     bool keeps;
-    const cJSON *had; /* child_share of the canary that there is; NULL: nothing */
+    const cJSON *had; /* root_child_share of the canary that there is; NULL: nothing */
 };
 
 /* "PREFIX-0-canary", "PREFIX-3-normal". 0, or -ENAMETOOLONG. */
 MUST_CHECK int child_name(const struct root_spec *spec, unsigned number, char out[CHILD_NAME_SIZE]);
 /* The number of the child of that name. -ENOENT: it is not one that this root would have. */
 MUST_CHECK int child_number(const struct root_spec *spec, const char *name);
-
-/* Name of the root that it was made of, as its label says; "": it was made by somebody else. */
-const char *child_root(const cJSON *config, const char *prefix);
 
 /* Whether both lists of the canary are set, so that namespaces must be known. */
 bool child_needs_namespaces(const struct root_spec *spec);

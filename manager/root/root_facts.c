@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "compile/labelled.h"
+#include "compile/control_labels.h"
 #include "object/conditions.h"
 #include "root/roots_internal.h"
 #include "json/edit.h"
@@ -191,7 +191,7 @@ static int read_share(struct root *t, const struct shard_cache_config *config)
         return 0;
     }
     if (config != NULL && root_owns(t, config)) {
-        share = child_share(config->object);
+        share = root_child_share(config->object);
     }
     cJSON_Delete(c->share);
     c->share = share == NULL ? NULL : cJSON_Duplicate(share, true);

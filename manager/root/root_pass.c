@@ -10,10 +10,11 @@
 #include "base/array.h"
 #include "base/keyed_hash.h"
 #include "base/log.h"
-#include "compile/labelled.h"
-#include "compile/validate_root.h"
+#include "compile/control_labels.h"
+#include "object/names.h"
 #include "object/preconditions.h"
 #include "root/roots_internal.h"
+#include "root/validate_root.h"
 #include "json/digest.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -93,7 +94,8 @@ static int knows_enough(struct root *t, const struct shard_cache_config *config)
         return known;
     }
     bool fixed = a->there && a->size != 0;
-    p->target = targets_hold(t->roots->targets, &t->target, config->ns, p->spec.target, !fixed);
+    p->target =
+        stateful_sets_hold(t->roots->targets, &t->target, config->ns, p->spec.target, !fixed);
     if (t->target.watch == NULL) {
         return -ENOMEM;
     }
@@ -296,7 +298,7 @@ static void remember(struct root *t, const cJSON *object)
     c->known = c->uid != NULL && c->version != NULL;
     if (p->shard.number == 0) {
         cJSON_Delete(c->share);
-        c->share = cJSON_Duplicate(child_share(p->body), true);
+        c->share = cJSON_Duplicate(root_child_share(p->body), true);
         c->known = c->known && c->share != NULL;
     }
     c->buckets = p->shard.buckets;
@@ -467,8 +469,8 @@ static bool same_texts(const cJSON *wanted, const cJSON *found, const char *pref
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(own); i++) {
-        char key[LABELLED_KEY_MAX];
-        (void)snprintf(key, sizeof key, "%s/%s", prefix, own[i]);
+        char key[NAMES_KEY_SIZE];
+        (void)names_key(prefix, own[i], key);
         if (field_get(wanted, key) == NULL && field_get(found, key) != NULL) {
             return false;
         }
@@ -624,7 +626,7 @@ static bool loses_share(const struct root *t)
 {
     const struct root_pass *p = &t->pass;
     return p->phase == ROOT_GROW && p->shard.number == 0 &&
-           !child_share_covers(child_share(p->body), t->children[0].share);
+           !child_share_covers(root_child_share(p->body), t->children[0].share);
 }
 
 /* It keeps that in this phase; if others are refused it is made all the same, for it may select

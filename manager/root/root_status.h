@@ -27,7 +27,7 @@
 
 #include "base/err.h"
 #include "root/load_report.h"
-#include "root/targets.h"
+#include "root/stateful_sets.h"
 
 struct root_status_shard {
     const char *name;

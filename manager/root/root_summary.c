@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "object/conditions.h"
-#include "shard/probe_answer.h"
 #include "json/field.h"
 
 enum { MESSAGE_SIZE = 200 };
@@ -18,7 +18,7 @@ void root_summary_add(cJSON *array, const cJSON *root)
     const char *state = field_text(ready, "reason");
     char why[MESSAGE_SIZE];
     cJSON *row = cJSON_CreateObject();
-    probe_answer_text(why, sizeof why, field_text(ready, "message"));
+    utf8_copy_plain(why, sizeof why, field_text(ready, "message"));
     cJSON_AddStringToObject(row, "namespace", field_meta(root, "namespace"));
     cJSON_AddStringToObject(row, "name", field_meta(root, "name"));
     if (cJSON_IsNumber(size)) {

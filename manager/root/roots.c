@@ -11,7 +11,8 @@
 #include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/prometheus.h"
-#include "compile/labelled.h"
+#include "compile/control_labels.h"
+#include "object/names.h"
 #include "root/roots_internal.h"
 #include "json/field.h"
 
@@ -83,7 +84,7 @@ static void drop(void *state)
     struct root *t = state;
     root_end_pass(t);
     forget_children(t);
-    targets_leave(t->roots->targets, &t->target);
+    stateful_sets_leave(t->roots->targets, &t->target);
     cJSON_Delete(t->status);
     free(t->prefix);
     free(t->uid);
@@ -197,10 +198,8 @@ static void look_at_concerned(struct roots *r, const char *key, const struct sha
 /* The root that a child says to be of. */
 static void look_at_parent(struct roots *r, const struct shard_cache_config *child)
 {
-    char label[LABELLED_KEY_MAX];
     char *key = NULL;
-    (void)snprintf(label, sizeof label, "%s/" ROOT_LABEL, r->options.labels.prefix);
-    const char *name = field_text(field_get(field_get(child->object, "metadata"), "labels"), label);
+    const char *name = root_child_root(child->object, r->options.labels.prefix);
     if (name[0] != '\0' && asprintf(&key, "%s/%s", child->ns, name) >= 0) {
         const struct shard_cache_config *root = shard_cache_find_config(r->options.cache, key);
         if (root != NULL && root->root) {
@@ -465,10 +464,10 @@ struct roots *roots_new(struct net_loop *l, const struct roots_options *o, struc
         .gate = o->data,
         .clock = o->clock,
     };
-    const struct targets_options targets = {
+    const struct stateful_sets_options targets = {
         .client = o->client, .max = o->targets, .ops = o->ops, .on_change = on_target, .data = r};
     r->reconciler = reconciler_new(l, &reconciler, &root_handlers, e);
-    r->targets = r->reconciler == NULL ? NULL : targets_new(l, &targets);
+    r->targets = r->reconciler == NULL ? NULL : stateful_sets_new(l, &targets);
     if (r->targets == NULL || roots_load_begin(r) != 0) {
         (void)err_memory(e);
         roots_free(r);
@@ -493,7 +492,7 @@ void roots_free(struct roots *r)
     roots_load_end(r);
     shard_cache_unlisten(r->options.cache, &r->listener);
     reconciler_free(r->reconciler);
-    targets_free(r->targets);
+    stateful_sets_free(r->targets);
     end_namespaces(r);
     free(r);
 }

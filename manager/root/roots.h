@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cache/shard_cache.h"
 #include "compile/compile.h"
 #include "control/status.h"
 #include "kube/client/client.h"
@@ -27,7 +28,6 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "net/work_queue.h"
-#include "shard/shard_cache.h"
 
 struct roots;
 
@@ -61,7 +61,7 @@ struct roots_options {
     const struct control_load *(*load_of)(void *data, const char *pod);
     void *data;
     uint64_t minute_ms;              /* in which load is counted; 0: 60,000 */
-    size_t targets;                  /* StatefulSets that are followed; 0: TARGETS_MAX */
+    size_t targets;                  /* StatefulSets that are followed; 0: STATEFUL_SETS_MAX */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
     unsigned parallel;               /* roots that are handled at a time; 0: 4 */
     const struct net_clock *clock;   /* kept, not copied; NULL: the system's */

@@ -24,6 +24,7 @@
 #ifndef MANAGER_ROOT_ROOTS_INTERNAL_H
 #define MANAGER_ROOT_ROOTS_INTERNAL_H
 
+#include "cache/namespaces.h"
 #include "root/child.h"
 #include "root/layout.h"
 #include "root/root_life.h"
@@ -31,9 +32,8 @@
 #include "root/root_spec.h"
 #include "root/root_status.h"
 #include "root/roots.h"
-#include "root/targets.h"
+#include "root/stateful_sets.h"
 #include "runtime/reconciler.h"
-#include "shard/namespaces.h"
 
 #define ROOT_CHILDREN_MAX (1 + ROOT_SHARDS_MAX)
 
@@ -42,7 +42,7 @@ struct root_child {
     bool known; /* it is there, or somebody deleted it, with: */
     uint32_t buckets;
     bool taken_over;
-    cJSON *share; /* of the canary: child_share; NULL: it is not there */
+    cJSON *share; /* of the canary: root_child_share; NULL: it is not there */
     struct root_life life;
 
     uint64_t wanted;   /* digest of what was applied last, or found to be there; 0: nothing */
@@ -139,7 +139,7 @@ struct roots {
     const struct net_clock *clock;
     struct reconciler *reconciler; /* struct root */
     struct shard_cache_listener listener;
-    struct targets *targets;
+    struct stateful_sets *targets;
     struct namespaces *namespaces; /* NULL: no root needs them */
     const char **names;            /* copies of theirs, sorted; NULL: to be collected */
     size_t name_count;

@@ -6,13 +6,13 @@
 #define MANAGER_RUN_ADMIN_H
 
 #include "admin/admin_server.h"
+#include "cache/shard_cache.h"
 #include "kube/client/client.h"
 #include "kube/client/discovery.h"
 #include "kube/client/event_recorder.h"
 #include "run/crd_watch.h"
 #include "run/leader.h"
 #include "run/server_version.h"
-#include "shard/shard_cache.h"
 #include "webhook/serving.h"
 
 /* All outlive the server. */

@@ -9,10 +9,10 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "compile/validate.h"
+#include "cache/shard_cache.h"
 #include "kube/client/discovery.h"
 #include "label/sharding_resources.h"
-#include "shard/shard_cache.h"
+#include "validate/validate.h"
 
 struct admission_snapshot {
     struct shard_cache *cache;

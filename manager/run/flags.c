@@ -9,6 +9,7 @@
 #include "compile/label_flags.h"
 #include "compile/sharing.h"
 #include "control/status.h"
+#include "enforcement/takeover.h"
 #include "inject/inject_settings.h"
 #include "kube/name.h"
 #include "label/labeller.h"
@@ -17,8 +18,7 @@
 #include "ownership/handover.h"
 #include "program/program.h"
 #include "program/tls_flags.h"
-#include "root/targets.h"
-#include "shard/takeover.h"
+#include "root/stateful_sets.h"
 
 #define ADMIN_PORT "5444"
 
@@ -62,7 +62,7 @@ static const struct manager_flags defaults = {
     .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
     .label_foreign = LABELS_REFUSE,
     .shards_memory_mib = 96,
-    .root_statefulsets = TARGETS_MAX,
+    .root_statefulsets = STATEFUL_SETS_MAX,
     .probe_interval_s = 15,
     .bypass_wait_s = 120,
     .handover = HANDOVER_STRICT,
@@ -201,7 +201,7 @@ static const struct flag table[] = {
          "container's memory limit needs some 100 MiB more, and what pods take."},
     {.name = "root-statefulsets",
      .value = "COUNT",
-     .min = TARGETS_PART,
+     .min = STATEFUL_SETS_PART,
      .max = 10000,
      FLAG_UINT_AT(struct manager_flags, root_statefulsets),
      .help = "StatefulSets of roots with shardingSize auto that are followed, each by a watch; of "

@@ -51,9 +51,9 @@ struct leader {
     struct roots *roots;
     struct roots_counts root_counts;
     struct labeller *labeller;
-    struct shard_cache_listener listener; /* for it */
-    struct labelled_source labelled;      /* tells what it has done */
-    uint64_t changes;                     /* times that it came to lead */
+    struct shard_cache_listener listener;  /* for it */
+    struct label_progress_source labelled; /* tells what it has done */
+    uint64_t changes;                      /* times that it came to lead */
     void (*on_resigned)(void *data);
     void *resigned_data;
 };
@@ -76,14 +76,14 @@ bool leader_may_write(void *data)
 
 /* ---- what a leader does ---- */
 
-static enum labelled_knowledge labelled_resources(void *data, const struct discovery_resource **all,
-                                                  size_t *count)
+static enum label_progress_knowledge
+labelled_resources(void *data, const struct discovery_resource **all, size_t *count)
 {
     return labeller_resources(((const struct leader *)data)->labeller, all, count);
 }
 
-static void labelled_progress(void *data, const struct discovery_resource *r,
-                              struct labelled_progress *out)
+static void label_progress(void *data, const struct discovery_resource *r,
+                           struct label_progress *out)
 {
     labeller_progress(((const struct leader *)data)->labeller, r, out);
 }
@@ -356,8 +356,8 @@ struct leader *leader_new(struct net_loop *loop, const struct leader_options *o,
         return NULL;
     }
     *l = (struct leader){.loop = loop, .o = *o};
-    l->labelled = (struct labelled_source){
-        .resources = labelled_resources, .progress = labelled_progress, .data = l};
+    l->labelled = (struct label_progress_source){
+        .resources = labelled_resources, .progress = label_progress, .data = l};
     l->timer = net_timer_new(loop, begin_alone, l);
     int rc = l->timer == NULL ? err_memory(e) : 0;
     if (rc == 0 && o->settings->leader_elect) {

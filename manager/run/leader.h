@@ -13,6 +13,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "cache/excluded_namespaces.h"
+#include "cache/shard_cache.h"
 #include "kube/client/client.h"
 #include "kube/client/discovery.h"
 #include "kube/client/event_recorder.h"
@@ -20,8 +22,6 @@
 #include "label/sharding_resources.h"
 #include "net/loop.h"
 #include "run/flags.h"
-#include "shard/left_out.h"
-#include "shard/shard_cache.h"
 
 struct leader;
 
@@ -37,8 +37,8 @@ struct leader_options {
     struct event_recorder *events;
     const struct sharding_resources *resources;
     const struct labels_keys *keys;
-    const struct left_out *left_out; /* by the webhook for pods */
-    uint64_t minute_ms;              /* as roots_options */
+    const struct excluded_namespaces *left_out; /* by the webhook for pods */
+    uint64_t minute_ms;                         /* as roots_options */
     /* This process has come to lead. From the loop. */
     void (*on_lead)(void *data);
     void *data;

@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "cache/namespaces.h"
 #include "crypto/tls.h"
 #include "inject/inject_alias.h"
 #include "net/timer.h"
@@ -25,7 +26,6 @@
 #include "run/leader.h"
 #include "run/permissions.h"
 #include "run/server_version.h"
-#include "shard/namespaces.h"
 #include "webhook/serving.h"
 
 enum { EVENTS_MS = 2000, DAY_SECONDS = 24 * 3600, MS = 1000, IDENTITY_SIZE = 320 };
@@ -51,8 +51,8 @@ struct run {
     struct event_recorder *events;
     struct server_version *version;
     struct admission_snapshot outlook;
-    struct left_out *left_out;     /* of the webhook for pods */
-    struct namespaces *restricted; /* whose pods Pod Security keeps capabilities from */
+    struct excluded_namespaces *left_out; /* of the webhook for pods */
+    struct namespaces *restricted;        /* whose pods Pod Security keeps capabilities from */
     struct leader *leader;
     uint64_t lead_round; /* of discovery, since it led: what is known before may be old */
     struct webhook_context context;
@@ -188,7 +188,7 @@ static int take_snapshot(void *data, const char *ns, struct validate_context *w,
 {
     struct run *r = data;
     int rc = admission_snapshot_look(&r->outlook, ns, w, e);
-    w->left_out = left_out_has(r->left_out, ns);
+    w->left_out = excluded_namespaces_has(r->left_out, ns);
     return rc;
 }
 
@@ -214,10 +214,10 @@ static void on_pods(void *data, bool known, const cJSON *selector)
 {
     struct run *r = data;
     if (!known) {
-        left_out_forget(r->left_out);
+        excluded_namespaces_forget(r->left_out);
         return;
     }
-    int rc = left_out_set(r->left_out, selector);
+    int rc = excluded_namespaces_set(r->left_out, selector);
     if (rc < 0) {
         log_warn("it is not known which namespaces the webhook for pods leaves out",
                  log_str("error", err_text(rc)));
@@ -307,8 +307,9 @@ static int open_world(struct run *r, struct err *e)
 
 static int open_knowledge(struct run *r, struct err *e)
 {
-    const struct left_out_options o = {.client = r->client, .on_change = on_left_out, .data = r};
-    r->left_out = left_out_new(r->program.loop, &o);
+    const struct excluded_namespaces_options o = {
+        .client = r->client, .on_change = on_left_out, .data = r};
+    r->left_out = excluded_namespaces_new(r->program.loop, &o);
     if (r->left_out == NULL) {
         return err_memory(e);
     }
@@ -455,7 +456,7 @@ static void close_all(void *data)
     webhook_serving_free(r->webhook);
     leader_free(r->leader);
     server_version_free(r->version);
-    left_out_free(r->left_out);
+    excluded_namespaces_free(r->left_out);
     namespaces_free(r->restricted);
     event_recorder_free(r->events);
     admission_snapshot_deinit(&r->outlook);

@@ -124,7 +124,7 @@ static void forget_rules(struct shard *s)
 
 static void give_up_all(struct shard *s)
 {
-    coverer_note(s->controller->coverer, s->compiled);
+    operator_coverage_note(s->controller->operator_coverage, s->compiled);
     drop_rules(&s->compiled);
     drop_rules(&s->own);
     drop_rules(&s->sent);
@@ -247,7 +247,7 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
         s->noticed_at = controller_now(c);
     }
     if (s != NULL && part == SHARD_CACHE_CONFIG && shard_config(s) == NULL) {
-        coverer_note(c->coverer, s->compiled);
+        operator_coverage_note(c->operator_coverage, s->compiled);
         drop_rules(&s->compiled);
         drop_rules(&s->sent);
     } else if (s != NULL && part != SHARD_CACHE_PODS) {
@@ -533,7 +533,7 @@ static void on_deleted(void *data, const struct shard_cache_config *config)
         s->kept_told = true;
     }
     free(pods);
-    coverer_note(c->coverer, s == NULL ? NULL : s->compiled);
+    operator_coverage_note(c->operator_coverage, s == NULL ? NULL : s->compiled);
 }
 
 /* ---- life ---- */
@@ -601,10 +601,12 @@ static int start_parts(struct controller *c, struct err *e)
     probes.data = c;
     c->reconciler = controller_reconciler(c, &shards, &shard_handlers, e);
     c->prober = c->reconciler == NULL ? NULL : prober_new(c->loop, &probes, e);
-    c->nudger = c->prober == NULL ? NULL : nudger_new(c, e);
-    c->coverer = c->nudger == NULL || !o->coverage ? NULL : coverer_new(c, e);
+    c->pod_notifier = c->prober == NULL ? NULL : pod_notifier_new(c, e);
+    c->operator_coverage =
+        c->pod_notifier == NULL || !o->coverage ? NULL : operator_coverage_new(c, e);
     c->gains = gain_cache_new();
-    bool made = c->nudger != NULL && c->gains != NULL && (!o->coverage || c->coverer != NULL);
+    bool made = c->pod_notifier != NULL && c->gains != NULL &&
+                (!o->coverage || c->operator_coverage != NULL);
     int rc = made ? controller_follow_policies(c, e) : -ENOMEM;
     return rc == 0 ? follow_leases(c, e) : rc;
 }
@@ -637,7 +639,7 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
     list_init(&c->waiting);
     c->clock = o->clock != NULL ? o->clock : &net_clock_system;
     c->options.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
-    c->options.cover_steps = o->cover_steps != 0 ? o->cover_steps : COVER_LOOK_STEPS;
+    c->options.cover_steps = o->cover_steps != 0 ? o->cover_steps : COVERAGE_SCAN_STEPS;
     c->options.orphan_ms = o->orphan_ms != 0 ? o->orphan_ms : ORPHAN_MS;
     if (start_parts(c, e) != 0) {
         controller_free(c);
@@ -657,12 +659,12 @@ void controller_free(struct controller *c)
     shard_cache_unlisten(c->options.cache, &c->listener);
     reconciler_free(c->reporter);
     policy_cache_free(c->policies);
-    reconciler_free(c->nudger);
+    reconciler_free(c->pod_notifier);
     takeover_free(c->takeover);
     status_leases_free(c->leases);
     prober_free(c->prober);
     reconciler_free(c->reconciler);
-    coverer_free(c->coverer);
+    operator_coverage_free(c->operator_coverage);
     gain_cache_free(c->gains);
     free(c);
 }

@@ -19,20 +19,20 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/prometheus.h"
+#include "cache/excluded_namespaces.h"
+#include "cache/namespaces.h"
+#include "cache/shard_cache.h"
 #include "compile/compile.h"
+#include "enforcement/prober.h"
 #include "kube/client/client.h"
 #include "kube/client/event_recorder.h"
-#include "label/labelled.h"
+#include "label/label_progress.h"
 #include "net/clock.h"
 #include "net/loop.h"
 #include "net/work_queue.h"
 #include "ownership/handover.h"
+#include "policy/policy_cache.h"
 #include "runtime/reconciler.h"
-#include "shard/left_out.h"
-#include "shard/namespaces.h"
-#include "shard/prober.h"
-#include "shard/shard_cache.h"
-#include "traffic/policy_cache.h"
 
 struct controller;
 
@@ -77,15 +77,17 @@ struct controller_options {
      * long at most, or until an Event tells of it. */
     enum handover_mode handover;
     uint64_t handover_ms;
-    uint64_t takeover_margin_ms;            /* as takeover.h has it; 0: TAKEOVER_MARGIN_MS */
-    const struct labelled_source *labelled; /* must outlive the controller; NULL: nobody labels */
+    uint64_t takeover_margin_ms; /* as takeover.h has it; 0: TAKEOVER_MARGIN_MS */
+    const struct label_progress_source
+        *labelled;        /* must outlive the controller; NULL: nobody labels */
     bool wait_for_labels; /* the first rules of a shard, for what they select by control labels */
     /* A pod that is ready for so long without a client of its proxy is bypassed; 0: it is not. */
     uint64_t bypass_wait_ms;
     struct namespaces *namespaces; /* the cache's; must outlive it; NULL: not known */
     bool coverage;      /* which of them are in no shard or in two is told: needs namespaces */
-    size_t cover_steps; /* as cover_look.h has it; 0: COVER_LOOK_STEPS */
-    const struct left_out *left_out; /* by the webhook for pods; NULL: not known; must outlive it */
+    size_t cover_steps; /* as coverage_scan.h has it; 0: COVERAGE_SCAN_STEPS */
+    const struct excluded_namespaces
+        *left_out;                   /* by the webhook for pods; NULL: not known; must outlive it */
     struct prober_options probes;    /* on_change and data are not used */
     const char *watch_namespace;     /* the cache's; NULL: all; copied */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */

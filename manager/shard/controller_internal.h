@@ -14,19 +14,19 @@
 
 #include "base/list.h"
 #include "base/table.h"
+#include "enforcement/status_leases.h"
+#include "enforcement/takeover.h"
 #include "kube/client/object_request.h"
 #include "net/work_queue.h"
+#include "ownership/gain_cache.h"
 #include "ownership/handover.h"
+#include "policy/policy_cache.h"
 #include "shard/controller.h"
-#include "shard/coverer.h"
 #include "shard/exclusive.h"
-#include "shard/gain_cache.h"
 #include "shard/labelling.h"
+#include "shard/operator_coverage.h"
 #include "shard/shard_traffic.h"
 #include "shard/status.h"
-#include "shard/status_leases.h"
-#include "shard/takeover.h"
-#include "traffic/policy_cache.h"
 
 /* Why the rules of a shard are not in its ConfigMap. */
 enum shard_trouble {
@@ -121,12 +121,12 @@ struct controller {
     struct net_loop *loop;
     struct controller_options options;
     const struct net_clock *clock;
-    struct reconciler *reconciler; /* struct shard */
-    struct reconciler *nudger;     /* pods */
+    struct reconciler *reconciler;   /* struct shard */
+    struct reconciler *pod_notifier; /* pods */
     struct prober *prober;
     struct status_leases *leases;
     struct takeover *takeover;
-    struct coverer *coverer; /* NULL: not asked for */
+    struct operator_coverage *operator_coverage; /* NULL: not asked for */
     struct gain_cache *gains;
     struct policy_cache *policies; /* NULL: nobody follows them; and with it: */
     struct reconciler *reporter;   /* NULL */
@@ -310,9 +310,9 @@ MUST_CHECK struct reconciler *controller_reconciler(struct controller *c,
                                                     const struct reconciler_handlers *handlers,
                                                     struct err *e);
 
-MUST_CHECK struct reconciler *nudger_new(struct controller *c, struct err *e);
+MUST_CHECK struct reconciler *pod_notifier_new(struct controller *c, struct err *e);
 /* Tells the pod the generations of its shard, unless it knows. */
-void nudger_add(struct reconciler *nudger, const struct pod *p);
+void pod_notifier_add(struct reconciler *pod_notifier, const struct pod *p);
 
 /* ---- the status of policies ---- */
 

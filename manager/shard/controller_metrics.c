@@ -292,7 +292,7 @@ int controller_metrics(const struct controller *c, const struct controller_count
         return -ENOMEM;
     }
     write_probes(out, c);
-    if (coverer_metrics(c->coverer, out) != 0) {
+    if (operator_coverage_metrics(c->operator_coverage, out) != 0) {
         return buf_error(out);
     }
     return c->reporter == NULL ? buf_error(out) : policy_reporter_metrics(c, out);
@@ -303,7 +303,7 @@ size_t controller_queues(const struct controller *c,
 {
     size_t count = 0;
     out[count++] = reconciler_queue(c->reconciler);
-    out[count++] = reconciler_queue(c->nudger);
+    out[count++] = reconciler_queue(c->pod_notifier);
     if (c->reporter != NULL) {
         out[count++] = reconciler_queue(c->reporter);
     }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "compile/labelled.h"
+#include "compile/control_labels.h"
 #include "compile/sharing.h"
 #include "shard/controller_internal.h"
 #include "shard/ownership_facts.h"
@@ -60,7 +60,7 @@ static int judge_shared(struct exclusive *out, struct shard *s,
     char *who = NULL;
     bool shares = sharing_of(config->object) != NULL;
     bool left_out = shares || (shard_cache_shared(s->controller->options.cache)->count > 0 &&
-                               labelled_asks_hash(rules));
+                               control_labels_ask_hash(rules));
     if (out->state != EXCLUSIVE_YES || !left_out) {
         return 0;
     }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "compile/labelled.h"
+#include "compile/control_labels.h"
 
 enum { NAMES_MAX = 3, LIST_SIZE = 400, WHY_MAX = 100 };
 
@@ -71,7 +71,7 @@ static void end_names(struct names *n)
     }
 }
 
-static void add_progress(struct names *n, const struct labelled_progress *p)
+static void add_progress(struct names *n, const struct label_progress *p)
 {
     if (p->error != NULL) {
         append(n, " (%.*s)", WHY_MAX, p->error);
@@ -121,7 +121,7 @@ static void conclude(struct labelling *out, struct names *due, struct names *nev
     }
 }
 
-static void look_through(const struct rules *rules, const struct labelled_source *source,
+static void look_through(const struct rules *rules, const struct label_progress_source *source,
                          const struct discovery_resource *all, size_t count, struct labelling *out)
 {
     struct names due = {.count = 0};
@@ -137,9 +137,9 @@ static void look_through(const struct rules *rules, const struct labelled_source
         if (entry == NULL) {
             continue;
         }
-        last_asks = entry == last ? last_asks : labelled_asks(rules, entry);
+        last_asks = entry == last ? last_asks : control_labels_ask(rules, entry);
         last = entry;
-        struct labelled_progress p = {.state = LABELLED_DONE};
+        struct label_progress p = {.state = LABELLED_DONE};
         if (last_asks) {
             source->progress(source->data, d, &p);
         }
@@ -152,7 +152,7 @@ static void look_through(const struct rules *rules, const struct labelled_source
     conclude(out, &due, &never);
 }
 
-void labelling_look(const struct rules *rules, const struct labelled_source *source,
+void labelling_look(const struct rules *rules, const struct label_progress_source *source,
                     struct labelling *out)
 {
     const struct discovery_resource *all = NULL;
@@ -161,11 +161,11 @@ void labelling_look(const struct rules *rules, const struct labelled_source *sou
         set(out, LABELLING_NOT_COMPILED, "There are no rules of this spec.");
         return;
     }
-    if (!labelled_any_asks(rules)) {
+    if (!control_labels_any_ask(rules)) {
         set(out, LABELLING_DONE, "No limit selects by control labels.");
         return;
     }
-    enum labelled_knowledge known =
+    enum label_progress_knowledge known =
         source == NULL ? LABELLED_BY_NOBODY : source->resources(source->data, &all, &count);
     if (known == LABELLED_BY_NOBODY) {
         set(out, LABELLING_OFF, "The manager labels nothing (--label-qps=0), so it does not know.");

@@ -3,15 +3,15 @@
  * labelling.h - whether the objects that a shard's limits select by control labels have them: the
  * condition Labelled.
  *
- * Asked are the limits and the labeller (label/labelled.h), resource by resource, for all that the
- * API server has: a limit on any resource is one on each.
+ * Asked are the limits and the labeller (label/label_progress.h), resource by resource, for all
+ * that the API server has: a limit on any resource is one on each.
  */
 #ifndef MANAGER_SHARD_LABELLING_H
 #define MANAGER_SHARD_LABELLING_H
 
 #include <stdbool.h>
 
-#include "label/labelled.h"
+#include "label/label_progress.h"
 #include "rules/rules.h"
 
 /* Of several the first. */
@@ -30,7 +30,7 @@ struct labelling {
 };
 
 /* `rules` NULL: they could not be compiled. `source` NULL: nobody labels. */
-void labelling_look(const struct rules *rules, const struct labelled_source *source,
+void labelling_look(const struct rules *rules, const struct label_progress_source *source,
                     struct labelling *out);
 
 /* It is so, whatever was seen. */

@@ -10,8 +10,8 @@
 #include "compile/compile.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
+#include "object/root_child.h"
 #include "ownership/operator.h"
-#include "root/child.h"
 #include "json/field.h"
 
 /* ---- shards ---- */
@@ -223,8 +223,8 @@ int ownership_facts_gather(struct shard *s, const struct shard_cache_config *con
     const struct controller *c = s->controller;
     *out = (struct ownership_gathering){
         .facts = {.mode = c->options.handover, .gain = gain, .gain_data = c->gains}};
-    (void)inject_options_key(c->options.prefix, SHARDING_SHARES_WITH, out->shares_with);
-    (void)inject_options_key(c->options.prefix, ROOT_LABEL, out->root);
+    (void)names_key(c->options.prefix, SHARDING_SHARES_WITH, out->shares_with);
+    (void)names_key(c->options.prefix, ROOT_LABEL, out->root);
     int rc = add_shards(out, c, config);
     rc = rc == 0 ? add_bare_pods(out, c->options.cache, config->ns) : rc;
     out->waits = rc == 0 ? calloc(ownership_room(&out->facts), sizeof *out->waits) : NULL;

@@ -22,8 +22,8 @@ struct ownership_gathering {
     size_t pod_room;
     struct ownership_bare_pod *bare;
     const struct ownership_shard **by_key; /* by the address of their keys; NULL until needed */
-    char shares_with[INJECT_KEY_SIZE];     /* keys, which are the same for all shards */
-    char root[INJECT_KEY_SIZE];
+    char shares_with[NAMES_KEY_SIZE];      /* keys, which are the same for all shards */
+    char root[NAMES_KEY_SIZE];
 };
 
 /* As `s`, which has this config, sees them. Valid until the loop runs on. 0, then

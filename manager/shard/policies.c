@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "policy/policy_cache.h"
 #include "shard/controller_internal.h"
-#include "traffic/policy_cache.h"
 #include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "traffic/pod_traffic.h"
+#include "policy/pod_traffic.h"
 
 static const char pending[] = "Pending";
 

@@ -6,8 +6,8 @@
 #ifndef MANAGER_SHARD_POLICY_FOUND_H
 #define MANAGER_SHARD_POLICY_FOUND_H
 
+#include "policy/policy_status.h"
 #include "shard/controller_internal.h"
-#include "traffic/policy_status.h"
 
 /* All zero: nothing. Texts are valid until the loop runs on. */
 struct policy_found {

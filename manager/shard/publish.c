@@ -12,6 +12,7 @@
 #include "compile/rules_gain.h"
 #include "inject/inject_options.h"
 #include "kube/name.h"
+#include "object/names.h"
 #include "ownership/generation.h"
 #include "shard/controller_internal.h"
 #include "json/field.h"
@@ -91,8 +92,8 @@ static int update_spec(struct shard *s, const struct shard_cache_config *config)
         s->placed = false;
     }
     (void)snprintf(s->checksum, sizeof s->checksum, "%s", checksum);
-    coverer_note(s->controller->coverer, s->compiled);
-    coverer_note(s->controller->coverer, rules);
+    operator_coverage_note(s->controller->operator_coverage, s->compiled);
+    operator_coverage_note(s->controller->operator_coverage, rules);
     rules_unref(s->compiled);
     s->compiled = rules;
     s->refusal = e;
@@ -264,7 +265,7 @@ static void tell_pods(struct shard *s, uint64_t generation, bool fresh)
             prober_expect(c->prober, pods[i]->key, generation);
         }
         if (!generation_was_told(pods[i]->generation, generation)) {
-            nudger_add(c->nudger, pods[i]);
+            pod_notifier_add(c->pod_notifier, pods[i]);
         }
     }
     free(pods);
@@ -518,8 +519,8 @@ static void write_map(struct shard *s, const struct shard_cache_config *config,
 static int set_waiting(struct shard *s)
 {
     char limit[64] = "";
-    char let_go[INJECT_KEY_SIZE + 128] = "";
-    char key[INJECT_KEY_SIZE];
+    char let_go[NAMES_KEY_SIZE + 128] = "";
+    char key[NAMES_KEY_SIZE];
     const struct controller_options *o = &s->controller->options;
     char *text = NULL;
     if (o->handover == HANDOVER_BOUNDED) {
@@ -529,7 +530,7 @@ static int set_waiting(struct shard *s)
         (void)snprintf(let_go, sizeof let_go,
                        " A pod that works on nothing for certain need not be waited for: kubectl "
                        "annotate pod POD %s=true",
-                       inject_options_key(o->prefix, POD_LET_GO, key));
+                       names_key(o->prefix, POD_LET_GO, key));
     }
     if (asprintf(&text, "Publishing what the spec adds waits%s until it is given up by: %s.%s",
                  limit, s->holders, let_go) < 0) {

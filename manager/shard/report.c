@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "shard/controller_internal.h"
-#include "shard/verdict.h"
+#include "shard/pod_verdict.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -73,7 +73,7 @@ static void look_again_for_bypass(struct shard *s, const struct status_facts *f)
     enum { AT_LEAST_MS = 1000 }; /* the pods must have been asked again */
     uint64_t first = UINT64_MAX;
     for (size_t i = 0; i < f->pod_count; i++) {
-        uint64_t ms = verdict_patience_ms(f, &f->pods[i]);
+        uint64_t ms = pod_verdict_patience_ms(f, &f->pods[i]);
         first = ms != 0 && ms < first ? ms : first;
     }
     if (first != UINT64_MAX) {
@@ -101,8 +101,8 @@ static const char *publish_error(const struct shard *s)
 
 bool shard_is_left_out(const struct shard *s, const char *ns)
 {
-    const struct left_out *f = s->controller->options.left_out;
-    return f != NULL && left_out_has(f, ns);
+    const struct excluded_namespaces *f = s->controller->options.left_out;
+    return f != NULL && excluded_namespaces_has(f, ns);
 }
 
 /* NULL without memory, or *early. */
@@ -117,7 +117,8 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
     struct exclusive exclusive;
     shard_look_labelling(s, config, &labelling);
     shard_look_exclusive(s, config, ours ? map : NULL, &exclusive);
-    const struct covered *covered = coverer_find(s->controller->coverer, s->compiled);
+    const struct covered *covered =
+        operator_coverage_find(s->controller->operator_coverage, s->compiled);
     s->not_covered_yet = covered == NULL;
     struct status_facts facts = {
         .config = config->object,

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "traffic/compile.h"
+#include "policy/traffic_compile.h"
 
 /* A policy that may be for pods of the shard. */
 struct shard_policy {

@@ -9,11 +9,11 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/rfc3339.h"
+#include "base/utf8.h"
 #include "compile/compile.h"
 #include "object/conditions.h"
 #include "object/names.h"
-#include "shard/probe_answer.h"
-#include "shard/verdict.h"
+#include "shard/pod_verdict.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -26,8 +26,8 @@ enum {
 
 struct row {
     const struct status_pod *pod;
-    enum verdict verdict;
-    char text[VERDICT_TEXT_SIZE];
+    enum pod_verdict verdict;
+    char text[POD_VERDICT_TEXT_SIZE];
 };
 
 /* What is made of the facts. */
@@ -102,7 +102,7 @@ static bool judge(struct view *v)
     for (size_t i = 0; i < f->pod_count; i++) {
         struct row *row = &v->rows[i];
         row->pod = &f->pods[i];
-        row->verdict = verdict_of(f, shard, row->pod, row->text);
+        row->verdict = pod_verdict(f, shard, row->pod, row->text);
         v->number[row->verdict]++;
     }
     qsort(v->rows, f->pod_count, sizeof *v->rows, compare_rows);
@@ -186,7 +186,7 @@ static void add_compiled(struct view *v, cJSON *conditions)
         add_condition(v, conditions, "Compiled", true, reason, text);
         return;
     }
-    probe_answer_text(cause, sizeof cause, f->compile_error);
+    utf8_copy_plain(cause, sizeof cause, f->compile_error);
     add_condition(v, conditions, "Compiled", false, refusal_reason(f), cause);
 }
 
@@ -202,7 +202,7 @@ static void add_published(struct view *v, cJSON *conditions)
                        f->given_up ? "which stays in force" : "of an earlier spec");
         add_condition(v, conditions, "Published", false, "NotCompiled", text);
     } else if (f->publish_error != NULL) {
-        probe_answer_text(text, CAUSE_MAX, f->publish_error);
+        utf8_copy_plain(text, CAUSE_MAX, f->publish_error);
         add_condition(v, conditions, "Published", false,
                       f->publish_reason != NULL ? f->publish_reason : "Failed", text);
     } else if (f->generation == 0) {
@@ -239,7 +239,8 @@ static void add_covered(struct view *v, cJSON *conditions)
     if (c == NULL) {
         keep_condition(v, conditions, "Covered");
     } else if (c->applies) {
-        add_any(v, conditions, "Covered", coverer_status(c), coverer_reason(c), c->text);
+        add_any(v, conditions, "Covered", operator_coverage_status(c), operator_coverage_reason(c),
+                c->text);
     }
 }
 
@@ -271,7 +272,7 @@ static int write_remedy(const struct view *v, struct buf *out)
 }
 
 /* What to do about it. */
-static int write_tail(const struct view *v, enum verdict verdict, struct buf *out)
+static int write_tail(const struct view *v, enum pod_verdict verdict, struct buf *out)
 {
     int rc = buf_append_str(out, kinds[verdict].tail);
     if (rc == 0 && verdict == VERDICT_NO_SIDECAR) {
@@ -284,7 +285,7 @@ static int write_tail(const struct view *v, enum verdict verdict, struct buf *ou
 }
 
 /* "Not answering: a (why), b (why), c (why) and 4 more." */
-static int list_names(const struct view *v, enum verdict verdict, struct buf *out)
+static int list_names(const struct view *v, enum pod_verdict verdict, struct buf *out)
 {
     const struct kind *kind = &kinds[verdict];
     size_t listed = 0;
@@ -293,7 +294,7 @@ static int list_names(const struct view *v, enum verdict verdict, struct buf *ou
         const struct row *row = &v->rows[i];
         if (row->verdict == verdict) {
             char why[WHY_MAX];
-            probe_answer_text(why, sizeof why, row->text);
+            utf8_copy_plain(why, sizeof why, row->text);
             bool more = kind->with_text && why[0] != '\0';
             rc = buf_printf(out, "%s%s%s%s%s", listed > 0 ? ", " : "", row->pod->name,
                             more ? " (" : "", more ? why : "", more ? ")" : "");
@@ -327,7 +328,7 @@ static int write_progress(const struct view *v, struct buf *out)
         return buf_append_str(out, "There are no pods.");
     }
     int rc = write_count(v, out);
-    for (enum verdict i = 0; i < VERDICT_ENFORCES && rc == 0; i++) {
+    for (enum pod_verdict i = 0; i < VERDICT_ENFORCES && rc == 0; i++) {
         rc = list_names(v, i, out);
     }
     return rc;
@@ -335,7 +336,7 @@ static int write_progress(const struct view *v, struct buf *out)
 
 static enum status_enforced enforced_of(const struct view *v, const char **reason)
 {
-    enum verdict worst = 0;
+    enum pod_verdict worst = 0;
     *reason = "NotPublished";
     if (!is_published(v->f)) {
         return STATUS_NO_RULES;

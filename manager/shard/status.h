@@ -11,7 +11,7 @@
  *   Ready      all of these; its reason is that of the first which is not so, else of Enforced
  *   Stalled    only while somebody has to change something before it can be Ready
  *   Labelled   what the limits select by control labels has them (shard/labelling.h)
- *   Covered    each namespace is in one shard of the operator (shard/coverer.h)
+ *   Covered    each namespace is in one shard of the operator (shard/operator_coverage.h)
  *   Exclusive  nobody else of the operator shows what it shows (shard/exclusive.h)
  *
  * Ready asks for none of the last three, but the first rules of a shard wait for its labels.
@@ -36,10 +36,10 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
-#include "shard/coverer.h"
+#include "enforcement/prober.h"
 #include "shard/exclusive.h"
 #include "shard/labelling.h"
-#include "shard/prober.h"
+#include "shard/operator_coverage.h"
 
 /* Rows that are written; of more pods those that are not right come first. */
 #define STATUS_ROWS_MAX 200

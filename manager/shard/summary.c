@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "shard/probe_answer.h"
+#include "base/utf8.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -30,7 +30,7 @@ void summary_add(cJSON *array, const cJSON *config)
     const cJSON *generation = field_get(status, "generation");
     const char *state = field_text(edit_find(conditions, "type", "Ready"), "reason");
     char why[MESSAGE_SIZE];
-    probe_answer_text(why, sizeof why, obstacle(conditions));
+    utf8_copy_plain(why, sizeof why, obstacle(conditions));
     cJSON *shard = cJSON_CreateObject();
     cJSON_AddStringToObject(shard, "namespace", field_text(meta, "namespace"));
     cJSON_AddStringToObject(shard, "name", field_text(meta, "name"));

@@ -18,8 +18,8 @@
 #include "base/keyed_hash.h"
 #include "base/log.h"
 #include "ownership/generation.h"
+#include "policy/pod_traffic.h"
 #include "shard/controller_internal.h"
-#include "traffic/pod_traffic.h"
 #include "json/field.h"
 
 /* ---- what there is to compile ---- */
@@ -367,7 +367,7 @@ static void tell_pods(struct shard *s)
     for (size_t i = 0; pods != NULL && i < count; i++) {
         prober_expect_traffic(c->prober, pods[i]->key, s->traffic.checksum);
         if (shard_traffic_due(s, pods[i], &generation)) {
-            nudger_add(c->nudger, pods[i]);
+            pod_notifier_add(c->pod_notifier, pods[i]);
         }
     }
     free(pods);

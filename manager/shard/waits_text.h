@@ -5,8 +5,8 @@
 #ifndef MANAGER_SHARD_WAITS_TEXT_H
 #define MANAGER_SHARD_WAITS_TEXT_H
 
+#include "enforcement/takeover.h"
 #include "ownership/ownership.h"
-#include "shard/takeover.h"
 
 /* Only the first ones are named, with how many there are besides. `leases`: of each wait what
  * takeover_want said; NULL: nobody was asked. NULL without memory; the caller frees. */

@@ -9,9 +9,9 @@
 
 #include "base/err.h"
 #include "compile/compile.h"
-#include "compile/validate.h"
 #include "inject/inject.h"
 #include "label/labels.h"
+#include "validate/validate.h"
 #include "webhook/server.h"
 
 /* What the decisions are made from. Pointers are kept: all must outlive the loop. */

@@ -7,7 +7,7 @@
 #include "base/array.h"
 #include "kube/selector.h"
 #include "object/json_patch.h"
-#include "traffic/compile.h"
+#include "policy/traffic_compile.h"
 #include "json/field.h"
 
 /* ---- what is looked at ---- */

@@ -13,7 +13,7 @@
 #include "compile/shards.h"
 #include "object/admission_review.h"
 #include "object/warnings.h"
-#include "traffic/policy.h"
+#include "policy/policy.h"
 
 /* What can be told from the request alone. 0, with the policy in *out, which the caller unrefs, or
  * NULL if nothing more is to be said; -EINVAL or -E2BIG with the message; -ENOMEM. Any thread may,

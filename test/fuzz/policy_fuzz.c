@@ -10,7 +10,7 @@
 
 #include "base/array.h"
 #include "check.h"
-#include "traffic/compile.h"
+#include "policy/traffic_compile.h"
 #include "json/json.h"
 
 #define NAMED(kind, name)                                                                          \

@@ -3,7 +3,7 @@
  * Whatever somebody at a pod's address answers: nothing, or rules that make sense; texts end, and
  * hold no control characters.
  */
-#include "shard/probe_answer.h"
+#include "enforcement/probe_answer.h"
 
 #include <stdlib.h>
 #include <string.h>

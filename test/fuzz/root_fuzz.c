@@ -13,7 +13,7 @@
 #include "base/array.h"
 #include "check.h"
 #include "compile/shards.h"
-#include "compile/validate_root.h"
+#include "root/validate_root.h"
 #include "rules/sharding.h"
 #include "yaml/yaml.h"
 

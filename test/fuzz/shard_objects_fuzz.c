@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/pod.h"
+#include "cache/rules_map.h"
 #include "check.h"
 #include "rolling/stateful_set.h"
 #include "rules/rules.h"
-#include "shard/pod.h"
-#include "shard/rules_map.h"
 #include "json/json.h"
 
 #define PREFIX "p"

@@ -7,7 +7,7 @@
 
 #include "base/time_zone.h"
 #include "check.h"
-#include "traffic/zone_file.h"
+#include "policy/zone_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -597,9 +597,9 @@ static void test_lists_again_what_was_too_much(void **state)
 
 /* ---- how far it is ---- */
 
-static struct labelled_progress progress_of(struct user *u, const char *plural)
+static struct label_progress progress_of(struct user *u, const char *plural)
 {
-    struct labelled_progress p = {.state = LABELLED_NEVER};
+    struct label_progress p = {.state = LABELLED_NEVER};
     const struct discovery_resource *all = NULL;
     size_t count = 0;
     assert_int_equal(labeller_resources(u->labeller, &all, &count), LABELLED_KNOWN);
@@ -613,7 +613,7 @@ static struct labelled_progress progress_of(struct user *u, const char *plural)
     return p;
 }
 
-static void expect_progress(struct user *u, const char *plural, enum labelled_state state)
+static void expect_progress(struct user *u, const char *plural, enum label_progress_state state)
 {
     for (int i = 0; i < TURNS && progress_of(u, plural).state != state; i++) {
         turn(u);
@@ -665,7 +665,7 @@ static void test_tells_why_a_resource_is_not(void **state)
                "{\"kind\":\"Status\",\"message\":\"configmaps is forbidden\"}");
     list(u, DEPLOYMENTS_PATH, UNLABELLED, LIST(""));
     expect_progress(u, "deployments", LABELLED_DONE);
-    struct labelled_progress p = progress_of(u, "configmaps");
+    struct label_progress p = progress_of(u, "configmaps");
     assert_int_equal(p.state, LABELLED_DUE);
     assert_non_null(strstr(p.error, "configmaps is forbidden"));
 }

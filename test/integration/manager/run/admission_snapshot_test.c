@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "compile/overlap.h"
 #include "inject/inject.h"
+#include "kube/selector_overlap.h"
 #include "storing_api.h"
 
 enum { PATIENCE_TURNS = 5000, WORLDS = 12, ASKED = 40, SHARDS = 6, PODS = 10, CONFIG_SIZE = 1024 };
@@ -229,7 +229,7 @@ static struct verdict judge(const struct place *p, const cJSON *config)
     for (const cJSON *o = NULL; (o = store_next(&p->store, "shardingconfigs", o)) != NULL;) {
         struct selector *theirs = shards_pod_selector(o, NULL);
         if (strcmp(shards_name(o), shards_name(config)) != 0) {
-            enum overlap overlap = overlap_between(own, theirs);
+            enum overlap overlap = selector_overlap(own, theirs);
             bool pod = both_select_a_pod(p, own, theirs);
             assert_true(!pod || overlap != OVERLAP_NONE);
             v.by_pod = v.by_pod || pod;

@@ -4,15 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shard/probe_answer.h"
-#include "traffic/pod_traffic.h"
+#include "enforcement/probe_answer.h"
+#include "policy/pod_traffic.h"
 #include "json/json.h"
 
 #define PREFIX "ctrlmesh.kusionstack.io"
 
 enum { PATIENCE_MS = 60000, TURN_MS = 2, SETTLED_MS = 250 };
 
-/* ---- the proxies: in place of manager/shard/prober.c ---- */
+/* ---- the proxies: in place of manager/enforcement/prober.c ---- */
 
 struct prober {
     struct fixture *fixture;

@@ -40,7 +40,7 @@ struct fixture {
     bool holds;           /* the lease */
     uint64_t handover_ms; /* 0: it is switched off */
     bool strict;
-    const struct labelled_source *labelled; /* NULL: nobody labels */
+    const struct label_progress_source *labelled; /* NULL: nobody labels */
     bool wait_for_labels;
     bool coverage;      /* namespaces are followed, */
     size_t cover_steps; /* and compared in so many steps; 0: the usual */

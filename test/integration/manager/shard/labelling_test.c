@@ -19,13 +19,13 @@ static const struct discovery_resource pods = {.version = "v1",
 
 struct played {
     struct fixture s;
-    struct labelled_source source;
-    enum labelled_knowledge known;
-    struct labelled_progress progress;
+    struct label_progress_source source;
+    enum label_progress_knowledge known;
+    struct label_progress progress;
 };
 
-static enum labelled_knowledge give_resources(void *data, const struct discovery_resource **all,
-                                              size_t *count)
+static enum label_progress_knowledge
+give_resources(void *data, const struct discovery_resource **all, size_t *count)
 {
     *all = &pods;
     *count = 1;
@@ -33,7 +33,7 @@ static enum labelled_knowledge give_resources(void *data, const struct discovery
 }
 
 static void give_progress(void *data, const struct discovery_resource *d,
-                          struct labelled_progress *out)
+                          struct label_progress *out)
 {
     assert_ptr_equal(d, &pods);
     *out = ((const struct played *)data)->progress;
@@ -46,7 +46,7 @@ static int setup(void **state)
     if (p == NULL || !fixture_open(&p->s) || !fixture_begin(&p->s, NULL)) {
         return -1;
     }
-    p->source = (struct labelled_source){give_resources, give_progress, p};
+    p->source = (struct label_progress_source){give_resources, give_progress, p};
     p->s.labelled = &p->source;
     p->s.wait_for_labels = true;
     p->known = LABELLED_KNOWN;
@@ -63,7 +63,7 @@ static int teardown(void **state)
 }
 
 /* The labeller has come to this, and says so. */
-static void come_to(struct played *p, enum labelled_state state)
+static void come_to(struct played *p, enum label_progress_state state)
 {
     p->progress.state = state;
     controller_look_again(p->s.controller);

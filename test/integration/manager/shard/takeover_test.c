@@ -8,7 +8,7 @@
 
 #include "control/status.h"
 #include "controller_fixture.h"
-#include "shard/takeover.h"
+#include "enforcement/takeover.h"
 
 enum {
     LONG_MS = 3600000,

@@ -41,15 +41,15 @@ static const struct discovery_resource resources[] = {
 };
 
 struct labeller_fake {
-    enum labelled_knowledge known;
-    struct labelled_progress pods;
-    struct labelled_progress secrets;
-    struct labelled_progress deployments;
+    enum label_progress_knowledge known;
+    struct label_progress pods;
+    struct label_progress secrets;
+    struct label_progress deployments;
     unsigned asked;
 };
 
-static enum labelled_knowledge give_resources(void *data, const struct discovery_resource **all,
-                                              size_t *count)
+static enum label_progress_knowledge
+give_resources(void *data, const struct discovery_resource **all, size_t *count)
 {
     *all = resources;
     *count = ARRAY_LEN(resources);
@@ -57,7 +57,7 @@ static enum labelled_knowledge give_resources(void *data, const struct discovery
 }
 
 static void give_progress(void *data, const struct discovery_resource *d,
-                          struct labelled_progress *out)
+                          struct label_progress *out)
 {
     struct labeller_fake *f = data;
     f->asked++;
@@ -65,7 +65,7 @@ static void give_progress(void *data, const struct discovery_resource *d,
            : strcmp(d->plural, "secrets") == 0 ? f->secrets
            : strcmp(d->plural, "deployments") == 0
                ? f->deployments
-               : (struct labelled_progress){LABELLED_NEVER, 0, 0, NULL};
+               : (struct label_progress){LABELLED_NEVER, 0, 0, NULL};
 }
 
 static struct rules *rules_of(const char *limits)
@@ -87,7 +87,7 @@ static struct rules *rules_of(const char *limits)
 static void expect(struct labeller_fake *f, const char *limits, enum labelling_state state,
                    const char *text)
 {
-    struct labelled_source source = {give_resources, give_progress, f};
+    struct label_progress_source source = {give_resources, give_progress, f};
     struct labelling l;
     struct rules *r = rules_of(limits);
     labelling_look(r, &source, &l);

@@ -13,7 +13,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
-#include "shard/verdict.h"
+#include "shard/pod_verdict.h"
 #include "json/json.h"
 
 #define NOW INT64_C(1767225600000) /* 2026-01-01T00:00:00Z */
@@ -424,7 +424,7 @@ static enum status_enforced judge_unused(int64_t ready_ms, int64_t up_ms, uint64
     pod.ready_since = ready_ms < 0 ? 0 : (NOW - ready_ms) / 1000;
     struct status_facts f = published(&pod, 1);
     f.bypass_wait_ms = wait_ms;
-    assert_int_equal(verdict_patience_ms(&f, &pod), patience_ms);
+    assert_int_equal(pod_verdict_patience_ms(&f, &pod), patience_ms);
     struct made m = make(f);
     enum status_enforced enforced = m.result.enforced;
     made_free(&m);

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache/pod.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/rfc3339.h"
+#include "compile/shards.h"
+#include "inject/inject_bounds.h"
+#include "object/names.h"
+#include "rules/rules.h"
+#include "json/field.h"
+
+/* Places strings, one behind the other; while there is no memory yet, only counts. */
+struct shelf {
+    char *memory; /* NULL: counting */
+    size_t used;
+};
+
+static const char *place(struct shelf *s, const char *text)
+{
+    size_t len = strlen(text) + 1;
+    char *at = s->memory == NULL ? NULL : s->memory + s->used;
+    if (at != NULL) {
+        memcpy(at, text, len);
+    }
+    s->used += len;
+    return at;
+}
+
+/* "namespace/name"; "" without a name. */
+static const char *place_key(struct shelf *s, const char *ns, const char *name)
+{
+    if (name[0] == '\0') {
+        return place(s, "");
+    }
+    char *at = s->memory == NULL ? NULL : s->memory + s->used;
+    if (at != NULL) {
+        (void)sprintf(at, "%s/%s", ns, name);
+    }
+    s->used += strlen(ns) + strlen(name) + 2;
+    return at;
+}
+
+static uint64_t generation_of(const char *text)
+{
+    char *end = NULL;
+    unsigned long long n = text[0] < '0' || text[0] > '9' ? 0 : strtoull(text, &end, 10);
+    return n > 0 && *end == '\0' && n <= RULES_GENERATION_MAX ? n : 0;
+}
+
+/* The container's port of that name, else the usual one. */
+static uint16_t port_of(const cJSON *container, const char *name, uint16_t usual)
+{
+    const cJSON *port = NULL;
+    cJSON_ArrayForEach(port, field_get(container, "ports"))
+    {
+        const cJSON *number = field_get(port, "containerPort");
+        if (strcmp(field_text(port, "name"), name) == 0 && cJSON_IsNumber(number) &&
+            number->valueint > 0 && number->valueint <= UINT16_MAX) {
+            return (uint16_t)number->valueint;
+        }
+    }
+    return usual;
+}
+
+static void find_ports(struct pod *p, const cJSON *containers)
+{
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, containers)
+    {
+        const char *name = field_text(c, "name");
+        if (strcmp(name, SIDECAR_PROXY) == 0) {
+            p->proxy_port = port_of(c, SIDECAR_ADMIN_PORT_NAME, SIDECAR_ADMIN_PORT);
+        } else if (strcmp(name, SIDECAR_RULESYNC) == 0) {
+            p->sync_port = port_of(c, SIDECAR_RULESYNC_PORT_NAME, SIDECAR_RULESYNC_PORT);
+        }
+    }
+}
+
+static int64_t read_time(const char *text)
+{
+    int64_t seconds = 0;
+    return rfc3339_parse(text, &seconds) ? seconds : 0;
+}
+
+static void read_ready(struct pod *p, const cJSON *meta, const cJSON *status)
+{
+    const cJSON *c = NULL;
+    int64_t since = 0;
+    cJSON_ArrayForEach(c, field_get(status, "conditions"))
+    {
+        if (strcmp(field_text(c, "type"), "Ready") == 0) {
+            p->ready = strcmp(field_text(c, "status"), "True") == 0;
+            since = read_time(field_text(c, "lastTransitionTime"));
+            break;
+        }
+    }
+    if (p->ready) {
+        p->ready_since = since;
+    } else {
+        int64_t created = read_time(field_text(meta, "creationTimestamp"));
+        p->unready_since = since > created ? since : created;
+    }
+}
+
+/* Others, as "ContainerCreating" and "PodInitializing", are part of every start. */
+static const char *failure(const char *reason)
+{
+    static const char *const known[] = {"CrashLoopBackOff",     "ImagePullBackOff",
+                                        "ErrImagePull",         "CreateContainerConfigError",
+                                        "CreateContainerError", "RunContainerError",
+                                        "InvalidImageName",     "ErrImageNeverPull"};
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (strcmp(known[i], reason) == 0) {
+            return known[i];
+        }
+    }
+    return NULL;
+}
+
+static void read_failing(struct pod *p, const cJSON *containers)
+{
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, containers)
+    {
+        const cJSON *waiting = field_get(field_get(c, "state"), "waiting");
+        const char *why = failure(field_text(waiting, "reason"));
+        p->failing = p->failing == NULL ? why : p->failing;
+    }
+}
+
+static bool any_running(const cJSON *containers)
+{
+    const cJSON *c = NULL;
+    cJSON_ArrayForEach(c, containers)
+    {
+        if (field_get(field_get(c, "state"), "running") != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * A terminal phase is not the end of the containers. Kubelets before 1.24 report Failed when they
+ * begin to evict a pod, or its activeDeadlineSeconds are over; the containers end up to a grace
+ * period later (kubernetes#88613, #98718, #108366). The pod garbage collector reports Failed for a
+ * pod whose node is gone, just before it deletes the pod. A container whose status says that it
+ * runs therefore counts as running, as on a node that is cut off: until the status changes, the pod
+ * is deleted or let go of, or the lease on its rules has expired. Time alone proves nothing, and
+ * bounds nothing.
+ *
+ * A container that waits, or has no status, does not run. A pod that was rejected, or evicted
+ * before it started, has no statuses and never gets any, and a Deployment leaves it there. Kubelets
+ * before 1.22 drop the statuses of every pod that they evict; such a pod looks the same, and counts
+ * as over for the seconds in which it is killed.
+ */
+static void read_end(struct pod *p, const cJSON *meta, const cJSON *status)
+{
+    const char *phase = field_text(status, "phase");
+    bool terminal = strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
+    bool runs = any_running(field_get(status, "initContainerStatuses")) ||
+                any_running(field_get(status, "containerStatuses")) ||
+                any_running(field_get(status, "ephemeralContainerStatuses"));
+    p->over = terminal && !runs;
+    p->ending = (terminal && runs) || field_get(meta, "deletionTimestamp") != NULL;
+}
+
+static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys *keys)
+{
+    const cJSON *meta = field_get(object, "metadata");
+    const cJSON *spec = field_get(object, "spec");
+    const cJSON *status = field_get(object, "status");
+    const char *generation = field_text(field_get(meta, "annotations"), keys->generation);
+    p->generation = generation_of(generation);
+    p->told = generation[0] != '\0';
+    p->traffic = generation_of(field_text(field_get(meta, "annotations"), keys->traffic));
+    find_ports(p, field_get(spec, "initContainers")); /* native sidecars */
+    find_ports(p, field_get(spec, "containers"));
+    read_ready(p, meta, status);
+    read_failing(p, field_get(status, "initContainerStatuses"));
+    read_failing(p, field_get(status, "containerStatuses"));
+    p->allow_bypass =
+        strcmp(field_text(field_get(meta, "annotations"), keys->allow_bypass), "true") == 0;
+    read_end(p, meta, status);
+    p->let_go = strcmp(field_text(field_get(meta, "annotations"), keys->let_go), "true") == 0;
+}
+
+static const char *controller_uid(const cJSON *meta)
+{
+    const cJSON *owner = NULL;
+    cJSON_ArrayForEach(owner, field_get(meta, "ownerReferences"))
+    {
+        if (cJSON_IsTrue(field_get(owner, "controller"))) {
+            return field_text(owner, "uid");
+        }
+    }
+    return "";
+}
+
+/* `labels` NULL: while counting. */
+static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf *s,
+                          const cJSON *object, const struct pod_keys *keys)
+{
+    const cJSON *meta = field_get(object, "metadata");
+    const char *ns = shards_namespace(object);
+    const char *name = shards_name(object);
+    size_t count = 0;
+    p->key = place_key(s, ns, name);
+    p->ns = place(s, ns);
+    p->name = place(s, name);
+    p->uid = place(s, field_text(meta, "uid"));
+    p->version = place(s, field_text(meta, "resourceVersion"));
+    p->ip = place(s, field_text(field_get(object, "status"), "podIP"));
+    const char *account = field_text(field_get(object, "spec"), "serviceAccountName");
+    p->account = place(s, account[0] != '\0' ? account : "default");
+    p->owner = place(s, controller_uid(meta));
+    p->injected = place(s, field_text(field_get(meta, "annotations"), keys->injected));
+    p->shard = place_key(s, ns, field_text(field_get(meta, "annotations"), keys->injected));
+    const cJSON *all = field_map(meta, "labels");
+    const cJSON *label = NULL;
+    if (inject_bounds_bytes(all) > INJECT_LABEL_BYTES_MAX) {
+        all = NULL;
+    }
+    cJSON_ArrayForEach(label, all)
+    {
+        const char *key = place(s, label->string);
+        const char *value = place(s, cJSON_IsString(label) ? label->valuestring : "");
+        if (labels != NULL) {
+            labels[count] = (struct pod_label){key, value};
+        }
+        count++;
+    }
+    return count;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const struct pod_label *)a)->key, ((const struct pod_label *)b)->key);
+}
+
+struct pod *pod_new(const cJSON *object, const struct pod_keys *keys)
+{
+    struct pod sizes;
+    struct shelf shelf = {.memory = NULL};
+    size_t count = place_texts(&sizes, NULL, &shelf, object, keys);
+    struct pod *p = calloc(1, sizeof *p + count * sizeof(struct pod_label) + shelf.used);
+    if (p == NULL) {
+        return NULL;
+    }
+    struct pod_label *labels = (struct pod_label *)(void *)(p + 1);
+    shelf = (struct shelf){.memory = (char *)(labels + count)};
+    p->labels = labels;
+    p->label_count = place_texts(p, labels, &shelf, object, keys);
+    qsort(labels, count, sizeof *labels, by_key);
+    read_facts(p, object, keys);
+    return p;
+}
+
+static bool same_labels(const struct pod *a, const struct pod *b)
+{
+    bool same = a->label_count == b->label_count;
+    for (size_t i = 0; same && i < a->label_count; i++) {
+        same = strcmp(a->labels[i].key, b->labels[i].key) == 0 &&
+               strcmp(a->labels[i].value, b->labels[i].value) == 0;
+    }
+    return same;
+}
+
+bool pod_same(const struct pod *a, const struct pod *b)
+{
+    return strcmp(a->key, b->key) == 0 && strcmp(a->uid, b->uid) == 0 &&
+           strcmp(a->ip, b->ip) == 0 && strcmp(a->account, b->account) == 0 &&
+           strcmp(a->owner, b->owner) == 0 && strcmp(a->injected, b->injected) == 0 &&
+           a->generation == b->generation && a->traffic == b->traffic &&
+           a->proxy_port == b->proxy_port && a->sync_port == b->sync_port && a->ready == b->ready &&
+           a->ready_since == b->ready_since && a->unready_since == b->unready_since &&
+           a->failing == b->failing && a->allow_bypass == b->allow_bypass &&
+           a->ending == b->ending && a->over == b->over && a->let_go == b->let_go &&
+           same_labels(a, b);
+}
+
+const char *pod_label(const struct pod *p, const char *key)
+{
+    struct pod_label wanted = {.key = key};
+    const struct pod_label *found =
+        bsearch(&wanted, p->labels, p->label_count, sizeof wanted, by_key);
+    return found == NULL ? NULL : found->value;
+}
+
+bool pod_selected(const struct pod *p, const struct selector *s)
+{
+    size_t count = 0;
+    const struct selector_requirement *items = selector_requirements(s, &count);
+    for (size_t i = 0; i < count; i++) {
+        const char *text = pod_label(p, items[i].key);
+        struct slice value = slice_str(text);
+        if (!selector_requirement_matches(&items[i], text == NULL ? NULL : &value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void pod_address(const struct pod *p, uint16_t port, char out[POD_ADDRESS_SIZE])
+{
+    bool six = strchr(p->ip, ':') != NULL;
+    out[0] = '\0';
+    if (p->ip[0] != '\0' && port != 0) {
+        (void)snprintf(out, POD_ADDRESS_SIZE, "%s%s%s:%u", six ? "[" : "", p->ip, six ? "]" : "",
+                       port);
+    }
+}

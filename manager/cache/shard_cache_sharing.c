@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which namespaces are shared. What limits by the hash come to depends on it, those of other
+ * operators too. Before all configs are known nothing is compiled, and nobody knows which are
+ * shared; where the kind is not installed, none is.
+ */
+#include "cache/shard_cache_internal.h"
+
+/* One that was given up has nothing to be compiled. */
+static void renew(struct shard_cache *w, struct config *c)
+{
+    if (c->spec.by_hash && c->spec.text != NULL && c->spec.compiled) {
+        config_spec_renew(&c->spec);
+        c->seen.round++;
+        shard_cache_count_config(c);
+        shard_cache_tell_shard(w, c->key, SHARD_CACHE_CONFIG);
+    }
+}
+
+static int find_shared(const struct shard_cache *w, struct sharing_set *out)
+{
+    int rc = 0;
+    for (struct table_node *n = NULL; rc == 0 && (n = table_next(&w->configs, n)) != NULL;) {
+        const struct config *c = LIST_ITEM(n, struct config, node);
+        const struct sharing_consent consent = {.ns = c->seen.ns, .any = &w->shareable};
+        rc = sharing_set_add(out, c->object, &consent);
+    }
+    return rc;
+}
+
+void shard_cache_share_namespaces(struct shard_cache *w)
+{
+    struct sharing_set now = {.count = 0};
+    if (!w->configs_informer.synced) {
+        return;
+    }
+    if (find_shared(w, &now) != 0) {
+        sharing_set_deinit(&now);
+        informer_lose(&w->configs_informer); /* and is looked for again with the next list */
+        return;
+    }
+    if (sharing_set_equal(&now, &w->shared)) {
+        sharing_set_deinit(&now);
+        return;
+    }
+    sharing_set_deinit(&w->shared);
+    w->shared = now;
+    for (struct table_node *n = NULL; (n = table_next(&w->configs, n)) != NULL;) {
+        renew(w, LIST_ITEM(n, struct config, node));
+    }
+    shard_cache_tell_shared(w);
+}
+
+void shard_cache_share_nothing(struct shard_cache *w)
+{
+    if (w->shared.unknown) {
+        w->shared.unknown = false;
+        shard_cache_tell_shared(w);
+    }
+}
+
+const struct sharing_set *shard_cache_shared(const struct shard_cache *w)
+{
+    return &w->shared;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "commands/coverage_command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/coverage_report.h"
+#include "commands/namespace_names.h"
+#include "commands/shard_files.h"
+#include "compile/coverage.h"
+
+enum { COMPLETE, INCOMPLETE, TROUBLE }; /* the exit codes */
+
+struct run {
+    const struct coverage_command *command;
+    const struct shard_files *input;
+    const struct namespace_names *names;
+    const struct rules **sorted; /* the shards, by operator and name */
+    size_t count;
+};
+
+/* ---- operators ---- */
+
+static int compare_operators(const struct rules *a, const struct rules *b)
+{
+    const char *left = rules_leader_election(a);
+    const char *right = rules_leader_election(b);
+    int by_namespace = strcmp(rules_shard_namespace(a), rules_shard_namespace(b));
+    return by_namespace != 0 ? by_namespace
+                             : strcmp(left == NULL ? "" : left, right == NULL ? "" : right);
+}
+
+static int compare_shards(const void *left, const void *right)
+{
+    const struct rules *const *a = left;
+    const struct rules *const *b = right;
+    int by_operator = compare_operators(*a, *b);
+    return by_operator != 0 ? by_operator : strcmp(rules_shard_name(*a), rules_shard_name(*b));
+}
+
+static int sort_shards(struct run *r, const struct rules_set *shards)
+{
+    r->count = shards->count;
+    r->sorted = calloc(shards->count + 1, sizeof *r->sorted);
+    if (r->sorted == NULL) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < shards->count; i++) {
+        r->sorted[i] = shards->items[i];
+    }
+    qsort(r->sorted, r->count, sizeof *r->sorted, compare_shards);
+    return 0;
+}
+
+/* ---- looking ---- */
+
+static bool is_left_out(const struct coverage_command *c, const char *ns)
+{
+    return !c->namespaces.system && (namespace_is_system(ns) || strcmp(ns, c->namespaces.own) == 0);
+}
+
+/* What at least one of them lists of it. */
+static int find_shared(const struct shard_files *input, const struct rules *const *shards,
+                       size_t count, struct sharing_set *out)
+{
+    const struct sharing_consent consent = {.known = &input->shared};
+    int rc = 0;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc = sharing_set_add(out, shard_files_config(input, shards[i]), &consent);
+    }
+    return rc;
+}
+
+/* One operator, the shards of which are side by side. */
+static int look_at(struct run *r, const struct rules *const *shards, size_t count,
+                   struct coverage_report *report)
+{
+    struct sharing_set shared = {.count = 0};
+    struct coverage *coverage = coverage_new(shards, count, NULL);
+    int rc = coverage == NULL ? -ENOMEM : find_shared(r->input, shards, count, &shared);
+    rc = rc != 0 ? rc : coverage_report_begin(report, shards, count);
+    if (rc == 0) {
+        coverage_set_shared(coverage, &shared);
+    }
+    bool applies = rc == 0 && coverage_by_namespace(coverage);
+    for (size_t i = 0; i < r->names->count && applies && rc == 0; i++) {
+        const char *ns = r->names->items[i];
+        size_t a;
+        size_t b;
+        if (!is_left_out(r->command, ns)) {
+            enum coverage_verdict verdict = coverage_look(coverage, ns, &a, &b);
+            rc = coverage_report_add(report, ns, verdict, coverage);
+        }
+    }
+    coverage_free(coverage);
+    sharing_set_deinit(&shared);
+    return rc != 0 ? rc : coverage_report_end(report, applies);
+}
+
+static int look_at_all(struct run *r, struct coverage_report *report)
+{
+    int rc = 0;
+    for (size_t i = 0, end; i < r->count && rc == 0; i = end) {
+        for (end = i + 1; end < r->count && compare_operators(r->sorted[i], r->sorted[end]) == 0;) {
+            end++;
+        }
+        rc = look_at(r, r->sorted + i, end - i, report);
+    }
+    return rc;
+}
+
+/* ---- all ---- */
+
+static int print(const struct coverage_report *report, bool json, struct err *e)
+{
+    struct buf text = BUF_INIT((size_t)256 * 1024 * 1024);
+    int rc = coverage_report_write(report, json, &text);
+    if (rc != 0) {
+        (void)err_set(e, rc, "cannot write: %s", err_text(rc));
+    } else if (fwrite(buf_data(&text), 1, text.len, stdout) != text.len || fflush(stdout) != 0) {
+        (void)err_set(e, -EIO, "standard output: cannot write: %s", strerror(errno));
+    }
+    buf_reset(&text);
+    return e->code;
+}
+
+/* *complete: each namespace is in one shard. */
+static int run_with(struct run *r, const struct rules_set *shards, bool *complete, struct err *e)
+{
+    struct coverage_report report = COVERAGE_REPORT_INIT;
+    int rc = sort_shards(r, shards);
+    rc = rc != 0 ? rc : look_at_all(r, &report);
+    rc = rc != 0 ? err_set(e, rc, "%s", err_text(rc)) : print(&report, r->command->json, e);
+    *complete = coverage_report_complete(&report);
+    coverage_report_deinit(&report);
+    return rc;
+}
+
+int coverage_command_run(const struct coverage_command *command)
+{
+    struct shard_files input = SHARD_FILES_INIT(&command->options);
+    struct run r = {.command = command, .input = &input, .names = &input.names};
+    struct err e = ERR_INIT;
+    bool complete = false;
+    input.log_format = command->log_format;
+    input.namespaces = command->namespaces;
+    int rc = shard_files_read(&input, command->files, command->file_count);
+    if (command->strict && shard_files_be_strict(&input) != 0) {
+        rc = -1;
+    }
+    if (rc == 0) {
+        rc = run_with(&r, &input.results, &complete, &e);
+        if (rc != 0) {
+            shard_files_fail(&input, e.msg);
+        }
+    }
+    free(r.sorted);
+    shard_files_deinit(&input);
+    return rc != 0 ? TROUBLE : complete ? COMPLETE : INCOMPLETE;
+}

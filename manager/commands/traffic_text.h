@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * traffic_text.h - traffic policies as lines of plain text, as rules_text.h has those of rules:
+ *
+ *     CircuitBreaker guard:
+ *       pods: app=operator
+ *       rule deletePod:
+ *         bucket: burst 1, intervalMs 10000, limit 1
+ *         requests: apiGroups "", namespaces *, resources pods, verbs delete
+ *         trigger: LimiterOnly
+ *
+ * What the API server and the manager give to an object is not shown: uid, and hash of the spec.
+ */
+#ifndef MANAGER_COMMANDS_TRAFFIC_TEXT_H
+#define MANAGER_COMMANDS_TRAFFIC_TEXT_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "commands/rules_text.h"
+#include "traffic/traffic.h"
+
+/* Whether a policy is to be shown. */
+typedef bool (*traffic_text_wants_cb)(void *data, enum traffic_kind kind, const char *name);
+
+/* Adds those that are wanted. 0, or -ENOMEM; rules_text_deinit is due in any case. */
+MUST_CHECK int traffic_text_add(struct rules_text *t, const struct traffic *traffic,
+                                traffic_text_wants_cb wants, void *data, struct err *e);
+
+#endif

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/policy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "crypto/digest.h"
+#include "kube/name.h"
+#include "policy/policy_check.h"
+#include "policy/policy_pattern.h"
+#include "policy/policy_reader.h"
+#include "json/field.h"
+#include "json/json.h"
+#include "json/scanner.h"
+
+/* To compare it with the selectors of shards takes time that grows with these. */
+enum { REQUIREMENTS_MAX = 64 };
+
+#define GENERATION_MAX 9007199254740992.0 /* 2^53: more a JSON number does not tell */
+
+struct policy {
+    unsigned refs;
+    enum traffic_kind kind;
+    bool valid;
+    bool disabled;
+    bool has_finalizer;
+    bool deleting;
+    char *name;
+    char *ns;
+    char *uid;
+    char *created;
+    int64_t generation;
+    char spec_hash[POLICY_SPEC_HASH_LEN + 1];
+    struct selector *selector;
+    size_t rules;
+    size_t external_rules;
+    size_t blind_rules;
+    char *entry_text;
+    struct policy_entry entry; /* with the text above */
+};
+
+/* ---- kinds ---- */
+
+static const struct {
+    const char *name;
+    const char *plural;
+    const char *disable; /* label */
+    const char *rules;   /* their list in an entry of the document */
+} kinds[] = {
+    [TRAFFIC_BREAKER] = {"CircuitBreaker", "circuitbreakers", POLICY_DISABLE_BREAKER, "limitings"},
+    [TRAFFIC_FAULT_INJECTION] = {"FaultInjection", "faultinjections", POLICY_DISABLE_FAULT,
+                                 "rules"},
+};
+
+const char *policy_kind_name(enum traffic_kind kind)
+{
+    return kinds[kind].name;
+}
+
+const char *policy_kind_plural(enum traffic_kind kind)
+{
+    return kinds[kind].plural;
+}
+
+bool policy_is_one(const cJSON *document, enum traffic_kind *kind)
+{
+    const char *text = field_text(document, "kind");
+    for (int i = TRAFFIC_BREAKER; i <= TRAFFIC_FAULT_INJECTION; i++) {
+        if (strcmp(text, kinds[i].name) == 0) {
+            *kind = (enum traffic_kind)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- metadata ---- */
+
+static bool read_finalizer(const cJSON *meta)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, field_get(meta, "finalizers"))
+    {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, POLICY_FINALIZER) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whatever the label's value, the empty one too. */
+static bool read_disabled(enum traffic_kind kind, const cJSON *object)
+{
+    const cJSON *labels = field_map(field_get(object, "metadata"), "labels");
+    bool label = cJSON_GetObjectItemCaseSensitive(labels, kinds[kind].disable) != NULL;
+    bool field = kind == TRAFFIC_FAULT_INJECTION &&
+                 cJSON_IsTrue(field_get(field_get(object, "spec"), "disabled"));
+    return label || field;
+}
+
+static int read_spec_hash(struct policy *p, const cJSON *spec)
+{
+    struct buf text = BUF_INIT(SIZE_MAX / 2);
+    char hex[SHA256_HEX_LEN + 1];
+    int rc = spec == NULL ? 0 : json_canonical(spec, &text);
+    if (rc == 0) {
+        sha256_hex(buf_data(&text), text.len, hex);
+        memcpy(p->spec_hash, hex, POLICY_SPEC_HASH_LEN);
+    }
+    buf_reset(&text);
+    return rc == -ENOMEM ? rc : 0; /* what JSON cannot say is refused elsewhere */
+}
+
+static int read_metadata(struct policy *p, const cJSON *object)
+{
+    const cJSON *meta = field_get(object, "metadata");
+    const cJSON *generation = field_get(meta, "generation");
+    p->name = strdup(field_text(meta, "name"));
+    p->ns = strdup(field_text(meta, "namespace"));
+    p->uid = strdup(field_text(meta, "uid"));
+    p->created = strdup(field_text(meta, "creationTimestamp"));
+    double number = cJSON_IsNumber(generation) ? generation->valuedouble : 0;
+    p->generation = number >= 0 && number <= GENERATION_MAX ? (int64_t)number : 0;
+    p->has_finalizer = read_finalizer(meta);
+    p->deleting = field_get(meta, "deletionTimestamp") != NULL;
+    p->disabled = read_disabled(p->kind, object);
+    if (p->name == NULL || p->ns == NULL || p->uid == NULL || p->created == NULL) {
+        return -ENOMEM;
+    }
+    return read_spec_hash(p, field_get(object, "spec"));
+}
+
+static void check_name(struct policy_reader *r, const char *key, const char *name,
+                       const char *(*check)(struct slice))
+{
+    const char *why = check(slice_str(name));
+    if (why != NULL) {
+        policy_error(r, "metadata.%s: Invalid value: \"%.100s\": %s", key, name, why);
+    }
+}
+
+static void check_metadata(struct policy_reader *r, const struct policy *p, const cJSON *object)
+{
+    const char *version = policy_required(r, object, "", "apiVersion");
+    if (version[0] != '\0' && strcmp(version, POLICY_API_VERSION) != 0) {
+        policy_error(r, "apiVersion: Unsupported value: \"%.100s\": supported values: \"%s\"",
+                     version, POLICY_API_VERSION);
+    }
+    if (policy_required(r, field_get(object, "metadata"), "metadata", "name")[0] != '\0') {
+        check_name(r, "name", p->name, name_check_subdomain);
+    }
+    if (policy_text(r, field_get(object, "metadata"), "metadata", "namespace")[0] != '\0') {
+        check_name(r, "namespace", p->ns, name_check_label);
+    }
+}
+
+/* ---- the selector ---- */
+
+static void read_selector(struct policy_reader *r, struct policy *p, const cJSON *spec)
+{
+    static const char path[] = "spec.selector";
+    struct err e = ERR_INIT;
+    size_t requirements = 0;
+    const cJSON *item = field_get(spec, "selector");
+    if (item == NULL) {
+        policy_warn(r, "%s: is not set: no pod is selected; write {} for all of the namespace",
+                    path);
+        p->selector = selector_nothing();
+        (void)policy_check(r, p->selector == NULL ? err_memory(&e) : 0, &e);
+        return;
+    }
+    p->selector = selector_from_label_selector(item, path, &e);
+    if (!policy_check(r, p->selector == NULL ? e.code : 0, &e)) {
+        return;
+    }
+    (void)selector_requirements(p->selector, &requirements);
+    if (requirements > REQUIREMENTS_MAX) {
+        policy_error(r, "%s: Too many: must have at most %d requirements", path, REQUIREMENTS_MAX);
+    }
+}
+
+static void write_selector(struct policy_reader *r, const struct policy *p, cJSON *entry)
+{
+    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
+    const char *pods = NULL;
+    int rc = p->selector == NULL ? 0 : selector_print(p->selector, &text);
+    if (rc == -ENOBUFS) {
+        policy_error(r, "spec.selector: Too long: must have at most %d bytes", SELECTOR_TEXT_MAX);
+        rc = 0;
+    } else if (rc == 0) {
+        pods = buf_cstr(&text);
+        rc = pods == NULL ? -ENOMEM : 0;
+    }
+    if (rc != 0) {
+        edit_fail(&r->edit, rc);
+    } else {
+        edit_string(&r->edit, entry, "pods", pods == NULL ? "" : pods);
+    }
+    buf_reset(&text);
+}
+
+/* ---- the entry ---- */
+
+/* Of a policy without errors and with rules. */
+static int take_entry(struct policy_reader *r, struct policy *p, const cJSON *entry)
+{
+    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+    struct err e = ERR_INIT;
+    int rc = policy_check_entry(p->kind, entry, &text, &e);
+    if (rc == 0) {
+        p->entry.len = text.len;
+        p->entry_text = buf_take_str(&text);
+        p->entry.text = p->entry_text;
+        p->entry.rows = r->row_count;
+        p->entry.names = r->name_count;
+        p->entry.intercepts = r->intercept_count;
+        p->entry.externals = r->external_rows;
+        p->entry.patterns = r->pattern_count;
+        p->entry.values =
+            json_count_values(slice_of(p->entry.text, p->entry.text == NULL ? 0 : p->entry.len));
+        rc = p->entry.text == NULL ? -ENOMEM : 0;
+    } else if (rc != -ENOMEM) {
+        policy_error(r, "%s", e.msg);
+        rc = 0;
+    }
+    buf_reset(&text);
+    return rc;
+}
+
+static void read_rules(struct policy_reader *r, struct policy *p, const cJSON *object, cJSON *entry)
+{
+    const cJSON *spec = field_get(object, "spec");
+    edit_string(&r->edit, entry, "name", p->name);
+    edit_string(&r->edit, entry, "specHash", p->spec_hash);
+    if (p->uid[0] != '\0') {
+        edit_string(&r->edit, entry, "uid", p->uid);
+    }
+    r->rules = edit_array(&r->edit, entry, kinds[p->kind].rules);
+    check_metadata(r, p, object);
+    if (spec == NULL) {
+        policy_error(r, "spec: Required value");
+        return;
+    }
+    read_selector(r, p, spec);
+    write_selector(r, p, entry);
+    if (p->kind == TRAFFIC_BREAKER) {
+        policy_read_breaker(r, spec, entry);
+        policy_read_recover(r, object, entry);
+        if (cJSON_GetArraySize(r->rules) == 0) { /* the parser takes no empty list */
+            cJSON_DeleteItemFromObjectCaseSensitive(entry, kinds[p->kind].rules);
+        }
+    } else {
+        (void)policy_bool(r, spec, "spec", "disabled");
+        policy_read_fault_injection(r, spec);
+    }
+}
+
+static int read_all(struct policy_reader *r, struct policy *p, const cJSON *object)
+{
+    cJSON *entry = cJSON_CreateObject();
+    read_rules(r, p, object, entry);
+    int rc = r->edit.rc;
+    if (rc == 0 && !policy_findings_failed(r->out) && r->enforced_count > 0) {
+        rc = take_entry(r, p, entry);
+    }
+    cJSON_Delete(entry);
+    return rc;
+}
+
+static void settle(struct policy *p, const struct policy_reader *r)
+{
+    p->valid = !policy_findings_failed(r->out);
+    p->rules = p->valid ? r->enforced_count : 0;
+    p->external_rules = p->valid ? r->external_count : 0;
+    p->blind_rules = p->valid ? r->blind_count : 0;
+}
+
+struct policy *policy_read(enum traffic_kind kind, const cJSON *object,
+                           const struct policy_options *o, struct policy_findings *out)
+{
+    struct policy_findings own = POLICY_FINDINGS_INIT;
+    struct policy_reader r = {
+        .options = o, .out = out == NULL ? &own : out, .pattern_steps = POLICY_PATTERN_STEPS};
+    struct policy *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return NULL;
+    }
+    p->refs = 1;
+    p->kind = kind;
+    int rc = read_metadata(p, object);
+    if (rc == 0) {
+        rc = read_all(&r, p, object);
+    }
+    settle(p, &r);
+    policy_findings_deinit(&own);
+    if (rc != 0) {
+        policy_unref(p);
+        return NULL;
+    }
+    return p;
+}
+
+struct policy *policy_ref(struct policy *p)
+{
+    p->refs++;
+    return p;
+}
+
+void policy_unref(struct policy *p)
+{
+    if (p == NULL || --p->refs > 0) {
+        return;
+    }
+    free(p->name);
+    free(p->ns);
+    free(p->uid);
+    free(p->created);
+    free(p->entry_text);
+    selector_free(p->selector);
+    free(p);
+}
+
+/* ---- what is known of it ---- */
+
+bool policy_valid(const struct policy *p)
+{
+    return p->valid;
+}
+
+enum traffic_kind policy_kind(const struct policy *p)
+{
+    return p->kind;
+}
+
+const char *policy_name(const struct policy *p)
+{
+    return p->name;
+}
+
+const char *policy_namespace(const struct policy *p)
+{
+    return p->ns;
+}
+
+const char *policy_uid(const struct policy *p)
+{
+    return p->uid;
+}
+
+const char *policy_created(const struct policy *p)
+{
+    return p->created;
+}
+
+int64_t policy_generation(const struct policy *p)
+{
+    return p->generation;
+}
+
+const char *policy_spec_hash(const struct policy *p)
+{
+    return p->spec_hash;
+}
+
+const struct selector *policy_selector(const struct policy *p)
+{
+    return p->selector;
+}
+
+bool policy_disabled(const struct policy *p)
+{
+    return p->disabled;
+}
+
+bool policy_has_finalizer(const struct policy *p)
+{
+    return p->has_finalizer;
+}
+
+bool policy_deleting(const struct policy *p)
+{
+    return p->deleting;
+}
+
+size_t policy_rules(const struct policy *p)
+{
+    return p->rules;
+}
+
+size_t policy_external_rules(const struct policy *p)
+{
+    return p->external_rules;
+}
+
+size_t policy_blind_rules(const struct policy *p)
+{
+    return p->blind_rules;
+}
+
+const struct policy_entry *policy_entry(const struct policy *p)
+{
+    return p->valid && p->entry.text != NULL ? &p->entry : NULL;
+}

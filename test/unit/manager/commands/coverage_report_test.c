@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "commands/coverage_report.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+
+#define NS "ctrlmesh.kusionstack.io/namespace"
+
+static struct rules *rules_of(const char *name, const char *selector)
+{
+    char text[1024];
+    struct err e = ERR_INIT;
+    (void)snprintf(text, sizeof text,
+                   "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
+                   "\"n\",\"name\":\"%s\"},\"generation\":1,\"spec\":{\"limits\":[{\"apiGroups\":["
+                   "\"\"],\"resources\":[\"pods\"],\"selector\":\"%s\"}]}}",
+                   name, selector);
+    struct rules *r = rules_parse(text, strlen(text), &e);
+    if (r == NULL) {
+        fail_msg("%s", e.msg);
+    }
+    return r;
+}
+
+struct pair {
+    struct rules *rules[2];
+};
+
+/* Of "gap", "one" and "two". */
+static bool report_all(const struct pair *p, bool json, struct buf *out)
+{
+    static const char *const names[] = {"gap", "one", "two"};
+    const struct rules *const *shards = (const struct rules *const *)p->rules;
+    struct coverage_report r = COVERAGE_REPORT_INIT;
+    struct coverage *c = coverage_new(shards, 2, NULL);
+    int rc = c == NULL ? -ENOMEM : coverage_report_begin(&r, shards, 2);
+    for (size_t i = 0; i < 3 && rc == 0; i++) {
+        size_t a;
+        size_t b;
+        enum coverage_verdict verdict = coverage_look(c, names[i], &a, &b);
+        rc = coverage_report_add(&r, names[i], verdict, c);
+    }
+    rc = rc != 0 ? rc : coverage_report_end(&r, true);
+    rc = rc != 0 ? rc : coverage_report_write(&r, json, out);
+    assert_true(rc != 0 || !coverage_report_complete(&r));
+    coverage_report_deinit(&r);
+    coverage_free(c);
+    return rc == 0;
+}
+
+static void pair_init(struct pair *p)
+{
+    p->rules[0] = rules_of("a", NS " in (one,two)");
+    p->rules[1] = rules_of("b", NS " in (two)");
+}
+
+static void pair_deinit(struct pair *p)
+{
+    rules_unref(p->rules[0]);
+    rules_unref(p->rules[1]);
+}
+
+static void for_people_and_for_programs(void **state)
+{
+    struct pair p;
+    struct buf out = BUF_INIT(4096);
+    (void)state;
+    pair_init(&p);
+    assert_true(report_all(&p, false, &out));
+    assert_string_equal(
+        buf_cstr(&out),
+        "OPERATOR                                  SHARDS  COVERED   GAPS  OVERLAPS\n"
+        "n                                              2        1      1         1\n"
+        "  in no shard: gap\n"
+        "  in several shards: two (a, b)\n");
+    buf_clear(&out);
+    assert_true(report_all(&p, true, &out));
+    assert_string_equal(buf_cstr(&out),
+                        "{\"operators\":[{\"byNamespace\":true,\"covered\":1,\"gaps\":[\"gap\"],"
+                        "\"leaderElectionName\":\"\",\"namespace\":\"n\",\"overlaps\":[{"
+                        "\"namespace\":\"two\",\"shards\":[\"a\",\"b\"]}],\"shards\":[\"a\","
+                        "\"b\"]}]}\n");
+    buf_reset(&out);
+    pair_deinit(&p);
+}
+
+static bool sweep_report(void *data)
+{
+    struct buf out = BUF_INIT(4096);
+    bool well = report_all(data, true, &out);
+    buf_reset(&out);
+    return well;
+}
+
+static void without_memory(void **state)
+{
+    struct pair p;
+    (void)state;
+    pair_init(&p);
+    assert_true(sweep_allocations(sweep_report, &p) > 20);
+    pair_deinit(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(for_people_and_for_programs),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

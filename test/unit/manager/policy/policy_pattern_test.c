@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/policy_pattern.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "alloc_sweep.h"
+#include "base/array.h"
+
+static struct policy_pattern read_text(const char *text)
+{
+    struct policy_pattern p;
+    uint32_t steps = POLICY_PATTERN_STEPS;
+    assert_int_equal(policy_pattern_read(text, &steps, &p), 0);
+    return p;
+}
+
+static void test_anchors(void **state)
+{
+    static const char *const whole[] = {
+        "^a$",       "\\Aa\\z", "^(a|b)$",         "(?i)^a$",  "(?i)(?s)^a\\Z", "^a$|^b$",
+        "(^a$|^b$)", "(?:^a$)", "(?<n>^a$|(^b$))", "^[$|^)]$", "^a\\\\$",       "^$",
+    };
+    static const char *const loose[] = {
+        "a",    "^a",     "a$",      "^a|b$",   "^a$|b",     "(a|b)",    "^a\\$",
+        "a^$b", "[^a]$",  "^[$]",    "(^a$)b",  "(^a$)|(b)", "(?i)a",    ".*(127.0.0.1).*",
+        "",     "^(a$|b", "^a\\x24", "(^a$|b)", "|^a$",      "(^a$)(b)", "^[^$",
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(whole); i++) {
+        struct policy_pattern p = read_text(whole[i]);
+        print_message("%s\n", whole[i]);
+        assert_string_equal(p.why, "");
+        assert_true(p.anchored);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(loose); i++) {
+        print_message("%s\n", loose[i]);
+        assert_false(read_text(loose[i]).anchored);
+    }
+}
+
+static void test_what_it_opens(void **state)
+{
+    static const struct {
+        const char *text;
+        bool everything;
+        bool loopback;
+        bool metadata;
+    } all[] = {
+        {".*(127.0.0.1).*", false, true, false},
+        {".*", true, true, true},
+        {"^.*$", true, true, true},
+        {"^169\\.254\\.", false, false, true},
+        {"^127\\.0\\.0\\.1:443$", false, true, false},
+        {"^\\[::1\\]", false, true, false},
+        {"^[a-z.-]+\\.corp\\.example$", false, false, false},
+        {"^[0-9.]+$", false, true, true},
+        {"^.+\\.example$", false, false, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        struct policy_pattern p = read_text(all[i].text);
+        print_message("%s\n", all[i].text);
+        assert_int_equal(p.everything, all[i].everything);
+        assert_int_equal(p.loopback, all[i].loopback);
+        assert_int_equal(p.metadata, all[i].metadata);
+    }
+}
+
+/* Other engines know expressions that this one does not, and the other way round. */
+static void test_what_is_none(void **state)
+{
+    static const char *const all[] = {"(a", "a)", "[a", "a\\", "*a", "(?z)", "a{2}{3}{4}\\C"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        struct policy_pattern p = read_text(all[i]);
+        print_message("%s: %s\n", all[i], p.why);
+        assert_int_equal(strncmp(p.why, "must be a regular expression: ", 30), 0);
+        assert_true(strlen(p.why) > 30);
+    }
+}
+
+/* What takes too long to match is as if it did not. */
+static void test_one_that_takes_long(void **state)
+{
+    (void)state;
+    struct policy_pattern p = read_text("^([0-9.:a-z]+)+[A-Z]$");
+    assert_string_equal(p.why, "");
+    assert_false(p.everything);
+}
+
+/* All of a policy together take so many steps, and then nothing more is known. */
+static void test_without_steps(void **state)
+{
+    uint32_t steps = 0;
+    struct policy_pattern p;
+    (void)state;
+    assert_int_equal(policy_pattern_read(".*", &steps, &p), 0);
+    assert_false(p.everything || p.loopback || p.metadata);
+    assert_int_equal(policy_pattern_read("^a$", NULL, &p), 0);
+    assert_string_equal(p.why, "");
+    assert_int_equal(policy_pattern_read("(", NULL, &p), 0);
+    assert_string_not_equal(p.why, "");
+}
+
+static bool read_once(void *data)
+{
+    struct policy_pattern p;
+    uint32_t steps = POLICY_PATTERN_STEPS;
+    return policy_pattern_read(data, &steps, &p) == 0;
+}
+
+static void test_without_memory(void **state)
+{
+    static char text[] = "^(a|b)[0-9]+$";
+    (void)state;
+    assert_true(sweep_allocations(read_once, text) > 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_anchors),       cmocka_unit_test(test_what_it_opens),
+        cmocka_unit_test(test_what_is_none),  cmocka_unit_test(test_one_that_takes_long),
+        cmocka_unit_test(test_without_steps), cmocka_unit_test(test_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
