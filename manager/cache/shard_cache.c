@@ -8,8 +8,6 @@
 #include "inject/inject_options.h"
 #include "object/names.h"
 
-enum { OWN_WATCHES = 16 };
-
 /* ---- telling ---- */
 
 /* The next one to be told; NULL: all were. One that goes meanwhile is left out. */
@@ -29,34 +27,35 @@ static const struct shard_cache_listener *first_listener(struct shard_cache *w)
     return next_listener(w);
 }
 
-#define TELL(w, handler, ...)                                                                      \
+/* `arguments` in parentheses, `listener->data` first. */
+#define TELL(w, handler, arguments)                                                                \
     do {                                                                                           \
         const struct shard_cache_listener *listener = first_listener(w);                           \
         for (; listener != NULL; listener = next_listener(w)) {                                    \
             if (listener->handlers->handler != NULL) {                                             \
-                listener->handlers->handler(listener->data, __VA_ARGS__);                          \
+                listener->handlers->handler arguments;                                             \
             }                                                                                      \
         }                                                                                          \
     } while (0)
 
 void shard_cache_tell_shard(struct shard_cache *w, const char *key, enum shard_cache_part part)
 {
-    TELL(w, on_shard, key, part);
+    TELL(w, on_shard, (listener->data, key, part));
 }
 
 void shard_cache_tell_pod(struct shard_cache *w, const struct pod *pod, bool gone)
 {
-    TELL(w, on_pod, pod, gone);
+    TELL(w, on_pod, (listener->data, pod, gone));
 }
 
 void shard_cache_tell_deleted(struct shard_cache *w, const struct shard_cache_config *config)
 {
-    TELL(w, on_deleted, config);
+    TELL(w, on_deleted, (listener->data, config));
 }
 
 void shard_cache_tell_excess(struct shard_cache *w, const char *ns)
 {
-    TELL(w, on_excess, ns);
+    TELL(w, on_excess, (listener->data, ns));
 }
 
 void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p)
@@ -71,26 +70,18 @@ void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p
     }
 }
 
-void shard_cache_tell_ready(struct shard_cache *w, const struct namespace *s)
+void shard_cache_tell_ready(struct shard_cache *w)
 {
-    if (shard_cache_ready(w, s->name)) {
-        TELL(w, on_ready, s->name);
-    }
-}
-
-void shard_cache_tell_all_ready(struct shard_cache *w)
-{
-    if (w->configs_informer.synced && w->maps_informer.synced) {
-        TELL(w, on_ready, NULL);
-    }
-    for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
-        shard_cache_tell_ready(w, LIST_ITEM(n, struct namespace, node));
+    bool all = w->configs_informer.synced && w->maps_informer.synced && w->pods_informer.synced;
+    if (all && !w->synced) {
+        w->synced = true;
+        TELL(w, on_ready, (listener->data));
     }
 }
 
 void shard_cache_tell_shared(struct shard_cache *w)
 {
-    TELL(w, on_shared, &w->shared);
+    TELL(w, on_shared, (listener->data, &w->shared));
 }
 
 /* ---- life ---- */
@@ -122,7 +113,8 @@ static int copy_and_follow(struct shard_cache *w, const struct shard_cache_optio
                                 .injected = w->injected_key,
                                 .allow_bypass = w->allow_bypass_key,
                                 .let_go = w->let_go_key};
-    return informer_follow(&w->configs_informer, e);
+    int rc = informer_follow(&w->configs_informer, e);
+    return rc == 0 ? informer_follow(&w->pods_informer, e) : rc;
 }
 
 struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache_options *o,
@@ -141,12 +133,10 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
     w->client = o->client;
     w->ops = o->ops;
     net_deadline_init(&w->again, shard_cache_list_again);
-    informer_init(&w->configs_informer, w, NULL, SHARD_CACHE_OF_CONFIGS,
-                  &shard_cache_config_handlers);
-    informer_init(&w->maps_informer, w, NULL, SHARD_CACHE_OF_MAPS, &shard_cache_map_handlers);
+    informer_init(&w->configs_informer, w, SHARD_CACHE_OF_CONFIGS, &shard_cache_config_handlers);
+    informer_init(&w->maps_informer, w, SHARD_CACHE_OF_MAPS, &shard_cache_map_handlers);
+    informer_init(&w->pods_informer, w, SHARD_CACHE_OF_PODS, &shard_cache_pod_handlers);
     shard_cache_budget_init(w, o->memory);
-    w->own_watches = o->own_watches == 0 ? OWN_WATCHES : o->own_watches;
-    shard_cache_sources_init(w);
     struct err why = ERR_INIT;
     list_init(&w->selecting);
     if (shard_cache_namespaces_begin(w, o->namespaces) != 0) {
@@ -191,9 +181,12 @@ void shard_cache_free(struct shard_cache *w)
     for (struct table_node *n = NULL; (n = table_next(&w->maps, NULL)) != NULL;) {
         shard_cache_drop_map(w, LIST_ITEM(n, struct map_entry, node));
     }
+    for (struct table_node *n = NULL; (n = table_next(&w->pods, NULL)) != NULL;) {
+        shard_cache_drop_pod(w, LIST_ITEM(n, struct pod_entry, node));
+    }
     informer_end(&w->configs_informer);
     informer_end(&w->maps_informer);
-    shard_cache_sources_deinit(w);
+    informer_end(&w->pods_informer);
     sharing_set_deinit(&w->shared);
     table_deinit(&w->configs);
     table_deinit(&w->maps);

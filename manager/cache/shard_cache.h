@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard_cache.h - what there is: all ShardingConfigs, the ConfigMaps with their rules, and the pods
- * of each namespace that has a ShardingConfig; followed at the API server.
+ * shard_cache.h - what there is: all ShardingConfigs, the ConfigMaps with their rules, and all
+ * pods; followed at the API server.
  *
  * Every replica of the manager has one. Webhooks ask it; the leader's controller listens to it.
  *
@@ -71,9 +71,8 @@ struct shard_cache_handlers {
     /* The shards of this namespace take the most memory, and all together too much: what is not
      * needed is to be freed, before some of them are given up. */
     void (*on_excess)(void *data, const char *ns);
-    /* All that is needed to decide about this namespace's shards is known now: shard_cache_ready.
-     * NULL: about namespaces without configs. */
-    void (*on_ready)(void *data, const char *ns);
+    /* All that is needed to decide is known now: shard_cache_synced. Told once. */
+    void (*on_ready)(void *data);
     /* Other namespaces are shared than before, or it is known now which are. */
     void (*on_shared)(void *data, const struct sharing_set *shared);
 };
@@ -89,8 +88,6 @@ struct shard_cache_options {
     struct kube_client *client;      /* must outlive the cache */
     const char *namespace;           /* nothing else is looked at; NULL: all; copied */
     const char *prefix;              /* of labels and annotations; copied */
-    unsigned own_watches;            /* of pods, one for each namespace, at most; with more of them
-                                        one watch follows the pods of all; 0: 16 */
     size_t memory;                   /* bytes that limits and rules may take; 0: any */
     struct namespaces *namespaces;   /* that limits ask for, with labels; must outlive the cache, or
                                         until shard_cache_free; NULL: nobody knows them */
@@ -107,12 +104,8 @@ void shard_cache_listen(struct shard_cache *w, struct shard_cache_listener *l);
 /* It is told nothing any more. One that does not listen is ignored. */
 void shard_cache_unlisten(struct shard_cache *w, struct shard_cache_listener *l);
 
-/* Everything that is followed was listed: webhooks can decide. */
+/* The configs, the ConfigMaps and the pods were listed, ever: nothing is decided before. */
 bool shard_cache_synced(const struct shard_cache *w);
-/* Whether all ShardingConfigs are known; the pods in the namespace of a new one may follow. */
-bool shard_cache_configs_synced(const struct shard_cache *w);
-/* The configs, the ConfigMaps and the pods of that namespace were listed. */
-bool shard_cache_ready(const struct shard_cache *w, const char *ns);
 /* The namespaces that are shared (compile/sharing.h); none until all ShardingConfigs are
  * known. Always the same, which changes. */
 const struct sharing_set *shard_cache_shared(const struct shard_cache *w);

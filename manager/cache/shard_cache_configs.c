@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ShardingConfigs, and the namespaces that have some, whose pods are followed.
+ * The ShardingConfigs, and the namespaces of all that is followed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,10 +19,6 @@
 
 static void free_namespace(struct shard_cache *w, struct namespace *s)
 {
-    shard_cache_source_end(w, s);
-    while (!list_empty(&s->pods)) {
-        shard_cache_drop_pod(w, LIST_ITEM(s->pods.next, struct pod_entry, link));
-    }
     pod_selection_deinit(&s->members);
     table_remove(&w->namespaces, &s->node);
     free(s);
@@ -42,12 +38,10 @@ static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
     list_init(&s->pods);
     pod_selection_init(&s->members);
     s->account = shard_cache_account(w, ns);
-    informer_init(&s->informer, w, s, SHARD_CACHE_OF_PODS, &shard_cache_pod_handlers);
     if (s->account == NULL || table_insert(&w->namespaces, &s->node, s->name) != 0) {
         free(s);
         return NULL;
     }
-    shard_cache_source_begin(w, s);
     return s;
 }
 
@@ -59,7 +53,7 @@ struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const cha
 
 void shard_cache_leave_namespace(struct shard_cache *w, struct namespace *s)
 {
-    if (list_empty(&s->configs) && list_empty(&s->maps)) {
+    if (list_empty(&s->configs) && list_empty(&s->maps) && list_empty(&s->pods)) {
         free_namespace(w, s);
     }
 }
@@ -113,7 +107,7 @@ static void free_config(struct config *c)
     free(c);
 }
 
-/* The namespace is followed on: shard_cache_leave_namespace is due. */
+/* The namespace stays: shard_cache_leave_namespace is due. */
 static void drop_config(struct shard_cache *w, struct config *c)
 {
     c->seen.pod_count = c->shard.pod_count;
@@ -436,8 +430,7 @@ static void on_configs_synced(void *data)
     f->synced = f->synced || !f->lost;
     shard_cache_share_namespaces(f->cache);
     follow_maps(f->cache);
-    shard_cache_tell_all_ready(f->cache);
-    shard_cache_arrange(f->cache);
+    shard_cache_tell_ready(f->cache);
 }
 
 static void on_config_state(void *data, const char *error, enum log_level level)

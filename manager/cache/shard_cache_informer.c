@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 
-#include "base/decimal.h"
 #include "base/log.h"
 #include "cache/shard_cache_internal.h"
 #include "inject/inject_options.h"
@@ -60,12 +59,11 @@ void informer_on_state(void *data, const char *error, enum log_level level)
 {
     struct informer *f = data;
     const char *what = shard_cache_collection_text(f->collection);
-    const char *ns = f->namespace == NULL ? "" : f->namespace->name;
     if (error != NULL) {
-        log_at(level, "cannot list or watch", log_str("collection", what), log_str("namespace", ns),
+        log_at(level, "cannot list or watch", log_str("collection", what),
                log_str("error", informer_error(f)));
     } else {
-        log_at(level, "watching again", log_str("collection", what), log_str("namespace", ns));
+        log_at(level, "watching again", log_str("collection", what));
     }
 }
 
@@ -79,7 +77,7 @@ static void collect_path(const struct informer *f, char out[PATH_SIZE])
         [SHARD_CACHE_OF_MAPS] = {"/api/v1", "configmaps"},
         [SHARD_CACHE_OF_PODS] = {"/api/v1", "pods"},
     };
-    const char *ns = f->namespace != NULL ? f->namespace->name : f->cache->namespace;
+    const char *ns = f->cache->namespace;
     (void)snprintf(out, PATH_SIZE, "%s%s%s/%s", parts[f->collection].group,
                    ns == NULL ? "" : "/namespaces/", ns == NULL ? "" : ns,
                    parts[f->collection].resource);
@@ -107,16 +105,6 @@ void informer_end(struct informer *f)
     f->lost = false;
 }
 
-uint64_t informer_version(const struct informer *f)
-{
-    return f->reflector == NULL ? 0 : decimal_or_zero(slice_str(reflector_version(f->reflector)));
-}
-
-bool informer_watches(const struct informer *f)
-{
-    return f->reflector != NULL && reflector_stats(f->reflector)->following;
-}
-
 int informer_follow(struct informer *f, struct err *e)
 {
     char path[PATH_SIZE];
@@ -140,11 +128,10 @@ int informer_follow(struct informer *f, struct err *e)
     return 0;
 }
 
-void informer_init(struct informer *f, struct shard_cache *w, struct namespace *s,
+void informer_init(struct informer *f, struct shard_cache *w,
                    enum shard_cache_collection collection, const struct reflector_handlers *h)
 {
     f->cache = w;
-    f->namespace = s;
     f->collection = collection;
     f->handlers = h;
 }
@@ -163,10 +150,5 @@ void shard_cache_list_again(struct net_deadline *d)
     w->again_set = false;
     follow_again(&w->configs_informer);
     follow_again(&w->maps_informer);
-    if (w->shared_informer.lost) {
-        shard_cache_follow_shared(w);
-    }
-    for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
-        follow_again(&LIST_ITEM(n, struct namespace, node)->informer);
-    }
+    follow_again(&w->pods_informer);
 }

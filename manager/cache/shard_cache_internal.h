@@ -4,9 +4,8 @@
  *
  * shard_cache.c begins and ends it and tells who listens; shard_cache_informer.c follows a
  * collection, whose objects shard_cache_configs.c, shard_cache_maps.c and shard_cache_pods.c keep;
- * shard_cache_source.c decides which informer tells of a namespace's pods; shard_cache_namespaces.c
- * when limits by labels of namespaces are compiled anew; shard_cache_budget.c what is given up when
- * all take too much; shard_lister.c answers.
+ * shard_cache_namespaces.c decides when limits by labels of namespaces are compiled anew;
+ * shard_cache_budget.c what is given up when all take too much; shard_lister.c answers.
  */
 #ifndef MANAGER_CACHE_SHARD_CACHE_INTERNAL_H
 #define MANAGER_CACHE_SHARD_CACHE_INTERNAL_H
@@ -29,11 +28,10 @@ enum shard_cache_collection {
 /* One collection that is followed. */
 struct informer {
     struct shard_cache *cache;
-    struct namespace *namespace; /* whose pods; NULL: of all namespaces that are looked at */
     enum shard_cache_collection collection;
     const struct reflector_handlers *handlers;
     struct reflector *reflector;
-    bool synced; /* listed, ever; not of pods: see struct namespace */
+    bool synced; /* listed, ever */
     bool lost;   /* something was not kept: it is to be listed again */
 };
 
@@ -46,14 +44,7 @@ struct account {
     char ns[];
 };
 
-/* Who tells of a namespace's pods; see shard_cache_source.c. */
-enum pod_source {
-    PODS_WAITING, /* nobody, for the moment */
-    PODS_OWN,     /* an informer of its own */
-    PODS_SHARED,  /* the informer of all namespaces */
-};
-
-/* A namespace with configs, or with rules of one that is gone. */
+/* A namespace with configs, rules of one that is gone, or pods. */
 struct namespace
 {
     struct table_node node;
@@ -63,13 +54,6 @@ struct namespace
     struct list injected; /* struct injected */
     struct pod_selection members;
     struct account *account;
-    bool synced; /* its pods were listed, ever */
-    enum pod_source source;
-    struct informer informer; /* PODS_OWN */
-    uint64_t since;           /* PODS_SHARED: no event up to this version is news */
-    uint64_t ignored;         /* else: the last version of what the shared informer told of it;
-                                 UINT64_MAX: one that cannot be read */
-    struct list queued;       /* in shard_cache.queue */
     char name[];
 };
 
@@ -164,12 +148,8 @@ struct shard_cache {
     bool ticking;
     struct informer configs_informer;
     struct informer maps_informer;
-    struct informer shared_informer; /* of the pods of all namespaces; not always there */
-    bool shared_failed;              /* it cannot follow; nobody is to wait for it */
-    struct net_deadline shared_patience;
-    size_t own_watches;
-    struct list queue; /* namespaces that need a list by an informer of their own */
-    struct net_task arranging;
+    struct informer pods_informer;
+    bool synced; /* all three were listed */
     struct informer_counts past[SHARD_CACHE_COLLECTIONS];
     struct net_deadline again;
     bool again_set;
@@ -221,8 +201,7 @@ static inline struct map_entry *find_map(const struct shard_cache *w, const char
 /* "shardingconfigs" and so on. */
 const char *shard_cache_collection_text(enum shard_cache_collection c);
 
-/* `ns`: whose pods; NULL: of all namespaces that are looked at. */
-void informer_init(struct informer *f, struct shard_cache *w, struct namespace *ns,
+void informer_init(struct informer *f, struct shard_cache *w,
                    enum shard_cache_collection collection, const struct reflector_handlers *h);
 /* Begins to follow, or begins anew; what there is goes on when that fails. */
 MUST_CHECK int informer_follow(struct informer *f, struct err *e);
@@ -230,13 +209,8 @@ MUST_CHECK int informer_follow(struct informer *f, struct err *e);
 void informer_lose(struct informer *f);
 /* Follows no more, and keeps the counts. */
 void informer_end(struct informer *f);
-/* The version up to which it has told all that happened; 0: it is listing, or has none that can be
- * read. */
-uint64_t informer_version(const struct informer *f);
 /* What keeps it from following, for people; NULL: nothing, or it does not follow at all. */
 const char *informer_error(const struct informer *f);
-/* Whether a watch of its is open. */
-bool informer_watches(const struct informer *f);
 /* Adds what its reflector has counted. */
 void informer_count(struct informer_counts *to, const struct informer *f);
 /* Of each collection's reflector_handlers. */
@@ -251,19 +225,11 @@ extern const struct reflector_handlers shard_cache_config_handlers;
 extern const struct reflector_handlers shard_cache_map_handlers;
 extern const struct reflector_handlers shard_cache_pod_handlers;
 
-/* The namespace, whose pods are followed from now on; it goes with its last config and map. NULL
- * without memory. */
+/* The namespace, which goes with its last config, map and pod. NULL without memory. */
 MUST_CHECK struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const char *ns);
 void shard_cache_leave_namespace(struct shard_cache *w, struct namespace *s);
 
-/* What an informer has told of a pod of the namespace. 0 or -ENOMEM. */
-MUST_CHECK int shard_cache_keep_pod(struct shard_cache *w, struct namespace *s,
-                                    enum reflector_change change, const cJSON *object);
-/* A list of its pods begins, and is complete. */
-void shard_cache_pods_begin(struct namespace *s);
-void shard_cache_pods_end(struct shard_cache *w, struct namespace *s);
-
-/* They tell who listens. The namespace goes with its last config and map. */
+/* They tell who listens. */
 void shard_cache_remove_config(struct shard_cache *w, struct config *c);
 /* It selects no pods any more. */
 void shard_cache_drop_selector(struct shard_cache *w, struct config *c);
@@ -287,21 +253,6 @@ MUST_CHECK int shard_cache_namespaces_begin(struct shard_cache *w, struct namesp
 void shard_cache_namespaces_end(struct shard_cache *w);
 /* The spec is another one. */
 void shard_cache_note_selecting(struct shard_cache *w, struct config *c);
-
-/* ---- shard_cache_source.c: which informer tells of a namespace's pods ---- */
-
-void shard_cache_sources_init(struct shard_cache *w);
-/* All namespaces are gone. */
-void shard_cache_sources_deinit(struct shard_cache *w);
-/* A namespace is followed, or is no more; it is still in the table. */
-void shard_cache_source_begin(struct shard_cache *w, struct namespace *s);
-void shard_cache_source_end(struct shard_cache *w, struct namespace *s);
-/* Its own informer stands at another version: it may not be needed any more. */
-void shard_cache_source_moved(struct shard_cache *w, struct namespace *s);
-/* As soon as the loop runs on, all is looked at: who needs an informer, and who needs none. */
-void shard_cache_arrange(struct shard_cache *w);
-/* The shared informer begins, or begins anew. */
-void shard_cache_follow_shared(struct shard_cache *w);
 
 /* ---- shard_cache_budget.c: what is kept, and what is given up ---- */
 
@@ -334,9 +285,8 @@ void shard_cache_tell_deleted(struct shard_cache *w, const struct shard_cache_co
 void shard_cache_tell_excess(struct shard_cache *w, const char *ns);
 /* All shards that select the pod, and the one whose sidecars it has. */
 void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p);
-/* That the namespace is ready, if it is; all of them. */
-void shard_cache_tell_ready(struct shard_cache *w, const struct namespace *s);
-void shard_cache_tell_all_ready(struct shard_cache *w);
+/* A list is complete: that all are, for the first time. */
+void shard_cache_tell_ready(struct shard_cache *w);
 void shard_cache_tell_shared(struct shard_cache *w);
 
 #endif

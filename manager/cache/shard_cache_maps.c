@@ -184,8 +184,7 @@ static void on_maps_synced(void *data)
         }
     }
     f->synced = f->synced || !f->lost;
-    shard_cache_tell_all_ready(f->cache);
-    shard_cache_arrange(f->cache);
+    shard_cache_tell_ready(f->cache);
 }
 
 const struct reflector_handlers shard_cache_map_handlers = {

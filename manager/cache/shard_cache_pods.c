@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The pods of one namespace, and the informer that it has of its own.
+ * The pods.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -70,6 +70,7 @@ static int link_injected(struct shard_cache *w, struct namespace *s, struct pod_
 void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p)
 {
     struct pod *old = p->pod;
+    struct namespace *s = p->namespace;
     shard_cache_tell_shards_of(w, p);
     unlink_injected(w, p);
     pod_selection_leave(&p->member);
@@ -78,12 +79,17 @@ void shard_cache_drop_pod(struct shard_cache *w, struct pod_entry *p)
     free(p);
     shard_cache_tell_pod(w, old, true);
     free(old);
+    shard_cache_leave_namespace(w, s);
 }
 
-static struct pod_entry *add_pod(struct shard_cache *w, struct namespace *s, struct pod *pod)
+static struct pod_entry *add_pod(struct shard_cache *w, struct pod *pod)
 {
+    struct namespace *s = shard_cache_provide_namespace(w, pod->ns);
     struct pod_entry *p = calloc(1, sizeof *p);
-    if (p == NULL || table_insert(&w->pods, &p->node, pod->key) != 0) {
+    if (s == NULL || p == NULL || table_insert(&w->pods, &p->node, pod->key) != 0) {
+        if (s != NULL) {
+            shard_cache_leave_namespace(w, s);
+        }
         free(p);
         return NULL;
     }
@@ -104,7 +110,7 @@ static struct pod *exchange_pod(struct pod_entry *p, struct pod *pod)
 }
 
 /* Takes `pod`. */
-static int put_pod(struct shard_cache *w, struct namespace *s, struct pod *pod)
+static int put_pod(struct shard_cache *w, struct pod *pod)
 {
     struct pod_entry *p = find_pod(w, pod->key);
     if (p != NULL && strcmp(p->pod->uid, pod->uid) != 0) {
@@ -116,7 +122,7 @@ static int put_pod(struct shard_cache *w, struct namespace *s, struct pod *pod)
         free(exchange_pod(p, pod));
         return 0;
     }
-    p = p != NULL ? p : add_pod(w, s, pod);
+    p = p != NULL ? p : add_pod(w, pod);
     if (p == NULL) {
         free(pod);
         return -ENOMEM;
@@ -124,8 +130,8 @@ static int put_pod(struct shard_cache *w, struct namespace *s, struct pod *pod)
     shard_cache_tell_shards_of(w, p);
     free(exchange_pod(p, pod));
     p->stale = false;
-    if (link_injected(w, s, p, pod) != 0 ||
-        pod_selection_place(&s->members, &p->member, pod) != 0) {
+    if (link_injected(w, p->namespace, p, pod) != 0 ||
+        pod_selection_place(&p->namespace->members, &p->member, pod) != 0) {
         shard_cache_drop_pod(w, p);
         return -ENOMEM;
     }
@@ -153,15 +159,15 @@ void shard_cache_pod_told_traffic(struct shard_cache *w, const char *key, const 
     }
 }
 
-int shard_cache_keep_pod(struct shard_cache *w, struct namespace *s, enum reflector_change change,
-                         const cJSON *object)
+/* 0 or -ENOMEM. */
+static int keep_pod(struct shard_cache *w, enum reflector_change change, const cJSON *object)
 {
     struct pod *pod = pod_new(object, &w->keys);
     if (pod == NULL) {
         return -ENOMEM;
     }
     if (change != REFLECTOR_DELETED) {
-        return put_pod(w, s, pod);
+        return put_pod(w, pod);
     }
     struct pod_entry *p = find_pod(w, pod->key);
     free(pod);
@@ -171,67 +177,42 @@ int shard_cache_keep_pod(struct shard_cache *w, struct namespace *s, enum reflec
     return 0;
 }
 
-void shard_cache_pods_begin(struct namespace *s)
-{
-    LIST_FOR_EACH(n, &s->pods)
-    {
-        LIST_ITEM(n, struct pod_entry, link)->stale = true;
-    }
-}
-
-void shard_cache_pods_end(struct shard_cache *w, struct namespace *s)
-{
-    LIST_FOR_EACH_SAFE(n, after, &s->pods)
-    {
-        struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
-        if (p->stale) {
-            shard_cache_drop_pod(w, p);
-        }
-    }
-    bool first = !s->synced;
-    s->synced = true;
-    if (first) {
-        shard_cache_tell_ready(w, s);
-    }
-}
-
-/* ---- the informer of one namespace ---- */
+/* ---- the informer ---- */
 
 static void on_pod_list(void *data)
 {
-    const struct informer *f = data;
-    shard_cache_pods_begin(f->namespace);
+    struct informer *f = data;
+    for (struct table_node *n = NULL; (n = table_next(&f->cache->pods, n)) != NULL;) {
+        LIST_ITEM(n, struct pod_entry, node)->stale = true;
+    }
 }
 
 static void on_pod_object(void *data, enum reflector_change change, const cJSON *object)
 {
     struct informer *f = data;
-    if (shard_cache_keep_pod(f->cache, f->namespace, change, object) != 0) {
+    if (keep_pod(f->cache, change, object) != 0) {
         informer_lose(f);
     }
-    shard_cache_source_moved(f->cache, f->namespace);
 }
 
 static void on_pods_synced(void *data)
 {
     struct informer *f = data;
-    if (!f->lost) {
-        shard_cache_pods_end(f->cache, f->namespace);
+    struct table_node *next = f->lost ? NULL : table_next(&f->cache->pods, NULL);
+    while (next != NULL) {
+        struct pod_entry *p = LIST_ITEM(next, struct pod_entry, node);
+        next = table_next(&f->cache->pods, next);
+        if (p->stale) {
+            shard_cache_drop_pod(f->cache, p);
+        }
     }
-    shard_cache_source_moved(f->cache, f->namespace);
-    shard_cache_arrange(f->cache);
-}
-
-static void on_pods_state(void *data, const char *error, enum log_level level)
-{
-    struct informer *f = data;
-    informer_on_state(f, error, level);
-    shard_cache_arrange(f->cache);
+    f->synced = f->synced || !f->lost;
+    shard_cache_tell_ready(f->cache);
 }
 
 const struct reflector_handlers shard_cache_pod_handlers = {
     .on_list = on_pod_list,
     .on_object = on_pod_object,
     .on_synced = on_pods_synced,
-    .on_state = on_pods_state,
+    .on_state = informer_on_state,
 };

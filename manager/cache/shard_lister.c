@@ -11,39 +11,16 @@
 
 /* ---- whether it knows ---- */
 
-bool shard_cache_ready(const struct shard_cache *w, const char *ns)
-{
-    struct table_node *n = table_find(&w->namespaces, ns);
-    return w->configs_informer.synced && w->maps_informer.synced &&
-           (n == NULL || LIST_ITEM(n, struct namespace, node)->synced);
-}
-
 bool shard_cache_synced(const struct shard_cache *w)
 {
-    bool synced = w->configs_informer.synced && w->maps_informer.synced;
-    for (struct table_node *n = NULL; synced && (n = table_next(&w->namespaces, n)) != NULL;) {
-        synced = LIST_ITEM(n, struct namespace, node)->synced;
-    }
-    return synced;
-}
-
-bool shard_cache_configs_synced(const struct shard_cache *w)
-{
-    return w->configs_informer.synced;
+    return w->synced;
 }
 
 const char *shard_cache_error(const struct shard_cache *w)
 {
     const char *error = informer_error(&w->configs_informer);
     error = error != NULL ? error : informer_error(&w->maps_informer);
-    if (error == NULL && !w->shared_failed) { /* otherwise others do its work */
-        error = informer_error(&w->shared_informer);
-    }
-    for (struct table_node *n = NULL;
-         error == NULL && (n = table_next(&w->namespaces, n)) != NULL;) {
-        error = informer_error(&LIST_ITEM(n, struct namespace, node)->informer);
-    }
-    return error;
+    return error != NULL ? error : informer_error(&w->pods_informer);
 }
 
 /* ---- look-ups ---- */
@@ -299,20 +276,7 @@ static void count_all(const struct shard_cache *w,
     memcpy(counts, w->past, sizeof w->past);
     informer_count(&counts[SHARD_CACHE_OF_CONFIGS], &w->configs_informer);
     informer_count(&counts[SHARD_CACHE_OF_MAPS], &w->maps_informer);
-    informer_count(&counts[SHARD_CACHE_OF_PODS], &w->shared_informer);
-    for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
-        informer_count(&counts[SHARD_CACHE_OF_PODS],
-                       &LIST_ITEM(n, struct namespace, node)->informer);
-    }
-}
-
-static size_t count_pod_watches(const struct shard_cache *w)
-{
-    size_t count = informer_watches(&w->shared_informer);
-    for (struct table_node *n = NULL; (n = table_next(&w->namespaces, n)) != NULL;) {
-        count += informer_watches(&LIST_ITEM(n, struct namespace, node)->informer);
-    }
-    return count;
+    informer_count(&counts[SHARD_CACHE_OF_PODS], &w->pods_informer);
 }
 
 static void write_counts(struct buf *out, const char *name, const char *help,
@@ -338,14 +302,10 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
          "ShardingConfigs in the manager's cache, roots included.", w->configs.count},
         {"cmesh_manager_known_configmaps", "gauge", "ConfigMaps with rules in the manager's cache.",
          w->maps.count},
-        {"cmesh_manager_known_pods", "gauge",
-         "Pods in the manager's cache, of namespaces with ShardingConfigs.", w->pods.count},
-        {"cmesh_manager_known_namespaces", "gauge", "Namespaces whose pods the manager watches.",
+        {"cmesh_manager_known_pods", "gauge", "Pods in the manager's cache.", w->pods.count},
+        {"cmesh_manager_known_namespaces", "gauge",
+         "Namespaces with pods, ShardingConfigs or their rules in the manager's cache.",
          w->namespaces.count},
-        {"cmesh_manager_pod_watches", "gauge",
-         "Watches of pods that the manager has open: one for each of few namespaces, one for all "
-         "of many.",
-         count_pod_watches(w)},
         {"cmesh_manager_shards_memory_bytes", "gauge",
          "Memory that the limits and rules of all shards take, of --shards-memory.",
          shard_cache_memory(w)},

@@ -340,8 +340,8 @@ static bool is_just_changed(struct roll *r)
 static bool knows_enough(struct roll *r)
 {
     const struct shard_cache *w = r->roller->options.cache;
-    return shard_cache_ready(w, r->set->ns) && shard_cache_error(w) == NULL &&
-           !is_just_changed(r) && !is_answer_due(r);
+    return shard_cache_synced(w) && shard_cache_error(w) == NULL && !is_just_changed(r) &&
+           !is_answer_due(r);
 }
 
 static void look_closely(struct roll *r, const struct roll_status *before)
@@ -368,8 +368,8 @@ static void look(struct roll *r)
     struct roll_status before;
     roll_status_parse(r->set->status, &before);
     char why[ROLL_STATUS_MESSAGE_SIZE];
-    bool refused = shard_cache_configs_synced(r->roller->options.cache) && !is_answer_due(r) &&
-                   roll_refusal(r, why);
+    bool refused =
+        shard_cache_synced(r->roller->options.cache) && !is_answer_due(r) && roll_refusal(r, why);
     if (r->set->ending) {
         done_until(r, QUIET_MS);
     } else if (refused) {

@@ -145,9 +145,8 @@ static int take_uid(struct root *t, const char *uid)
 static void look(void *state)
 {
     struct root *t = state;
-    char ns[ROOT_NS_SIZE];
     const struct shard_cache_config *config = root_config(t);
-    bool ready = shard_cache_ready(t->roots->options.cache, root_namespace(t, ns));
+    bool ready = shard_cache_synced(t->roots->options.cache);
     if (config == NULL || !ready || field_meta(config->object, "deletionTimestamp")[0] != '\0') {
         reconcile_done(&t->run, WORK_DONE, 0); /* on_ready brings it again */
     } else if (take_uid(t, config->uid) != 0) {
@@ -226,10 +225,11 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
     }
 }
 
-static void on_ready(void *data, const char *ns)
+static void on_ready(void *data)
 {
-    if (ns != NULL) {
-        look_in_namespace(data, ns);
+    const struct roots *r = data;
+    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
+        reconciler_look(r->reconciler, t->key, 0);
     }
 }
 

@@ -143,11 +143,9 @@ int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
 {
     forget_shards(o);
     *w = (struct validate_context){.shared_pod = shared_pod, .rules_of = rules_of, .data = o};
-    /* The first config in a namespace makes its pods be listed: until then others are not refused.
-     */
-    if (!shard_cache_configs_synced(o->cache)) {
+    if (!shard_cache_synced(o->cache)) {
         const char *why = shard_cache_error(o->cache);
-        return err_set(e, -EAGAIN, "the ShardingConfigs have not been listed yet%s%s",
+        return err_set(e, -EAGAIN, "ShardingConfigs and pods have not been listed yet%s%s",
                        why == NULL ? "" : ": ", why == NULL ? "" : why);
     }
     w->resources = o->resources;

@@ -17,7 +17,6 @@ enum {
     GATHER_MS = 10,          /* changes of pods are gathered for so long, */
     GATHER_PODS_PER_MS = 20, /* and longer where there are many */
     SHARDS_OF_POD_MAX = 32,
-    NAMESPACE_SIZE = 64,
     KEPT_EVENTS_MAX = 100, /* pods of one config of which an Event tells that they keep its rules */
 };
 
@@ -165,12 +164,10 @@ void controller_look_after(struct shard *s, uint64_t ms)
     reconcile_after(&s->run, ms);
 }
 
-/* Whether it is known what there is in its namespace. */
+/* Whether it is known what there is. */
 static bool is_ready(const struct shard *s)
 {
-    char ns[NAMESPACE_SIZE];
-    (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(s->key, "/"), s->key);
-    return shard_cache_ready(s->controller->options.cache, ns);
+    return shard_cache_synced(s->controller->options.cache);
 }
 
 static bool end(void *state, enum work_result result)
@@ -273,26 +270,22 @@ static void on_excess(void *data, const char *ns)
     }
 }
 
-/* `ns` NULL: of all. */
-static const struct rules_map *next_map(const struct shard_cache *w, const char *ns,
-                                        const struct rules_map *m)
-{
-    return ns == NULL ? shard_cache_next_map(w, m) : shard_cache_next_map_in(w, ns, m);
-}
-
 /* ConfigMaps of configs that are gone, too. */
-static void on_ready(void *data, const char *ns)
+static void look_at_shards(struct controller *c)
 {
-    struct controller *c = data;
     const struct shard_cache *w = c->options.cache;
-    for (const struct rules_map *m = NULL; (m = next_map(w, ns, m)) != NULL;) {
-        reconciler_look(c->reconciler, m->key, 0);
-    }
-    const struct shard_cache_config *o = NULL;
-    while (ns != NULL && (o = shard_cache_next_config_in(w, ns, o)) != NULL) {
+    for (const struct shard_cache_config *o = NULL; (o = shard_cache_next_config(w, o)) != NULL;) {
         on_shard(c, o->key, SHARD_CACHE_CONFIG);
     }
-    controller_look_policies(c, ns);
+    for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
+        reconciler_look(c->reconciler, m->key, 0);
+    }
+}
+
+static void on_ready(void *data)
+{
+    look_at_shards(data);
+    controller_look_policies(data, NULL);
 }
 
 /* ---- pods ---- */
@@ -614,14 +607,8 @@ static int start_parts(struct controller *c, struct err *e)
 /* What there is already is told to nobody: it is asked for. */
 static void look_around(struct controller *c)
 {
-    const struct shard_cache *w = c->options.cache;
-    for (const struct shard_cache_config *o = NULL; (o = shard_cache_next_config(w, o)) != NULL;) {
-        on_shard(c, o->key, SHARD_CACHE_CONFIG);
-    }
-    for (const struct rules_map *m = NULL; (m = shard_cache_next_map(w, m)) != NULL;) {
-        reconciler_look(c->reconciler, m->key, 0);
-    }
-    for (const struct pod *p = NULL; (p = shard_cache_next_pod(w, p)) != NULL;) {
+    look_at_shards(c);
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod(c->options.cache, p)) != NULL;) {
         on_pod(c, p, false);
     }
 }

@@ -517,7 +517,7 @@ static void look(void *state)
     const struct controller *c = s->run.data;
     const struct policy_object *o = policy_cache_find(c->policies, s->run.key);
     struct err e = ERR_INIT;
-    if (o == NULL || !shard_cache_ready(c->options.cache, o->ns)) {
+    if (o == NULL || !shard_cache_synced(c->options.cache)) {
         reconcile_done(&s->run, WORK_DONE, 0); /* on_ready brings it again */
         return;
     }

@@ -77,7 +77,6 @@ static void begin(struct place *p)
 {
     place_begin(p, NULL);
     place_await_synced(p);
-    place_await_ready(p, "tenant");
 }
 
 /* More than one look finds; of equal ones the last by name, whatever order they came in. */

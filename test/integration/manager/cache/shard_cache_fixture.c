@@ -45,9 +45,9 @@ static void on_deleted(void *data, const struct shard_cache_config *config)
     alloc_sweep_resume(paused);
 }
 
-static void on_ready(void *data, const char *ns)
+static void on_ready(void *data)
 {
-    note(data, "ready", ns == NULL ? "" : ns, "");
+    note(data, "ready", "", "");
 }
 
 static void on_excess(void *data, const char *ns)
@@ -61,29 +61,6 @@ static const struct shard_cache_handlers handlers = {.on_shard = on_shard,
                                                      .on_excess = on_excess,
                                                      .on_ready = on_ready};
 
-/* ---- the API server ---- */
-
-static void count(struct place *p, const char *target)
-{
-    bool shared = strncmp(target, "/api/v1/pods?", 13) == 0;
-    bool watch = strstr(target, "watch=") != NULL;
-    if (!shared && strstr(target, "/pods?") == NULL) {
-        return;
-    }
-    unsigned *number = watch ? &p->own_opened : &p->own_lists;
-    if (shared) {
-        number = watch ? &p->shared_opened : &p->shared_lists;
-    }
-    *number += strstr(target, "continue=") == NULL;
-}
-
-static void serve(struct scripted_api *a, struct api_request *q)
-{
-    struct place *p = LIST_ITEM(a, struct place, store.api);
-    count(p, q->target);
-    p->serve(a, q);
-}
-
 /* ---- life ---- */
 
 bool place_open(struct place *p)
@@ -93,8 +70,6 @@ bool place_open(struct place *p)
     if (loop_setup((void **)&l) != 0 || !store_open(&p->store, l)) {
         return false;
     }
-    p->serve = p->store.api.serve;
-    p->store.api.serve = serve;
     return true;
 }
 
@@ -130,7 +105,6 @@ bool place_try_to_begin(struct place *p, const char *namespace)
         .client = p->store.api.client,
         .prefix = "ctrlmesh.kusionstack.io",
         .namespace = namespace,
-        .own_watches = p->own_watches,
         .memory = p->memory,
         .ops = p->hurried ? &p->store.ops : NULL,
     };
@@ -174,29 +148,12 @@ void place_await_synced(struct place *p)
     assert_true(shard_cache_synced(p->cache));
 }
 
-void place_await_ready(struct place *p, const char *ns)
-{
-    for (int i = 0; i < PLACE_PATIENCE_TURNS && !shard_cache_ready(p->cache, ns); i++) {
-        turn(p, 1);
-    }
-    assert_true(shard_cache_ready(p->cache, ns));
-}
-
 void place_await_same(struct place *p)
 {
     for (int i = 0; i < PLACE_PATIENCE_TURNS && place_difference(p)[0] != '\0'; i++) {
         turn(p, 1);
     }
     assert_string_equal(place_difference(p), "");
-}
-
-void place_await_watches(struct place *p, unsigned wanted)
-{
-    for (int i = 0;
-         i < PLACE_PATIENCE_TURNS && place_metric(p, "cmesh_manager_pod_watches") != wanted; i++) {
-        turn(p, 1);
-    }
-    assert_int_equal(place_metric(p, "cmesh_manager_pod_watches"), wanted);
 }
 
 void place_expect(struct place *p, const char *text)
@@ -238,33 +195,16 @@ void place_put_map(struct place *p, const char *ns, const char *shard, const cha
 
 /* ---- looking ---- */
 
-/* Whether its pods are followed. */
-static bool is_followed(const struct storing_api *s, const char *ns)
-{
-    static const char *const resources[] = {"shardingconfigs", "configmaps"};
-    for (size_t i = 0; i < 2; i++) {
-        for (const cJSON *o = NULL; (o = store_next(s, resources[i], o)) != NULL;) {
-            if (strcmp(store_text(o, "metadata/namespace"), ns) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* How many pods are followed; writes one that is not known as it is. */
+/* How many pods there are; writes one that is not known as it is. */
 static size_t count_stored(struct place *p, char *out, size_t size)
 {
-    size_t followed = 0;
+    size_t stored = 0;
     for (const cJSON *o = NULL; (o = store_next(&p->store, "pods", o)) != NULL;) {
         char ns[64];
         char key[128];
         char version[32];
         (void)snprintf(ns, sizeof ns, "%s", store_text(o, "metadata/namespace"));
-        if (!is_followed(&p->store, ns)) {
-            continue;
-        }
-        followed++;
+        stored++;
         (void)snprintf(key, sizeof key, "%s/%s", ns, store_text(o, "metadata/name"));
         (void)snprintf(version, sizeof version, "%s", store_text(o, "metadata/resourceVersion"));
         const struct pod *pod = shard_cache_find_pod(p->cache, key);
@@ -273,7 +213,7 @@ static size_t count_stored(struct place *p, char *out, size_t size)
                            pod == NULL ? "none" : pod->version, version);
         }
     }
-    return followed;
+    return stored;
 }
 
 const char *place_difference(struct place *p)

@@ -22,16 +22,8 @@ struct place {
     struct shard_cache *cache;
     struct shard_cache_listener listener;
     struct buf log;
-    unsigned own_watches; /* of shard_cache_options */
-    size_t memory;        /* the same */
-    bool hurried;         /* pauses of reflectors are over with the next turn */
-
-    /* How often the API server was asked for pods: of one namespace, of all. */
-    unsigned own_lists;
-    unsigned own_opened;
-    unsigned shared_lists; /* without further pages */
-    unsigned shared_opened;
-    void (*serve)(struct scripted_api *a, struct api_request *q);
+    size_t memory; /* of shard_cache_options */
+    bool hurried;  /* pauses of reflectors are over with the next turn */
 };
 
 /* False: out of memory. What stands in `store` as store_open keeps it, and the options, is kept. */
@@ -49,11 +41,8 @@ void place_begin(struct place *p, const char *namespace);
 void place_run(struct place *p, unsigned ms);
 /* Waits, or fails the test. */
 void place_await_synced(struct place *p);
-void place_await_ready(struct place *p, const char *ns);
-/* Until all that is followed is as it is in the API server. */
+/* Until all pods are as it is in the API server. */
 void place_await_same(struct place *p);
-/* Until so many watches of pods are open, by the metric. */
-void place_await_watches(struct place *p, unsigned count);
 /* Until it was told; what was told is forgotten then. */
 void place_expect(struct place *p, const char *text);
 
@@ -61,8 +50,8 @@ void place_put_config(struct place *p, const char *ns, const char *name, const c
 void place_put_pod(struct place *p, const char *ns, const char *name, const char *label);
 void place_put_map(struct place *p, const char *ns, const char *shard, const char *label);
 
-/* "": the pods of all namespaces that have configs or maps are as they are in the API server, in
- * these very versions; otherwise what is not, valid until the next call. */
+/* "": the pods are as they are in the API server, in these very versions; otherwise what is not,
+ * valid until the next call. */
 const char *place_difference(struct place *p);
 /* The value of a metric without labels. */
 unsigned place_metric(struct place *p, const char *name);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model of all that a cache meets while it follows pods: namespaces come and go, so that it goes
- * from watches of each to one of all and back, at an API server that fails, refuses and delays at
- * random.
+ * A model of all that a cache meets while it follows pods: they and ShardingConfigs come and go, at
+ * an API server that fails, refuses and delays at random.
  *
- * What is known of a namespace that is ready never goes back in time: no pod comes back, none is
- * missing for a moment, none is shown as it was; and it stays ready. When all is quiet the cache
- * has what the API server has, and has as few watches as it should.
+ * Once all is known it stays so, and never goes back in time: no pod comes back, none is missing
+ * for a moment, none is shown as it was. Each ShardingConfig has the pods that it selects of those
+ * that are known. When all is quiet the cache has what the API server has.
  *
  * CMESH_SEED begins with another seed, CMESH_ROUNDS does more of them. Seeds say which chances are
  * taken, not how the kernel cuts what is sent: one that fails may need several runs.
@@ -32,15 +31,10 @@ enum {
     NEVER = -1,        /* that it has not been there yet; else the place in its history */
 };
 
-struct seen {
-    bool ready;
-    int pods[PODS];
-};
-
 struct play {
     struct place place;
-    struct shard_cache_listener listener;
-    struct seen seen[NAMESPACES];
+    bool synced;
+    int seen[NAMESPACES][PODS];
     uint64_t seed;
     unsigned step;
 };
@@ -64,26 +58,6 @@ static unsigned chance(struct play *p, unsigned n)
 }
 
 /* ---- what is known, and what may be ---- */
-
-static void forget(struct play *p, unsigned n)
-{
-    p->seen[n].ready = false;
-    for (unsigned i = 0; i < PODS; i++) {
-        p->seen[n].pods[i] = UNKNOWN;
-    }
-}
-
-/* Its only config goes; it is followed no more, or from the beginning. */
-static void on_deleted(void *data, const struct shard_cache_config *config)
-{
-    for (unsigned n = 0; n < NAMESPACES; n++) {
-        if (strcmp(ns_name(n), config->ns) == 0) {
-            forget(data, n);
-        }
-    }
-}
-
-static const struct shard_cache_handlers handlers = {.on_deleted = on_deleted};
 
 static const struct stored_object *history_of(struct play *p, unsigned n, unsigned i)
 {
@@ -122,7 +96,7 @@ static void check_pod(struct play *p, unsigned n, unsigned i)
     char key[32];
     (void)snprintf(key, sizeof key, "%s/%s", ns_name(n), pod_name(i));
     const struct pod *pod = shard_cache_find_pod(p->place.cache, key);
-    int *last = &p->seen[n].pods[i];
+    int *last = &p->seen[n][i];
     int now = place_of(history_of(p, n, i), pod, *last);
     if (now == UNKNOWN) {
         fail_msg("seed %lu, step %u: %s is known of version %s, after state %d of it",
@@ -131,19 +105,33 @@ static void check_pod(struct play *p, unsigned n, unsigned i)
     *last = now;
 }
 
+/* It has what it selects of the pods that are known. */
+static void check_config(struct play *p, const struct shard_cache_config *c)
+{
+    size_t count = 0;
+    for (const struct pod *pod = NULL;
+         (pod = shard_cache_next_pod_in(p->place.cache, c->ns, pod)) != NULL;) {
+        count += pod_selected(pod, c->pods);
+    }
+    if (count != c->pod_count) {
+        fail_msg("seed %lu, step %u: %s has %zu pods of %zu", (unsigned long)p->seed, p->step,
+                 c->key, c->pod_count, count);
+    }
+}
+
 static void check(struct play *p)
 {
-    for (unsigned n = 0; n < NAMESPACES; n++) {
-        bool followed = shard_cache_next_config_in(p->place.cache, ns_name(n), NULL) != NULL;
-        bool ready = followed && shard_cache_ready(p->place.cache, ns_name(n));
-        if (p->seen[n].ready && !ready) {
-            fail_msg("seed %lu, step %u: %s is not ready any more", (unsigned long)p->seed, p->step,
-                     ns_name(n));
-        }
-        p->seen[n].ready = ready;
-        for (unsigned i = 0; ready && i < PODS; i++) {
-            check_pod(p, n, i);
-        }
+    const struct shard_cache_config *c = NULL;
+    bool synced = shard_cache_synced(p->place.cache);
+    if (p->synced && !synced) {
+        fail_msg("seed %lu, step %u: not synced any more", (unsigned long)p->seed, p->step);
+    }
+    p->synced = synced;
+    for (unsigned i = 0; synced && i < NAMESPACES * PODS; i++) {
+        check_pod(p, i / PODS, i % PODS);
+    }
+    while ((c = shard_cache_next_config(p->place.cache, c)) != NULL) {
+        check_config(p, c);
     }
 }
 
@@ -174,8 +162,7 @@ static void change_config(struct play *p, unsigned many)
 }
 
 static const char *const parts[] = {
-    "/api/v1/pods?", "/api/v1/pods?watch", "/api/v1/pods?limit", "continue=",
-    "/pods?",        "/pods?watch",        "/namespaces/n1/",    "/namespaces/n2/pods?watch",
+    "/api/v1/pods?", "/api/v1/pods?watch", "/api/v1/pods?limit", "continue=", "/shardingconfigs?",
 };
 
 static const char *any_part(struct play *p)
@@ -197,7 +184,7 @@ static void disturb(struct play *p)
         st->paused = any_part(p);
         break;
     case 3:
-        store_expire_watches(st, chance(p, 2) == 0 ? "/api/v1/pods?" : "/pods?");
+        store_expire_watches(st, chance(p, 2) == 0 ? "/api/v1/pods?" : "/shardingconfigs?");
         break;
     case 4:
         store_compact(st, chance(p, 30));
@@ -247,29 +234,13 @@ static void step(struct play *p, unsigned many)
 
 /* ---- when all is quiet ---- */
 
-/* NULL: each namespace is served as it should be, by one watch of its own or by one for all. */
-static const char *wrong_watches(struct play *p)
-{
-    unsigned watches = place_metric(&p->place, "cmesh_manager_pod_watches");
-    unsigned namespaces = place_metric(&p->place, "cmesh_manager_known_namespaces");
-    unsigned own = p->place.own_watches;
-    bool few = watches == namespaces && namespaces <= own;
-    bool many = watches == 1 && namespaces > own / 2;
-    static char text[64];
-    (void)snprintf(text, sizeof text, "%u watches of %u namespaces", watches, namespaces);
-    return few || many ? NULL : text;
-}
-
 static const char *what_is_wrong(struct play *p)
 {
     const char *difference = place_difference(&p->place);
     if (difference[0] != '\0') {
         return difference;
     }
-    if (!shard_cache_synced(p->place.cache)) {
-        return "it is not synced";
-    }
-    return wrong_watches(p);
+    return shard_cache_synced(p->place.cache) ? NULL : "it is not synced";
 }
 
 static void settle(struct play *p)
@@ -300,20 +271,16 @@ static struct play *open_play(uint64_t seed)
     st->by_chance = true;
     st->random = seed * 2654435761u + 88172645463325252u;
     assert_true(place_open(&p->place));
-    p->place.own_watches = 1 + chance(p, 4);
     st->page_max = chance(p, 4);
     st->cache = chance(p, 2) == 0;
     for (unsigned i = 0; i < 20; i++) {
         change_pod(p);
         change_config(p, 5);
     }
-    for (unsigned n = 0; n < NAMESPACES; n++) {
-        forget(p, n);
+    for (unsigned i = 0; i < NAMESPACES * PODS; i++) {
+        p->seen[i / PODS][i % PODS] = UNKNOWN;
     }
     place_begin(&p->place, NULL);
-    p->listener = (struct shard_cache_listener){.handlers = &handlers, .data = p};
-    shard_cache_unlisten(p->place.cache, &p->place.listener);
-    shard_cache_listen(p->place.cache, &p->listener);
     return p;
 }
 
@@ -327,9 +294,6 @@ static void play(uint64_t seed)
         }
         settle(p);
     }
-    print_message("seed %lu: up to %u of their own; lists %u of one, %u of all; watches %u, %u\n",
-                  (unsigned long)seed, p->place.own_watches, p->place.own_lists,
-                  p->place.shared_lists, p->place.own_opened, p->place.shared_opened);
     assert_true(place_close(&p->place));
     free(p);
 }

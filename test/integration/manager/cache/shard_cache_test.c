@@ -21,8 +21,6 @@ static void test_what_there_is(void **state)
     place_put_map(p, "n", "foreign", "false");
     place_begin(p, NULL);
     place_await_synced(p);
-    assert_true(shard_cache_ready(p->cache, "n"));
-    assert_true(shard_cache_ready(p->cache, "elsewhere")); /* nothing is to be known there */
     assert_null(shard_cache_error(p->cache));
     const struct shard_cache_config *a = shard_cache_find_config(p->cache, "n/a");
     assert_string_equal(a->name, "a");
@@ -41,7 +39,8 @@ static void test_what_there_is(void **state)
     assert_ptr_equal(shard_cache_shard_of(p->cache, pods[0], NULL), a);
     assert_null(shard_cache_shard_of(p->cache, pods[0], a));
     free(pods);
-    assert_null(shard_cache_find_pod(p->cache, "elsewhere/p4")); /* no config, so no interest */
+    assert_non_null(shard_cache_find_pod(p->cache, "elsewhere/p4"));
+    assert_int_equal(place_metric(p, "cmesh_manager_known_namespaces"), 2);
     assert_non_null(shard_cache_find_map(p->cache, "n/a"));
     assert_null(shard_cache_find_map(p->cache, "n/foreign"));
     const struct rules_map *map = shard_cache_next_map_in(p->cache, "n", NULL);
@@ -224,20 +223,90 @@ static void test_one_namespace(void **state)
     assert_null(shard_cache_find_map(p->cache, "m/a"));
 }
 
-/* While the pods of a new namespace are listed the configs are known all the same. */
-static void test_a_new_namespace(void **state)
+/* Until something fails, with this in its text. */
+static void await_error(struct place *p, const char *part)
+{
+    const char *error = NULL;
+    for (int i = 0; i < PLACE_PATIENCE_TURNS && (error == NULL || strstr(error, part) == NULL);
+         i++) {
+        place_run(p, 1);
+        error = shard_cache_error(p->cache);
+    }
+    assert_non_null(error);
+    assert_non_null(strstr(error, part));
+}
+
+static void refuse(struct place *p, const char *part, unsigned status)
+{
+    p->store.refused.part = part;
+    p->store.refused.status = status;
+}
+
+static void test_the_definition_is_missing(void **state)
 {
     struct place *p = *state;
+    p->hurried = true;
+    refuse(p, "/shardingconfigs", 404);
     place_begin(p, NULL);
-    assert_false(shard_cache_configs_synced(p->cache));
+    await_error(p, "shardingconfigs.ctrlmesh.kusionstack.io is not installed: apply "
+                   "k8s/base/crd.yaml");
+    refuse(p, NULL, 0);
     place_await_synced(p);
+}
+
+/* Nothing is ready without the pods; what is known stays when they are refused later. */
+static void test_pods_are_refused(void **state)
+{
+    struct place *p = *state;
+    p->hurried = true;
+    refuse(p, "/api/v1/pods?", 403);
     place_put_config(p, "n", "a", "a");
-    for (int i = 0; i < PLACE_PATIENCE_TURNS && !shard_cache_ready(p->cache, "n"); i++) {
-        assert_true(shard_cache_configs_synced(p->cache));
-        run_for(p->store.api.loop, 1);
-    }
-    place_expect(p, "config(n/a) ");
+    place_put_pod(p, "n", "p1", "a");
+    place_begin(p, NULL);
+    await_error(p, "403");
+    assert_non_null(shard_cache_find_config(p->cache, "n/a"));
+    assert_false(shard_cache_synced(p->cache));
+    refuse(p, NULL, 0);
     place_await_synced(p);
+    place_expect(p, "ready() ");
+    assert_null(shard_cache_error(p->cache));
+    refuse(p, "/api/v1/pods?", 403);
+    store_expire_watches(&p->store, "/api/v1/pods?");
+    store_delete(&p->store, "pods", "n", "p1");
+    await_error(p, "403");
+    assert_true(shard_cache_synced(p->cache));
+    assert_non_null(shard_cache_find_pod(p->cache, "n/p1"));
+    refuse(p, NULL, 0);
+    place_await_same(p);
+    assert_null(strstr(buf_cstr(&p->log), "ready"));
+}
+
+/* Nothing is dropped for what the first pages of a list do not show. */
+static void test_half_a_list(void **state)
+{
+    struct place *p = *state;
+    p->hurried = true;
+    p->store.page_max = 2;
+    for (unsigned i = 0; i < 5; i++) {
+        char name[] = {'p', (char)('0' + i), '\0'};
+        place_put_pod(p, "n", name, "a");
+    }
+    p->store.paused = "/api/v1/pods?limit=500&continue";
+    place_begin(p, NULL);
+    place_run(p, 20);
+    assert_false(shard_cache_synced(p->cache));
+    p->store.paused = NULL;
+    store_go_on(&p->store);
+    place_await_same(p);
+    p->store.paused = "/api/v1/pods?limit=500&continue";
+    store_expire_watches(&p->store, "/api/v1/pods?");
+    store_delete(&p->store, "pods", "n", "p4");
+    place_run(p, 20);
+    assert_true(shard_cache_synced(p->cache));
+    assert_non_null(shard_cache_find_pod(p->cache, "n/p4"));
+    p->store.paused = NULL;
+    store_go_on(&p->store);
+    place_await_same(p);
 }
 
 static void test_changes(void **state)
@@ -270,9 +339,9 @@ static void test_changes(void **state)
     place_expect(p, "deleted(n/a 1) pod(n/p1 0) config(n/a) ");
     assert_non_null(shard_cache_find_pod(p->cache, "n/p1"));
     store_delete(&p->store, "shardingconfigs", "n", "b");
-    place_expect(p, "deleted(n/b 0) config(n/b) gone(n/p1 0) "); /* the namespace is left */
+    place_expect(p, "deleted(n/b 0) config(n/b) ");
     place_put_config(p, "n", "a", "a");
-    place_expect(p, "ready(n) ");
+    place_expect(p, "pods(n/a) pod(n/p1 1) config(n/a) ");
     assert_int_equal(shard_cache_find_config(p->cache, "n/a")->pod_count, 1);
 }
 
@@ -429,6 +498,7 @@ static void test_freed_early(void **state)
     place_put_config(p, "n", "a", "a");
     place_put_config(p, "m", "a", "a");
     place_put_pod(p, "n", "p1", "a");
+    place_put_map(p, "n", "a", "true");
     for (uint64_t ms = 0; ms < 20; ms++) {
         place_begin(p, NULL);
         run_for(p->store.api.loop, ms);
@@ -449,7 +519,9 @@ int main(void)
         TEST(test_maps_of_nobody),
         TEST(test_maps_that_are_asked_for),
         TEST(test_one_namespace),
-        TEST(test_a_new_namespace),
+        TEST(test_the_definition_is_missing),
+        TEST(test_pods_are_refused),
+        TEST(test_half_a_list),
         TEST(test_changes),
         TEST(test_what_does_not_matter),
         TEST(test_made_again),

@@ -227,7 +227,7 @@ static void publish_while_time_jumps(unsigned calls)
     fixture_pod(&s, "a-0", "a", "a");
     fixture_config(&s, "a", "pods", "app=a");
     assert_true(fixture_begin(&s, NULL));
-    while (!shard_cache_ready(s.cache, "n")) {
+    while (!shard_cache_synced(s.cache)) {
         run_for(s.store.api.loop, 1);
     }
     s.store.silent = true;
