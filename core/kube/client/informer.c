@@ -71,6 +71,9 @@ size_t informer_size(const struct informer *f)
 
 static void replace(struct informer *f, struct informer_item *before, struct informer_item *after)
 {
+    if (after == NULL && f->kind->on_gone != NULL) {
+        f->kind->on_gone(f->data, before);
+    }
     if (before != NULL) {
         table_remove(f->items, &before->node);
     }
@@ -134,8 +137,7 @@ static void on_list(void *data)
 
 static void put(struct informer *f, const char *key, const cJSON *object)
 {
-    struct informer_item *before = informer_find(f, key);
-    struct informer_item *after = before;
+    struct informer_item *after = informer_find(f, key);
     int rc = table_reserve(f->items);
     if (rc == 0) {
         rc = f->kind->keep(f->data, key, object, &after);
@@ -144,6 +146,7 @@ static void put(struct informer *f, const char *key, const cJSON *object)
         lose(f);
         return;
     }
+    struct informer_item *before = informer_find(f, key); /* `keep` may have removed it */
     if (after != NULL) {
         after->stale = false;
     }
@@ -239,6 +242,9 @@ static int follow(struct informer *f, const struct informer_options *o, struct e
                                          .ops = o->ops};
     f->reflector = reflector_new(f->loop, &ro, &handlers, f, e);
     free(path);
+    if (f->reflector != NULL && o->held) {
+        reflector_hold(f->reflector);
+    }
     return f->reflector == NULL ? -1 : 0;
 }
 
@@ -280,6 +286,11 @@ bool informer_complete(const struct informer *f)
 const struct reflector *informer_reflector(const struct informer *f)
 {
     return f->reflector;
+}
+
+void informer_release(struct informer *f)
+{
+    reflector_release(f->reflector);
 }
 
 void informer_free(struct informer *f)

@@ -36,8 +36,8 @@ struct informer_item {
 };
 
 /* How the objects of a collection are kept. None of these is called inside a function of this
- * header, except `drop`, and on_change in informer_remove; informer_free is allowed in none of
- * them. All but `keep` and `on_change` may be NULL. */
+ * header, except `drop`, and on_gone and on_change in informer_remove; informer_free is allowed in
+ * none of them. All but `keep` and `on_change` may be NULL. */
 struct informer_kind {
     const char *path;   /* of all namespaces: "/apis/apps/v1/statefulsets" */
     bool metadata_only; /* as in reflector_options */
@@ -47,10 +47,14 @@ struct informer_kind {
     /* `object` is new, changed, or listed again. *item is what is kept under that key, NULL:
      * nothing. The function changes it in place, or leaves there another item (informer_item_new),
      * or NULL: nothing is kept of it. Returns 1 if on_change is to be called, as it is for another
-     * item; 0: it is not; -ENOMEM: *item is as before, and everything is listed again. */
+     * item; 0: it is not; -ENOMEM: *item is as before, and everything is listed again. If it is
+     * another object of that name, the function may call informer_remove for the item, which is
+     * NULL from then on. */
     int (*keep)(void *data, const char *key, const cJSON *object, struct informer_item **item);
     /* Frees an item, which is in the table no longer. NULL: free() is enough. */
     void (*drop)(void *data, struct informer_item *item);
+    /* Its object is gone; it is still in the table. on_change follows. */
+    void (*on_gone)(void *data, struct informer_item *item);
     /* The table holds `after` in place of `before`. Both the same: it was changed in place.
      * `before` NULL: it is new, also in a list. `after` NULL: it is gone. `before` is dropped
      * afterwards. */
@@ -71,6 +75,7 @@ struct informer_options {
     const char *label_selector; /* NULL: none */
     const char *effect;         /* for the log: what happens while it cannot follow; "" or NULL */
     struct table *items;        /* where they are kept, empty; NULL: in a table of its own */
+    bool held;                  /* nothing is asked for before informer_release */
     const struct reflector_ops *ops; /* kept; for tests; NULL: the usual */
 };
 
@@ -99,6 +104,7 @@ bool informer_synced(const struct informer *f);
 bool informer_complete(const struct informer *f);
 /* Its error, version and counts. */
 const struct reflector *informer_reflector(const struct informer *f);
+void informer_release(struct informer *f);
 /* Lists again after so many ms, or sooner if it is to already. */
 void informer_list_again(struct informer *f, uint64_t ms);
 

@@ -36,7 +36,8 @@ static const char *color_of(const cJSON *object)
     return field_text(field_get(field_get(object, "metadata"), "labels"), "color");
 }
 
-/* "in-place" changes the item, "none" is not kept, another color makes another item. */
+/* "in-place" changes the item, "none" is not kept, another color makes another item; before "other"
+ * the old one is removed. */
 static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct user *u = data;
@@ -52,6 +53,10 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
     }
     if (old != NULL && strcmp(old->color, color) == 0) {
         return 0;
+    }
+    if (old != NULL && strcmp(color, "other") == 0) {
+        informer_remove(u->informer, *item);
+        *item = NULL;
     }
     struct pod *p = strcmp(color, "in-place") == 0 && old != NULL ? old : NULL;
     if (p == NULL) {
@@ -95,6 +100,15 @@ static void on_change(void *data, struct informer_item *before, struct informer_
     if (after != NULL && strcmp(text_of(after), "unwanted") == 0) {
         informer_remove(u->informer, after);
     }
+}
+
+static void on_gone(void *data, struct informer_item *item)
+{
+    struct user *u = data;
+    char text[128];
+    assert_ptr_equal(informer_find(u->informer, item->node.key), item);
+    (void)snprintf(text, sizeof text, "gone(%s)", text_of(item));
+    note(u, text);
 }
 
 static void on_synced(void *data, bool first)
@@ -205,6 +219,32 @@ static void test_each_change_is_told(void **state)
     assert_int_equal(informer_size(u->informer), 0);
 }
 
+/* The end of one is told while it is in the table, and whole before another one comes. */
+static void test_one_is_replaced_by_another(void **state)
+{
+    struct user *u = *state;
+    struct informer_kind ends = kind;
+    ends.on_gone = on_gone;
+    put(u, "n", "a", "red");
+    assert_non_null(open_informer(u, &ends, (struct informer_options){0}));
+    expect(u, "n/a:->red first ");
+    put(u, "n", "a", "other");
+    expect(u, "gone(red) n/a:red>- n/a:->other ");
+    store_delete(&u->store, "pods", "n", "a");
+    expect(u, "gone(other) n/a:other>- ");
+}
+
+static void test_nothing_is_asked_for_while_held(void **state)
+{
+    struct user *u = *state;
+    put(u, "n", "a", "red");
+    assert_non_null(open_informer(u, &kind, (struct informer_options){.held = true}));
+    expect(u, "");
+    assert_int_equal(u->store.lists, 0);
+    informer_release(u->informer);
+    expect(u, "n/a:->red first ");
+}
+
 static void test_what_a_list_does_not_show_is_dropped(void **state)
 {
     struct user *u = *state;
@@ -258,7 +298,7 @@ static void test_says_what_keeps_it_from_following(void **state)
     u->store.refused.status = 403;
     assert_non_null(open_informer(u, &kind, (struct informer_options){0}));
     store_turn(&u->store, 20);
-    assert_true(reflector_forbidden(informer_reflector(u->informer)));
+    assert_non_null(strstr(reflector_error(informer_reflector(u->informer)), "403"));
     assert_string_equal(u->log, "error ");
     u->store.refused.part = NULL;
     expect(u, "error n/a:->red first fine ");
@@ -348,6 +388,8 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_each_change_is_told),
+        TEST(test_one_is_replaced_by_another),
+        TEST(test_nothing_is_asked_for_while_held),
         TEST(test_what_a_list_does_not_show_is_dropped),
         TEST(test_lists_again_when_asked_to),
         TEST(test_what_cannot_be_kept_is_listed_again),
