@@ -10,8 +10,6 @@
 
 #include "check.h"
 #include "kube/client/api_error.h"
-#include "kube/client/object_head.h"
-#include "json/field.h"
 #include "json/json.h"
 
 enum { LINE_MAX_BYTES = 200 };
@@ -24,17 +22,6 @@ static void check_error(const cJSON *status)
     CHECK(error.msg[0] != '\0' && strlen(error.msg) < sizeof error.msg);
 }
 
-/* What is said of it unparsed is what a parser says. */
-static void check_head(struct slice line, const struct watch_event *event)
-{
-    struct object_head h;
-    if (object_head_of_event(line, &h)) {
-        CHECK(event->type <= WATCH_DELETED);
-        CHECK(strcmp(h.ns, field_meta(event->object, "namespace")) == 0);
-        CHECK(slice_eq(h.version, slice_str(event->version)));
-    }
-}
-
 static void check_event(struct slice line)
 {
     struct watch_event event;
@@ -45,7 +32,6 @@ static void check_event(struct slice line)
         return;
     }
     CHECK(cJSON_IsObject(event.object));
-    check_head(line, &event);
     if (event.type == WATCH_ERROR) {
         CHECK(event.version == NULL);
         check_error(event.object);

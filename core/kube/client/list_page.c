@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "kube/client/object_head.h"
 #include "kube/client/watch_event.h"
 #include "json/cursor.h"
 #include "json/field.h"
@@ -103,19 +102,10 @@ static int next_text(struct list_page *p, struct slice *object, struct err *e)
     return 1;
 }
 
-static bool is_wanted(const struct list_page *p, struct slice text)
-{
-    struct object_head h;
-    return p->wants == NULL || !object_head_read(text, &h) || p->wants(p->data, h.ns);
-}
-
 int list_page_next(struct list_page *p, cJSON **object, struct err *e)
 {
     struct slice text = {0};
     int rc = next_text(p, &text, e);
-    while (rc == 1 && !is_wanted(p, text)) {
-        rc = next_text(p, &text, e);
-    }
     if (rc != 1) {
         return rc;
     }

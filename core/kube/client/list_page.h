@@ -14,26 +14,19 @@
 #include "base/err.h"
 #include "base/slice.h"
 
-/* Whether an object of that namespace is to be read. */
-typedef bool (*list_page_wants_cb)(void *data, const char *ns);
-
 struct list_page {
     const char *version; /* metadata.resourceVersion; not empty */
     const char *token;   /* metadata.continue; NULL: this is the last page */
     struct slice items;  /* what is still to be read: between the brackets */
-    size_t count;        /* objects read or passed over */
+    size_t count;        /* objects read */
     cJSON *root;         /* of all but the items */
-    /* To be set, if at all, after list_page_init: what it does not want, by a text as API servers
-     * write it (object_head.h), is passed over, and not seen to be JSON. NULL: all are read. */
-    list_page_wants_cb wants;
-    void *data; /* of wants */
 };
 
 /* Takes the page apart; `text` must outlive it. 0, then list_page_deinit is due; -ENOMEM; -EINVAL
  * with `e` set: not JSON, no list, or without version. The text of the items is read by
  * list_page_next. */
 MUST_CHECK int list_page_init(struct list_page *p, struct slice text, struct err *e);
-/* 1 and the next wanted object, which has a name and belongs to the caller; 0 at the end; -ENOMEM;
+/* 1 and the next object, which has a name and belongs to the caller; 0 at the end; -ENOMEM;
  * -EINVAL with `e` set. */
 MUST_CHECK int list_page_next(struct list_page *p, cJSON **object, struct err *e);
 void list_page_deinit(struct list_page *p);

@@ -13,7 +13,6 @@
 #include "kube/client/api_error.h"
 #include "kube/client/collection.h"
 #include "kube/client/list_page.h"
-#include "kube/client/object_head.h"
 #include "kube/client/watch_event.h"
 
 enum {
@@ -375,8 +374,6 @@ static void take_page(struct reflector *r, struct slice body)
         fail_reading(r, &e);
         return;
     }
-    p.wants = r->handlers->wants;
-    p.data = r->data;
     note_permission(r, NULL);
     int rc = r->token == NULL ? begin_list(r) : 0;
     if (rc == 0) {
@@ -509,28 +506,10 @@ static void take_event(struct reflector *r, const struct watch_event *event)
     }
 }
 
-/* True: it is of no interest, and nothing was built of it. */
-static bool pass_over(struct reflector *r, struct slice line)
-{
-    struct object_head h;
-    if (r->handlers->wants == NULL || !object_head_of_event(line, &h) ||
-        r->handlers->wants(r->data, h.ns)) {
-        return false;
-    }
-    memcpy(r->version, h.version.ptr, h.version.len);
-    r->version[h.version.len] = '\0';
-    r->fruitful = true;
-    r->stats.events++;
-    return true;
-}
-
 static void take_line(struct reflector *r, struct slice line)
 {
     struct watch_event event;
     struct err e = ERR_INIT;
-    if (pass_over(r, line)) {
-        return;
-    }
     if (watch_event_parse(line, &event, &e) != 0) {
         fail_reading(r, &e);
         return;
@@ -817,11 +796,6 @@ void reflector_list_again(struct reflector *r)
 const char *reflector_error(const struct reflector *r)
 {
     return r->error.code == 0 ? NULL : r->error.msg;
-}
-
-bool reflector_forbidden(const struct reflector *r)
-{
-    return r->error.code == -EACCES;
 }
 
 bool reflector_not_found(const struct reflector *r)

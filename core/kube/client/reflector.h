@@ -37,7 +37,7 @@ enum reflector_change {
 };
 
 /* None is ever called inside a function of this header; reflector_free is allowed inside all of
- * them but `wants`. All but on_object may be NULL.
+ * them. All but on_object may be NULL.
  *
  *     (on_list on_object(LISTED)*)* on_list on_object(LISTED)* on_synced on_object(ADDED, ...)*
  *
@@ -59,9 +59,6 @@ struct reflector_handlers {
      * watch, one cut, one expired version) is no news. `level`: at which to log it, or that it is
      * over, as kube_client_failure_level. */
     void (*on_state)(void *data, const char *error, enum log_level level);
-    /* Whether objects of that namespace are of interest: called for each, before anything is built
-     * of it. on_object is not called for others, but may be for some of them. NULL: all are. */
-    bool (*wants)(void *data, const char *ns);
 };
 
 /* Time and chance, so that tests need not wait for either. */
@@ -98,9 +95,9 @@ enum reflector_reason {
 struct reflector_stats {
     uint64_t lists[REFLECTOR_REASONS]; /* begun, by reason */
     uint64_t pages;                    /* received */
-    uint64_t objects;                  /* in them, and wanted */
+    uint64_t objects;                  /* in them */
     uint64_t watches;                  /* opened: answered with status 200 */
-    uint64_t events;                   /* without bookmarks; wanted or not */
+    uint64_t events;                   /* without bookmarks */
     uint64_t bookmarks;
     uint64_t failures; /* of lists, watches and requests for them, ordinary ends not counted */
     bool synced;       /* a list was completed, ever */
@@ -125,8 +122,6 @@ void reflector_list_again(struct reflector *r);
 
 /* What on_state said last; NULL: nothing keeps it from following. Valid until the loop runs on. */
 const char *reflector_error(const struct reflector *r);
-/* Whether that is status 403: the rights are missing. */
-bool reflector_forbidden(const struct reflector *r);
 /* Whether that is status 404: the API server has no such collection. */
 bool reflector_not_found(const struct reflector *r);
 /* The resourceVersion of the last complete list, or of the last event or bookmark since: all that

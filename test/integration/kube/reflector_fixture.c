@@ -43,12 +43,6 @@ static void expect_version(const struct fixture *f, const char *version)
     }
 }
 
-static bool wants(void *data, const char *ns)
-{
-    const struct fixture *f = data;
-    return f->wanted == NULL || strcmp(f->wanted, ns) == 0;
-}
-
 static void on_list(void *data)
 {
     note(data, "list");
@@ -100,7 +94,6 @@ static const struct reflector_handlers handlers = {
     .on_object = on_object,
     .on_synced = on_synced,
     .on_state = on_state,
-    .wants = wants,
 };
 
 /* ---- the clock ---- */

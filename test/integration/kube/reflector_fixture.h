@@ -35,7 +35,6 @@ struct fixture {
     /* the user's side */
     struct buf log;
     enum user_whim whim;
-    const char *wanted; /* the namespace that it wants; NULL: all */
 
     /* the clock */
     struct list deadlines; /* the one that was set, until it fires or is cleared */

@@ -181,43 +181,6 @@ static void test_says_which_item_is_wrong(void **state)
     list_page_deinit(&p);
 }
 
-static bool wants_demo(void *data, const char *ns)
-{
-    (*(unsigned *)data)++;
-    return strcmp(ns, "demo") == 0;
-}
-
-#define ITEM_OF(name, ns)                                                                          \
-    "{\"metadata\":{\"name\":\"" name "\",\"namespace\":\"" ns "\",\"resourceVersion\":\"1\"}}"
-
-static void test_passes_over_what_is_not_wanted(void **state)
-{
-    (void)state;
-    /* The third has no namespace, so nothing is said of it before it is read; the fourth is not
-     * even JSON. */
-    const char *text =
-        "{" META ",\"items\":[" ITEM_OF("a", "other") "," ITEM_OF("b", "demo") "," ITEM(
-            "c") ",{\"metadata\":{\"name\":\"d\",\"namespace\":\"other\","
-                 "\"resourceVersion\":\"1\"},\"x\" 1}," ITEM_OF("e", "other") "]}";
-    struct list_page p;
-    struct err e = ERR_INIT;
-    static const char *const wanted[] = {"b", "c"};
-    unsigned calls = 0;
-    cJSON *object;
-    assert_int_equal(list_page_init(&p, slice_str(text), &e), 0);
-    p.wants = wants_demo;
-    p.data = &calls;
-    for (size_t i = 0; i < 2; i++) {
-        assert_int_equal(list_page_next(&p, &object, &e), 1);
-        assert_string_equal(object_name(object), wanted[i]);
-        cJSON_Delete(object);
-    }
-    assert_int_equal(list_page_next(&p, &object, &e), 0);
-    assert_int_equal(p.count, 5);
-    assert_int_equal(calls, 4);
-    list_page_deinit(&p);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,7 +189,6 @@ int main(void)
         cmocka_unit_test(test_refuses_what_is_no_list),
         cmocka_unit_test(test_refuses_items_that_are_no_objects),
         cmocka_unit_test(test_says_which_item_is_wrong),
-        cmocka_unit_test(test_passes_over_what_is_not_wanted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
