@@ -13,6 +13,8 @@
 #include "rules/rules.h"
 #include "json/field.h"
 
+enum { VERSION_ROOM = 20 /* characters, at least: it changes more often than the rest */ };
+
 /* Places strings, one behind the other; while there is no memory yet, only counts. */
 struct shelf {
     char *memory; /* NULL: counting */
@@ -27,6 +29,17 @@ static const char *place(struct shelf *s, const char *text)
         memcpy(at, text, len);
     }
     s->used += len;
+    return at;
+}
+
+static char *place_version(struct shelf *s, const char *text)
+{
+    size_t len = strlen(text);
+    char *at = s->memory == NULL ? NULL : s->memory + s->used;
+    if (at != NULL) {
+        memcpy(at, text, len + 1);
+    }
+    s->used += (len < VERSION_ROOM ? VERSION_ROOM : len) + 1;
     return at;
 }
 
@@ -213,7 +226,7 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     p->ns = place(s, ns);
     p->name = place(s, name);
     p->uid = place(s, field_text(meta, "uid"));
-    p->version = place(s, field_text(meta, "resourceVersion"));
+    p->version = place_version(s, field_text(meta, "resourceVersion"));
     p->ip = place(s, field_text(field_get(object, "status"), "podIP"));
     const char *account = field_text(field_get(object, "spec"), "serviceAccountName");
     p->account = place(s, account[0] != '\0' ? account : "default");
@@ -242,22 +255,23 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const struct pod_label *)a)->key, ((const struct pod_label *)b)->key);
 }
 
-struct pod *pod_new(const cJSON *object, const struct pod_keys *keys)
+void *pod_new(size_t head, const cJSON *object, const struct pod_keys *keys)
 {
     struct pod sizes;
     struct shelf shelf = {.memory = NULL};
     size_t count = place_texts(&sizes, NULL, &shelf, object, keys);
-    struct pod *p = calloc(1, sizeof *p + count * sizeof(struct pod_label) + shelf.used);
-    if (p == NULL) {
+    char *all = calloc(1, head + sizeof sizes + count * sizeof(struct pod_label) + shelf.used);
+    if (all == NULL) {
         return NULL;
     }
+    struct pod *p = (struct pod *)(void *)(all + head);
     struct pod_label *labels = (struct pod_label *)(void *)(p + 1);
     shelf = (struct shelf){.memory = (char *)(labels + count)};
     p->labels = labels;
     p->label_count = place_texts(p, labels, &shelf, object, keys);
     qsort(labels, count, sizeof *labels, by_key);
     read_facts(p, object, keys);
-    return p;
+    return all;
 }
 
 static bool same_labels(const struct pod *a, const struct pod *b)
@@ -281,6 +295,16 @@ bool pod_same(const struct pod *a, const struct pod *b)
            a->failing == b->failing && a->allow_bypass == b->allow_bypass &&
            a->ending == b->ending && a->over == b->over && a->let_go == b->let_go &&
            same_labels(a, b);
+}
+
+bool pod_take_version(struct pod *p, const char *version)
+{
+    size_t len = strlen(version);
+    if (len > VERSION_ROOM && len > strlen(p->version)) {
+        return false;
+    }
+    memcpy(p->version, version, len + 1);
+    return true;
 }
 
 const char *pod_label(const struct pod *p, const char *key)

@@ -20,13 +20,12 @@ struct pod_label {
     const char *value;
 };
 
-/* One allocation. */
 struct pod {
     const char *key; /* "namespace/name" */
     const char *ns;
     const char *name;
     const char *uid;
-    const char *version;            /* resourceVersion */
+    char *version;                  /* resourceVersion: pod_take_version */
     const char *ip;                 /* ""; it has none yet */
     const char *account;            /* its service account */
     const char *owner;              /* uid of its controller; "": none */
@@ -61,11 +60,14 @@ struct pod_keys {
     const char *let_go;
 };
 
-/* NULL without memory. free() frees it. */
-MUST_CHECK struct pod *pod_new(const cJSON *object, const struct pod_keys *keys);
+/* Memory of which the first `head` bytes are the caller's, and zero; the pod is behind them. NULL
+ * without memory. free() frees it. */
+MUST_CHECK void *pod_new(size_t head, const cJSON *object, const struct pod_keys *keys);
 
 /* Whether both say the same, but for the version. */
 bool pod_same(const struct pod *a, const struct pod *b);
+/* It is of this version now. False: it has no room for that. */
+MUST_CHECK bool pod_take_version(struct pod *p, const char *version);
 
 bool pod_selected(const struct pod *p, const struct selector *s);
 /* NULL: it has no such label. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/shard_cache.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,7 +73,7 @@ void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p
 
 void shard_cache_tell_ready(struct shard_cache *w)
 {
-    bool all = w->configs_informer.synced && w->maps_informer.synced && w->pods_informer.synced;
+    bool all = informer_synced(w->configs) && informer_synced(w->maps) && informer_synced(w->pods);
     if (all && !w->synced) {
         w->synced = true;
         TELL(w, on_ready, (listener->data));
@@ -84,65 +85,85 @@ void shard_cache_tell_shared(struct shard_cache *w)
     TELL(w, on_shared, (listener->data, &w->shared));
 }
 
-/* ---- life ---- */
+/* ---- namespaces ---- */
 
-static char *annotation(const char *prefix, const char *name)
+struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const char *ns)
 {
-    char key[NAMES_KEY_SIZE];
-    return strdup(names_key(prefix, name, key));
+    struct namespace *s = TABLE_PROVIDE(&w->namespaces, slice_str(ns), struct namespace, name);
+    if (s != NULL && s->configs.next == NULL) {
+        list_init(&s->configs);
+        list_init(&s->maps);
+        list_init(&s->injected);
+        list_init(&s->pods);
+        pod_selection_init(&s->members);
+    }
+    return s;
 }
 
-static int copy_and_follow(struct shard_cache *w, const struct shard_cache_options *o,
-                           struct err *e)
+void shard_cache_leave_namespace(struct shard_cache *w, const struct namespace *s)
+{
+    if (list_empty(&s->configs) && list_empty(&s->maps) && list_empty(&s->pods)) {
+        shard_cache_trim(w);
+    }
+}
+
+/* ---- life ---- */
+
+static void set_keys(struct shard_cache *w)
+{
+    w->keys = (struct pod_keys){
+        .generation = names_key(w->prefix, POD_GENERATION, w->key_texts[0]),
+        .traffic = names_key(w->prefix, POD_TRAFFIC, w->key_texts[1]),
+        .injected = names_key(w->prefix, SIDECAR_INJECTED, w->key_texts[2]),
+        .allow_bypass = names_key(w->prefix, SIDECAR_ALLOW_BYPASS, w->key_texts[3]),
+        .let_go = names_key(w->prefix, POD_LET_GO, w->key_texts[4]),
+    };
+}
+
+static int follow(struct shard_cache *w, const struct shard_cache_options *o, struct err *e)
+{
+    char key[NAMES_KEY_SIZE];
+    char label[NAMES_KEY_SIZE + sizeof "=true"];
+    struct informer_options io = {.client = o->client, .namespace = o->namespace, .ops = o->ops};
+    struct informer_options maps = io;
+    (void)snprintf(label, sizeof label, "%s=true", names_key(w->prefix, RULES_MAP_LABEL, key));
+    maps.label_selector = label;
+    maps.held = true;
+    w->configs = informer_new(w->loop, &shard_cache_config_kind, &io, w, e);
+    w->maps = w->configs == NULL ? NULL : informer_new(w->loop, &shard_cache_map_kind, &maps, w, e);
+    w->pods = w->maps == NULL ? NULL : informer_new(w->loop, &shard_cache_pod_kind, &io, w, e);
+    return w->pods == NULL ? e->code : 0;
+}
+
+static int begin(struct shard_cache *w, const struct shard_cache_options *o, struct err *e)
 {
     w->prefix = strdup(o->prefix);
-    w->shareable = o->shareable;
-    w->namespace = o->namespace == NULL ? NULL : strdup(o->namespace);
-    w->generation_key = annotation(o->prefix, POD_GENERATION);
-    w->traffic_key = annotation(o->prefix, POD_TRAFFIC);
-    w->injected_key = annotation(o->prefix, SIDECAR_INJECTED);
-    w->allow_bypass_key = annotation(o->prefix, SIDECAR_ALLOW_BYPASS);
-    w->let_go_key = annotation(o->prefix, POD_LET_GO);
-    if (w->prefix == NULL || (w->namespace == NULL && o->namespace != NULL) ||
-        w->generation_key == NULL || w->injected_key == NULL || w->allow_bypass_key == NULL ||
-        w->let_go_key == NULL || w->traffic_key == NULL) {
+    if (w->prefix == NULL || shard_cache_namespaces_begin(w, o->namespaces) != 0) {
         return err_memory(e);
     }
-    w->keys = (struct pod_keys){.generation = w->generation_key,
-                                .traffic = w->traffic_key,
-                                .injected = w->injected_key,
-                                .allow_bypass = w->allow_bypass_key,
-                                .let_go = w->let_go_key};
-    int rc = informer_follow(&w->configs_informer, e);
-    return rc == 0 ? informer_follow(&w->pods_informer, e) : rc;
+    set_keys(w);
+    return follow(w, o, e);
 }
 
 struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache_options *o,
                                     struct err *e)
 {
     struct shard_cache *w = calloc(1, sizeof *w);
+    struct err why = ERR_INIT;
     if (w == NULL) {
         (void)err_memory(e);
         return NULL;
     }
     w->keepers = 1;
-    list_init(&w->listeners);
-    w->shared.unknown = true;
-    w->next_listener = &w->listeners;
     w->loop = l;
-    w->client = o->client;
     w->ops = o->ops;
-    net_deadline_init(&w->again, shard_cache_list_again);
-    informer_init(&w->configs_informer, w, SHARD_CACHE_OF_CONFIGS, &shard_cache_config_handlers);
-    informer_init(&w->maps_informer, w, SHARD_CACHE_OF_MAPS, &shard_cache_map_handlers);
-    informer_init(&w->pods_informer, w, SHARD_CACHE_OF_PODS, &shard_cache_pod_handlers);
-    shard_cache_budget_init(w, o->memory);
-    struct err why = ERR_INIT;
+    w->shareable = o->shareable;
+    w->shared.unknown = true;
+    list_init(&w->listeners);
     list_init(&w->selecting);
-    if (shard_cache_namespaces_begin(w, o->namespaces) != 0) {
-        (void)err_memory(&why);
-    }
-    if (why.code != 0 || copy_and_follow(w, o, &why) != 0) {
+    w->next_listener = &w->listeners;
+    shard_cache_budget_init(w, o->memory);
+    if (begin(w, o, &why) != 0) {
         (void)err_set(e, why.code, "%s", why.msg);
         shard_cache_free(w);
         return NULL;
@@ -174,32 +195,12 @@ void shard_cache_free(struct shard_cache *w)
         list_remove(w->listeners.next);
     }
     shard_cache_namespaces_end(w);
-    net_deadline_clear(&w->again);
-    for (struct table_node *n = NULL; (n = table_next(&w->configs, NULL)) != NULL;) {
-        shard_cache_remove_config(w, LIST_ITEM(n, struct config, node));
-    }
-    for (struct table_node *n = NULL; (n = table_next(&w->maps, NULL)) != NULL;) {
-        shard_cache_drop_map(w, LIST_ITEM(n, struct map_entry, node));
-    }
-    for (struct table_node *n = NULL; (n = table_next(&w->pods, NULL)) != NULL;) {
-        shard_cache_drop_pod(w, LIST_ITEM(n, struct pod_entry, node));
-    }
-    informer_end(&w->configs_informer);
-    informer_end(&w->maps_informer);
-    informer_end(&w->pods_informer);
+    informer_free(w->pods);
+    informer_free(w->configs);
+    informer_free(w->maps);
     sharing_set_deinit(&w->shared);
-    table_deinit(&w->configs);
-    table_deinit(&w->maps);
-    table_deinit(&w->pods);
     table_deinit(&w->injected);
-    table_deinit(&w->namespaces);
     shard_cache_budget_end(w);
-    free(w->generation_key);
-    free(w->traffic_key);
-    free(w->injected_key);
-    free(w->allow_bypass_key);
-    free(w->let_go_key);
-    free(w->namespace);
     free(w->prefix);
     shard_cache_release(w);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What shards take of memory: their limits and rules have one bound together, so that whoever may
- * write very many or very large ones does not end the manager. Each namespace has an account. Above
- * the bound the largest account gives something up, its largest shard first, until the rest fits:
+ * write very many or very large ones does not end the manager. Above the bound the namespace that
+ * takes the most gives something up, its largest shard first, until the rest fits:
  * so a namespace keeps what it has as long as another takes more. The ConfigMap of a shard that was
  * given up stays as it is; its spec is refused until there is room for it.
  */
@@ -25,42 +25,27 @@ enum {
 /* With a larger selector a shard that was given up has no pods. */
 #define SELECTOR_KEPT_MAX ((size_t)64 * 1024)
 
-/* ---- accounts ---- */
+/* ---- what there is ---- */
 
-static struct account *account_of(struct table_node *n)
+static void free_namespace(struct shard_cache *w, struct namespace *s)
 {
-    return LIST_ITEM(n, struct account, node);
+    pod_selection_deinit(&s->members);
+    table_remove(&w->namespaces, &s->node);
+    free(s);
 }
 
-struct account *shard_cache_account(struct shard_cache *w, const char *ns)
+static bool is_used(const struct namespace *s)
 {
-    struct table_node *n = table_find(&w->accounts, ns);
-    struct account *a = n != NULL ? account_of(n) : calloc(1, sizeof *a + strlen(ns) + 1);
-    if (n != NULL || a == NULL) {
-        return a;
-    }
-    memcpy(a->ns, ns, strlen(ns) + 1);
-    if (table_insert(&w->accounts, &a->node, a->ns) != 0) {
-        free(a);
-        return NULL;
-    }
-    return a;
-}
-
-static void free_account(struct shard_cache *w, struct account *a)
-{
-    table_remove(&w->accounts, &a->node);
-    free(a);
+    return !list_empty(&s->configs) || !list_empty(&s->maps) || !list_empty(&s->pods) ||
+           s->bytes.used > 0;
 }
 
 static void drop_unused(struct shard_cache *w)
 {
-    struct table_node *next = table_next(&w->accounts, NULL);
-    while (next != NULL) {
-        struct account *a = account_of(next);
-        next = table_next(&w->accounts, next);
-        if (a->bytes.used == 0 && table_find(&w->namespaces, a->ns) == NULL) {
-            free_account(w, a);
+    for (struct namespace *s = next_namespace(w, NULL), *next; s != NULL; s = next) {
+        next = next_namespace(w, s);
+        if (!is_used(s)) {
+            free_namespace(w, s);
         }
     }
 }
@@ -68,8 +53,8 @@ static void drop_unused(struct shard_cache *w)
 static size_t total(const struct shard_cache *w)
 {
     size_t sum = 0;
-    for (struct table_node *n = NULL; (n = table_next(&w->accounts, n)) != NULL;) {
-        sum += account_of(n)->bytes.used;
+    for (const struct namespace *s = NULL; (s = next_namespace(w, s)) != NULL;) {
+        sum += s->bytes.used;
     }
     return sum;
 }
@@ -93,20 +78,19 @@ size_t shard_cache_memory(const struct shard_cache *w)
 size_t shard_cache_given_up(const struct shard_cache *w)
 {
     size_t count = 0;
-    for (struct table_node *n = NULL; (n = table_next(&w->configs, n)) != NULL;) {
-        count += LIST_ITEM(n, struct config, node)->seen.over;
+    for (const struct config *c = NULL; (c = next_config(w, c)) != NULL;) {
+        count += c->seen.over;
     }
     return count;
 }
 
-static struct account *largest(const struct shard_cache *w)
+static struct namespace *largest(const struct shard_cache *w)
 {
-    struct account *found = NULL;
-    for (struct table_node *n = NULL; (n = table_next(&w->accounts, n)) != NULL;) {
-        struct account *a = account_of(n);
-        bool more = found == NULL || a->bytes.used > found->bytes.used ||
-                    (a->bytes.used == found->bytes.used && strcmp(a->ns, found->ns) > 0);
-        found = more ? a : found;
+    struct namespace *found = NULL;
+    for (struct namespace *s = NULL; (s = next_namespace(w, s)) != NULL;) {
+        bool more = found == NULL || s->bytes.used > found->bytes.used ||
+                    (s->bytes.used == found->bytes.used && strcmp(s->name, found->name) > 0);
+        found = more ? s : found;
     }
     return found;
 }
@@ -120,9 +104,9 @@ void shard_cache_count_config(struct config *c)
 
 void shard_cache_count_rules(struct shard_cache *w, const char *ns, struct rules *rules)
 {
-    struct account *a = rules == NULL ? NULL : shard_cache_account(w, ns);
-    if (a != NULL) {
-        rules_count_once(rules, &a->bytes);
+    struct namespace *s = rules == NULL ? NULL : shard_cache_provide_namespace(w, ns);
+    if (s != NULL) {
+        rules_count_once(rules, &s->bytes);
         shard_cache_trim(w);
     }
 }
@@ -177,7 +161,7 @@ static bool is_larger(const struct shard_cache *w, const struct candidate *a,
 static void consider(const struct shard_cache *w, struct candidates *best, struct config *c,
                      struct map_entry *m)
 {
-    struct candidate one = {.config = c, .key = c != NULL ? c->key : m->map->key};
+    struct candidate one = {.config = c, .key = c != NULL ? c->seen.key : m->map->key};
     size_t rules = m == NULL ? 0 : weight_of_map(m, c);
     one.bytes = rules + (c == NULL ? 0 : weight_of(c));
     one.map = rules == 0 ? NULL : m;
@@ -193,21 +177,16 @@ static void consider(const struct shard_cache *w, struct candidates *best, struc
 }
 
 /* Of all that the namespace has; none: there is nothing. `most`: 1 to BATCH. */
-static void find_largest(const struct shard_cache *w, const char *ns, size_t most,
+static void find_largest(const struct shard_cache *w, const struct namespace *s, size_t most,
                          struct candidates *best)
 {
     best->count = 0;
     best->most = most;
-    struct table_node *n = table_find(&w->namespaces, ns);
-    if (n == NULL) {
-        return;
-    }
-    const struct namespace *s = LIST_ITEM(n, struct namespace, node);
     LIST_FOR_EACH(i, &s->configs)
     {
         struct config *c = LIST_ITEM(i, struct config, link);
         if (!c->seen.over) {
-            consider(w, best, c, find_map(w, c->key));
+            consider(w, best, c, find_map(w, c->seen.key));
         }
     }
     LIST_FOR_EACH(i, &s->maps)
@@ -235,7 +214,11 @@ static void await_room(struct shard_cache *w)
 {
     if (!w->readmission_set) {
         w->readmission_set = true;
-        shard_cache_set_deadline(w, &w->readmission, READMIT_MS);
+        if (w->ops != NULL) {
+            w->ops->set_deadline(w->ops->data, &w->readmission, READMIT_MS);
+        } else {
+            net_deadline_set(w->loop, &w->readmission, READMIT_MS);
+        }
     }
 }
 
@@ -249,7 +232,7 @@ static void give_up_map(struct shard_cache *w, struct map_entry *m)
 static void give_up_config(struct shard_cache *w, struct config *c)
 {
     char why[WHY_SIZE];
-    struct map_entry *m = find_map(w, c->key);
+    struct map_entry *m = find_map(w, c->seen.key);
     c->wanted = weight_of(c);
     (void)snprintf(why, sizeof why,
                    "spec.limits: Too large: this shard needs %.1f MiB of the manager's memory, all "
@@ -270,17 +253,17 @@ static void give_up_config(struct shard_cache *w, struct config *c)
         shard_cache_count_config(c);
     }
     log_warn("too many limits; refusing the spec of a shard until there is room",
-             log_str("shard", c->key), log_num("bytes", (int64_t)c->wanted));
+             log_str("shard", c->seen.key), log_num("bytes", (int64_t)c->wanted));
     await_room(w);
 }
 
 /* The past of its shards goes before any of them. */
-static void ask_for_past(struct shard_cache *w, struct account *a)
+static void ask_for_past(struct shard_cache *w, struct namespace *s)
 {
-    if (!a->asked) {
-        shard_cache_tell_excess(w, a->ns);
+    if (!s->asked) {
+        shard_cache_tell_excess(w, s->name);
     }
-    a->asked = true;
+    s->asked = true;
 }
 
 /* What stands in its ConfigMap goes first, if it is something else than the spec comes to: that is
@@ -298,14 +281,14 @@ static void give_up_one(struct shard_cache *w, const struct candidate *c)
     }
 }
 
-/* As many as have to, as long as no other account is larger. Who gave up what stands in its
+/* As many as have to, as long as no other namespace is larger. Who gave up what stands in its
  * ConfigMap has the spec to give up: it is found anew. */
-static void give_up_from(struct shard_cache *w, struct account *a)
+static void give_up_from(struct shard_cache *w, struct namespace *s)
 {
     struct candidates found;
-    find_largest(w, a->ns, BATCH, &found);
-    a->exhausted = found.count == 0;
-    for (size_t i = 0; i < found.count && is_over(w) && largest(w) == a; i++) {
+    find_largest(w, s, BATCH, &found);
+    s->exhausted = found.count == 0;
+    for (size_t i = 0; i < found.count && is_over(w) && largest(w) == s; i++) {
         give_up_one(w, &found.items[i]);
         if (found.items[i].map != NULL) {
             return;
@@ -315,27 +298,27 @@ static void give_up_from(struct shard_cache *w, struct account *a)
 
 static void begin_anew(const struct shard_cache *w)
 {
-    for (struct table_node *n = NULL; (n = table_next(&w->accounts, n)) != NULL;) {
-        account_of(n)->asked = false;
-        account_of(n)->exhausted = false;
+    for (struct namespace *s = NULL; (s = next_namespace(w, s)) != NULL;) {
+        s->asked = false;
+        s->exhausted = false;
     }
 }
 
 static void on_trim(struct net_task *t)
 {
     struct shard_cache *w = LIST_ITEM(t, struct shard_cache, trimming);
-    struct account *a = NULL;
+    struct namespace *s = NULL;
     drop_unused(w);
     if (!is_over(w)) {
         return;
     }
     begin_anew(w);
     /* Who takes less does not pay for what another cannot give up. */
-    while (is_over(w) && (a = largest(w)) != NULL && !a->exhausted) {
-        if (a->asked) {
-            give_up_from(w, a);
+    while (is_over(w) && (s = largest(w)) != NULL && !s->exhausted) {
+        if (s->asked) {
+            give_up_from(w, s);
         } else {
-            ask_for_past(w, a);
+            ask_for_past(w, s);
         }
     }
 }
@@ -351,10 +334,9 @@ bool shard_cache_is_too_much(struct shard_cache *w, struct config *c)
         return false;
     }
     begin_anew(w);
-    const struct account *a = largest(w);
     struct candidates found = {.count = 0};
-    if (a == c->namespace->account) {
-        find_largest(w, a->ns, 1, &found);
+    if (largest(w) == c->namespace) {
+        find_largest(w, c->namespace, 1, &found);
     }
     const struct candidate first = found.count > 0 ? found.items[0] : (struct candidate){.key = ""};
     bool quiet = !shard_cache_drops_selector(c); /* nobody is to be told of pods */
@@ -374,8 +356,7 @@ static bool readmit_maps(struct shard_cache *w)
 {
     bool waits = false;
     size_t promised = 0;
-    for (struct table_node *n = NULL; (n = table_next(&w->maps, n)) != NULL;) {
-        struct map_entry *m = LIST_ITEM(n, struct map_entry, node);
+    for (struct map_entry *m = NULL; (m = next_map(w, m)) != NULL;) {
         const struct config *c = find_config(w, m->map->key);
         bool missed = m->map->given_up > 0 && (c == NULL || !c->seen.over);
         waits = waits || missed;
@@ -395,16 +376,12 @@ static void on_readmission(struct net_deadline *d)
     w->readmission_set = false;
     bool waits = readmit_maps(w);
     bool room = false;
-    for (struct table_node *n = NULL; (n = table_next(&w->configs, n)) != NULL;) {
-        const struct config *c = LIST_ITEM(n, struct config, node);
+    for (const struct config *c = NULL; (c = next_config(w, c)) != NULL;) {
         waits = waits || c->seen.over;
         room = room || (c->seen.over && shard_cache_has_room(w, c->wanted));
     }
     if (room) {
-        struct err e = ERR_INIT;
-        if (informer_follow(&w->configs_informer, &e) != 0) {
-            log_error("cannot list what was given up", log_str("error", e.msg));
-        }
+        informer_list_again(w->configs, 1);
     }
     if (waits) {
         await_room(w);
@@ -428,8 +405,8 @@ void shard_cache_budget_end(struct shard_cache *w)
 
 void shard_cache_budget_deinit(struct shard_cache *w)
 {
-    for (struct table_node *n = NULL; (n = table_next(&w->accounts, NULL)) != NULL;) {
-        free_account(w, account_of(n));
+    for (struct namespace *s; (s = next_namespace(w, NULL)) != NULL;) {
+        free_namespace(w, s);
     }
-    table_deinit(&w->accounts);
+    table_deinit(&w->namespaces);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ShardingConfigs, and the namespaces of all that is followed.
+ * The ShardingConfigs.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "cache/shard_cache_internal.h"
 #include "compile/shards.h"
 #include "inject/inject_options.h"
@@ -15,51 +16,6 @@
 #include "object/root_child.h"
 #include "json/field.h"
 
-/* ---- namespaces ---- */
-
-static void free_namespace(struct shard_cache *w, struct namespace *s)
-{
-    pod_selection_deinit(&s->members);
-    table_remove(&w->namespaces, &s->node);
-    free(s);
-    shard_cache_trim(w); /* its account */
-}
-
-static struct namespace *new_namespace(struct shard_cache *w, const char *ns)
-{
-    struct namespace *s = calloc(1, sizeof *s + strlen(ns) + 1);
-    if (s == NULL) {
-        return NULL;
-    }
-    memcpy(s->name, ns, strlen(ns) + 1);
-    list_init(&s->configs);
-    list_init(&s->maps);
-    list_init(&s->injected);
-    list_init(&s->pods);
-    pod_selection_init(&s->members);
-    s->account = shard_cache_account(w, ns);
-    if (s->account == NULL || table_insert(&w->namespaces, &s->node, s->name) != 0) {
-        free(s);
-        return NULL;
-    }
-    return s;
-}
-
-struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const char *ns)
-{
-    struct table_node *n = table_find(&w->namespaces, ns);
-    return n == NULL ? new_namespace(w, ns) : LIST_ITEM(n, struct namespace, node);
-}
-
-void shard_cache_leave_namespace(struct shard_cache *w, struct namespace *s)
-{
-    if (list_empty(&s->configs) && list_empty(&s->maps) && list_empty(&s->pods)) {
-        free_namespace(w, s);
-    }
-}
-
-/* ---- configs ---- */
-
 /* The pods whose membership of a shard changes are told of afterwards. */
 static void tell_pods_of(struct shard_cache *w, const struct config *c)
 {
@@ -67,19 +23,18 @@ static void tell_pods_of(struct shard_cache *w, const struct config *c)
     {
         struct pod_entry *p = pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod);
         shard_cache_tell_shards_of(w, p);
-        shard_cache_tell_pod(w, p->pod, false);
+        shard_cache_tell_pod(w, &p->pod, false);
     }
 }
 
-static int join_pods(struct shard_cache *w, struct config *c)
+static int join_pods(struct config *c)
 {
     struct namespace *s = c->namespace;
     int rc = pod_selection_add(&s->members, &c->shard, c->selector);
     for (struct list *n = s->pods.next; rc == 0 && n != &s->pods; n = n->next) {
         struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
-        rc = pod_selection_join(&c->shard, &p->member, p->pod);
+        rc = pod_selection_join(&c->shard, &p->member, &p->pod);
     }
-    tell_pods_of(w, c);
     return rc;
 }
 
@@ -91,13 +46,17 @@ static void part_pods(struct shard_cache *w, struct config *c)
         struct pod_entry *p = pod_of_member(m->pod);
         pod_selection_part(m);
         shard_cache_tell_shards_of(w, p);
-        shard_cache_tell_pod(w, p->pod, false);
+        shard_cache_tell_pod(w, &p->pod, false);
     }
     pod_selection_remove(&c->namespace->members, &c->shard);
 }
 
-static void free_config(struct config *c)
+static void drop(void *data, struct informer_item *item)
 {
+    struct config *c = config_of(item);
+    (void)data;
+    pod_selection_remove(&c->namespace->members, &c->shard);
+    list_remove(&c->link);
     free(c->changed_by);
     selector_free(c->selector);
     list_remove(&c->selecting);
@@ -105,18 +64,6 @@ static void free_config(struct config *c)
     byte_share_give_back(&c->share);
     cJSON_Delete(c->object);
     free(c);
-}
-
-/* The namespace stays: shard_cache_leave_namespace is due. */
-static void drop_config(struct shard_cache *w, struct config *c)
-{
-    c->seen.pod_count = c->shard.pod_count;
-    shard_cache_tell_deleted(w, &c->seen);
-    table_remove(&w->configs, &c->node);
-    part_pods(w, c);
-    list_remove(&c->link);
-    shard_cache_tell_shard(w, c->seen.key, SHARD_CACHE_CONFIG);
-    free_config(c);
 }
 
 /* Whether both have the same spec: the API server counts its changes. */
@@ -134,14 +81,13 @@ struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_
     bool before = c->spec.compiled;
     struct compile_options with = *o;
     with.shared = &w->shared;
-    struct rules *rules =
-        config_spec_compile(&c->spec, c->object, &with, &c->namespace->account->bytes, e);
+    struct rules *rules = config_spec_compile(&c->spec, c->object, &with, &c->namespace->bytes, e);
     if (!before) {
         c->reserved = 0;
         c->seen.namespaces = c->spec.namespaces;
         shard_cache_count_config(c);
     }
-    struct map_entry *m = before || rules == NULL ? NULL : find_map(w, c->key);
+    struct map_entry *m = before || rules == NULL ? NULL : find_map(w, c->seen.key);
     if (m != NULL) {
         rules_map_share(m->map, rules);
     }
@@ -206,9 +152,8 @@ static int set_config(struct shard_cache *w, struct config *c, const cJSON *whol
     }
     cJSON_Delete(c->object);
     c->object = object;
-    c->stale = false;
     c->seen = (struct shard_cache_config){
-        .key = c->key,
+        .key = c->item.node.key,
         .ns = shards_namespace(object),
         .name = shards_name(object),
         .uid = field_meta(object, "uid"),
@@ -228,27 +173,21 @@ static int set_config(struct shard_cache *w, struct config *c, const cJSON *whol
     return 0;
 }
 
-static struct config *add_config(struct shard_cache *w, const char *key, const char *ns)
+/* NULL without memory. */
+static struct config *new_config(struct shard_cache *w, const char *key, const char *ns)
 {
-    struct namespace *s = shard_cache_provide_namespace(w, ns);
-    struct config *c = calloc(1, sizeof *c + strlen(key) + 1);
-    if (c != NULL && s != NULL) {
-        memcpy(c->key, key, strlen(key) + 1);
-        pod_selection_shard_init(&c->shard);
-        list_init(&c->selecting);
-        c->namespace = s;
-        byte_share_init(&c->share, &s->account->bytes);
-        if (table_insert(&w->configs, &c->node, c->key) == 0) {
-            list_append(&s->configs, &c->link);
-            shard_cache_show_map(w, s, key);
-            return c;
-        }
+    struct config *c = informer_item_new(sizeof *c, key);
+    struct namespace *s = c == NULL ? NULL : shard_cache_provide_namespace(w, ns);
+    if (s == NULL) {
+        free(c);
+        return NULL;
     }
-    if (s != NULL) {
-        shard_cache_leave_namespace(w, s);
-    }
-    free(c);
-    return NULL;
+    pod_selection_shard_init(&c->shard);
+    list_init(&c->selecting);
+    list_init(&c->link);
+    c->namespace = s;
+    byte_share_init(&c->share, &s->bytes);
+    return c;
 }
 
 /* What selects its pods; *out is NULL when nothing sensible does. */
@@ -265,7 +204,7 @@ static bool same_selector(const struct selector *a, const struct selector *b)
     return (a == NULL) == (b == NULL) && (a == NULL || selector_equal(a, b));
 }
 
-/* Takes `selector`. */
+/* Takes `selector`. The pods of a config that is new are not told of yet. 0 or -ENOMEM. */
 static int change_selector(struct shard_cache *w, struct config *c, struct selector *selector)
 {
     if (same_selector(c->selector, selector)) {
@@ -275,12 +214,14 @@ static int change_selector(struct shard_cache *w, struct config *c, struct selec
     part_pods(w, c);
     selector_free(c->selector);
     c->selector = selector;
-    int rc = selector == NULL ? 0 : join_pods(w, c);
+    int rc = selector == NULL ? 0 : join_pods(c);
     if (rc != 0) {
         part_pods(w, c);
         selector_free(c->selector);
         c->selector = NULL;
         c->seen.version = ""; /* so that the next list changes it again */
+    } else if (list_linked(&c->link)) {
+        tell_pods_of(w, c);
     }
     return rc;
 }
@@ -293,158 +234,143 @@ void shard_cache_drop_selector(struct shard_cache *w, struct config *c)
     cJSON_DeleteItemFromObjectCaseSensitive(spec, "selector");
 }
 
-static void leave_by_name(struct shard_cache *w, const char *ns)
+/* Takes `object` and `selector`. 0 or -ENOMEM. */
+static int change_config(struct shard_cache *w, struct config *c, const cJSON *whole, cJSON *object,
+                         struct selector *selector)
 {
-    struct table_node *n = table_find(&w->namespaces, ns);
-    if (n != NULL) {
-        shard_cache_leave_namespace(w, LIST_ITEM(n, struct namespace, node));
+    int rc = set_config(w, c, whole, object);
+    if (rc != 0) {
+        selector_free(selector);
+        return rc;
     }
+    return change_selector(w, c, selector);
 }
 
-/* One that was not told of yet. */
-static void undo_config(struct shard_cache *w, struct config *c)
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
-    struct namespace *s = c->namespace;
-    table_remove(&w->configs, &c->node);
-    list_remove(&c->link);
-    free_config(c);
-    shard_cache_leave_namespace(w, s);
-}
-
-static int put_config(struct shard_cache *w, const char *key, const cJSON *object)
-{
-    struct config *c = find_config(w, key);
+    struct shard_cache *w = data;
+    struct config *c = config_of(*item);
     struct selector *selector = NULL;
-    bool replaced = false;
     if (c != NULL && strcmp(c->seen.uid, field_meta(object, "uid")) != 0) {
-        replaced = true; /* by another config of the same name */
-        drop_config(w, c);
+        informer_remove(w->configs, *item); /* it was another config of the same name */
+        *item = NULL;
         c = NULL;
     }
     if (c != NULL && strcmp(c->seen.version, field_meta(object, "resourceVersion")) == 0 &&
         !is_welcome(w, c)) {
-        c->stale = false;
         return 0;
     }
     cJSON *copy = config_spec_rest(object, w->prefix);
     int rc = copy == NULL ? -ENOMEM : pod_selector(object, &selector);
-    c = rc != 0 || c != NULL ? c : add_config(w, key, shards_namespace(object));
+    c = rc != 0 || c != NULL ? c : new_config(w, key, shards_namespace(object));
     if (rc != 0 || c == NULL) {
         cJSON_Delete(copy);
         selector_free(selector);
-        if (replaced) {
-            leave_by_name(w, shards_namespace(object)); /* add_config may have left it already */
-        }
         return -ENOMEM;
     }
-    bool shares = c->object != NULL && sharing_of(c->object) != NULL;
-    rc = set_config(w, c, object, copy);
+    rc = change_config(w, c, object, copy, selector);
+    if (rc != 0 && *item == NULL) {
+        shard_cache_leave_namespace(w, c->namespace);
+        drop(w, &c->item);
+    }
     if (rc != 0) {
-        selector_free(selector);
-        if (c->object == NULL) {
-            undo_config(w, c);
-        }
         return rc;
     }
-    rc = change_selector(w, c, selector);
-    if (c->seen.over) {
-        config_spec_drop_share(c->object);
+    *item = &c->item;
+    return 1;
+}
+
+static void on_gone(void *data, struct informer_item *item)
+{
+    struct config *c = config_of(item);
+    c->seen.pod_count = c->shard.pod_count;
+    shard_cache_tell_deleted(data, &c->seen);
+}
+
+static void end_config(struct shard_cache *w, struct config *c)
+{
+    part_pods(w, c);
+    list_remove(&c->link);
+    shard_cache_tell_shard(w, c->seen.key, SHARD_CACHE_CONFIG);
+    shard_cache_leave_namespace(w, c->namespace);
+    if (c->shares) {
+        shard_cache_share_namespaces(w);
     }
-    if (c->seen.over && shard_cache_drops_selector(c)) {
+}
+
+static void begin_config(struct shard_cache *w, struct config *c)
+{
+    list_append(&c->namespace->configs, &c->link);
+    shard_cache_show_map(w, c->namespace, c->seen.key);
+    tell_pods_of(w, c);
+}
+
+/* It is given up, and what it was given up for comes with each change. */
+static void drop_large_parts(struct shard_cache *w, struct config *c)
+{
+    config_spec_drop_share(c->object);
+    if (shard_cache_drops_selector(c)) {
         shard_cache_drop_selector(w, c);
+    }
+}
+
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
+{
+    struct shard_cache *w = data;
+    struct config *c = config_of(after);
+    if (after == NULL) {
+        end_config(w, config_of(before));
+        return;
+    }
+    if (before == NULL) {
+        begin_config(w, c);
+    }
+    if (c->seen.over) {
+        drop_large_parts(w, c);
     }
     shard_cache_count_config(c);
     shard_cache_trim(w);
-    shard_cache_tell_shard(w, key, SHARD_CACHE_CONFIG);
-    if (shares || sharing_of(c->object) != NULL) {
-        shard_cache_share_namespaces(w);
-    }
-    return rc;
-}
-
-static int config_key(const cJSON *object, char **out)
-{
-    return asprintf(out, "%s/%s", shards_namespace(object), shards_name(object)) < 0 ? -ENOMEM : 0;
-}
-
-static void on_config_list(void *data)
-{
-    struct informer *f = data;
-    for (struct table_node *n = NULL; (n = table_next(&f->cache->configs, n)) != NULL;) {
-        LIST_ITEM(n, struct config, node)->stale = true;
-    }
-}
-
-void shard_cache_remove_config(struct shard_cache *w, struct config *c)
-{
-    struct namespace *s = c->namespace;
-    bool shares = sharing_of(c->object) != NULL;
-    drop_config(w, c);
-    shard_cache_leave_namespace(w, s);
-    if (shares) {
+    shard_cache_tell_shard(w, c->seen.key, SHARD_CACHE_CONFIG);
+    bool shared = c->shares;
+    c->shares = sharing_of(c->object) != NULL;
+    if (shared || c->shares) {
         shard_cache_share_namespaces(w);
     }
 }
 
-static void on_config_object(void *data, enum reflector_change change, const cJSON *object)
+static void on_synced(void *data, bool first)
 {
-    struct informer *f = data;
-    char *key = NULL;
-    int rc = config_key(object, &key);
-    struct config *c = rc != 0 ? NULL : find_config(f->cache, key);
-    if (rc != 0) {
-        informer_lose(f);
-        return;
-    }
-    if (change != REFLECTOR_DELETED) {
-        rc = put_config(f->cache, key, object);
-    } else if (c != NULL) {
-        shard_cache_remove_config(f->cache, c);
-    }
-    free(key);
-    if (rc != 0) {
-        informer_lose(f);
+    struct shard_cache *w = data;
+    (void)first;
+    shard_cache_share_namespaces(w);
+    informer_release(w->maps);
+    shard_cache_tell_ready(w);
+}
+
+const char *shard_cache_configs_error(const struct shard_cache *w)
+{
+    const struct reflector *r = informer_reflector(w->configs);
+    return reflector_not_found(r)
+               ? "the CustomResourceDefinition " SHARD_CACHE_RESOURCE "." COMPILE_GROUP
+                 " is not installed: apply k8s/base/crd.yaml, or what the chart has in crds/"
+               : reflector_error(r);
+}
+
+static void on_state(void *data, const char *error)
+{
+    struct shard_cache *w = data;
+    if (error != NULL && reflector_not_found(informer_reflector(w->configs))) {
+        log_warn("there are no ShardingConfigs", log_str("error", shard_cache_configs_error(w)));
+        shard_cache_share_nothing(w);
     }
 }
 
-/* When it is known which of them are to be read. */
-static void follow_maps(struct shard_cache *w)
-{
-    struct err e = ERR_INIT;
-    if (w->maps_informer.reflector == NULL && informer_follow(&w->maps_informer, &e) != 0) {
-        informer_lose(&w->maps_informer);
-    }
-}
-
-static void on_configs_synced(void *data)
-{
-    struct informer *f = data;
-    struct table_node *next = f->lost ? NULL : table_next(&f->cache->configs, NULL);
-    while (next != NULL) {
-        struct config *c = LIST_ITEM(next, struct config, node);
-        next = table_next(&f->cache->configs, next);
-        if (c->stale) {
-            shard_cache_remove_config(f->cache, c);
-        }
-    }
-    f->synced = f->synced || !f->lost;
-    shard_cache_share_namespaces(f->cache);
-    follow_maps(f->cache);
-    shard_cache_tell_ready(f->cache);
-}
-
-static void on_config_state(void *data, const char *error, enum log_level level)
-{
-    struct informer *f = data;
-    informer_on_state(f, error, level);
-    if (error != NULL && reflector_not_found(f->reflector)) {
-        shard_cache_share_nothing(f->cache);
-    }
-}
-
-const struct reflector_handlers shard_cache_config_handlers = {
-    .on_list = on_config_list,
-    .on_object = on_config_object,
-    .on_synced = on_configs_synced,
-    .on_state = on_config_state,
+const struct informer_kind shard_cache_config_kind = {
+    .path = SHARD_CACHE_GROUP_PATH "/" SHARD_CACHE_RESOURCE,
+    .keep = keep,
+    .drop = drop,
+    .on_gone = on_gone,
+    .on_change = on_change,
+    .on_synced = on_synced,
+    .on_state = on_state,
 };

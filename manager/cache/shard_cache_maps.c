@@ -12,26 +12,6 @@
 #include "object/names.h"
 #include "json/field.h"
 
-static void tell(struct shard_cache *w, const struct map_entry *m)
-{
-    if (m->namespace != NULL) {
-        shard_cache_tell_shard(w, m->map->key, SHARD_CACHE_CONFIGMAP);
-    }
-}
-
-void shard_cache_drop_map(struct shard_cache *w, struct map_entry *m)
-{
-    struct namespace *s = m->namespace;
-    table_remove(&w->maps, &m->node);
-    list_remove(&m->link);
-    tell(w, m);
-    rules_map_free(m->map);
-    free(m);
-    if (s != NULL) {
-        shard_cache_leave_namespace(w, s);
-    }
-}
-
 static void show(struct map_entry *m, struct namespace *s)
 {
     m->namespace = s;
@@ -52,24 +32,12 @@ static bool is_wanted(const struct shard_cache *w, const char *key)
     return find_config(w, key) != NULL || find_injected(w, key) != NULL;
 }
 
-static struct map_entry *add_map(struct shard_cache *w, const struct rules_map *map)
-{
-    struct map_entry *m = calloc(1, sizeof *m);
-    if (m == NULL || table_insert(&w->maps, &m->node, map->key) != 0) {
-        free(m);
-        return NULL;
-    }
-    list_init(&m->link);
-    return m;
-}
-
 /* Takes `map`. */
 static void set_map(struct shard_cache *w, struct map_entry *m, struct rules_map *map)
 {
     rules_map_free(m->map);
     m->map = map;
-    m->node.key = map->key;
-    m->stale = false;
+    m->item.node.key = map->key;
     const struct config *c = find_config(w, map->key);
     if (c != NULL && (c->seen.over || c->reserved > 0)) {
         rules_map_give_up(map);
@@ -77,33 +45,6 @@ static void set_map(struct shard_cache *w, struct map_entry *m, struct rules_map
         rules_map_share(map, c->spec.rules);
     }
     shard_cache_count_rules(w, map->ns, map->rules);
-}
-
-/* Takes `map`. */
-static int put_map(struct shard_cache *w, struct rules_map *map)
-{
-    struct map_entry *m = find_map(w, map->key);
-    bool same = m != NULL && strcmp(m->map->version, map->version) == 0;
-    bool hidden = m == NULL || m->namespace == NULL;
-    bool seen = !hidden || rules_map_claims(map) || is_wanted(w, map->key);
-    struct namespace *s = hidden && seen ? shard_cache_provide_namespace(w, map->ns) : NULL;
-    bool lacks = hidden && seen && s == NULL;
-    m = m != NULL || lacks ? m : add_map(w, map);
-    if (m == NULL || lacks) {
-        rules_map_free(map);
-        if (s != NULL) {
-            shard_cache_leave_namespace(w, s);
-        }
-        return -ENOMEM;
-    }
-    set_map(w, m, map);
-    if (s != NULL) {
-        show(m, s);
-    }
-    if (!same || s != NULL) {
-        tell(w, m);
-    }
-    return 0;
 }
 
 bool shard_cache_learn_map(struct shard_cache *w, struct rules_map *map)
@@ -124,72 +65,80 @@ void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rule
     }
 }
 
-/* NULL: its name is not that of rules (0), or -ENOMEM. */
-static int look(const struct shard_cache *w, enum reflector_change change, const cJSON *object,
-                struct rules_map **out)
+/* ---- what the informer keeps ---- */
+
+static int key_of(void *data, const cJSON *object, char **key)
 {
-    char *key = NULL;
     const char *name = shards_name(object);
     const size_t head = strlen(SIDECAR_CONFIGMAP);
-    *out = NULL;
+    (void)data;
+    *key = NULL;
     if (strncmp(name, SIDECAR_CONFIGMAP, head) != 0) {
-        return 0;
+        return 0; /* it is not that of rules */
     }
-    if (asprintf(&key, "%s/%s", shards_namespace(object), name + head) < 0) {
+    int rc = asprintf(key, "%s/%s", shards_namespace(object), name + head);
+    *key = rc < 0 ? NULL : *key;
+    return rc < 0 ? -ENOMEM : 0;
+}
+
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+{
+    struct shard_cache *w = data;
+    struct map_entry *m = map_of(*item);
+    struct rules_map *map = NULL;
+    bool wanted = is_wanted(w, key);
+    int rc = rules_map_look(object, w->prefix, m == NULL ? NULL : m->map, wanted, &map);
+    if (rc != 0) {
+        return rc;
+    }
+    bool same = m != NULL && strcmp(m->map->version, map->version) == 0;
+    bool comes = (m == NULL || m->namespace == NULL) && (wanted || rules_map_claims(map));
+    struct namespace *s = comes ? shard_cache_provide_namespace(w, map->ns) : NULL;
+    m = m != NULL || (comes && s == NULL) ? m : calloc(1, sizeof *m);
+    if (m == NULL || (comes && s == NULL)) {
+        rules_map_free(map);
+        shard_cache_trim(w); /* the namespace may have nothing */
         return -ENOMEM;
     }
-    const struct map_entry *m = find_map(w, key);
-    bool wanted = change != REFLECTOR_DELETED && is_wanted(w, key);
-    int rc = rules_map_look(object, w->prefix, m == NULL ? NULL : m->map, wanted, out);
-    free(key);
-    return rc;
+    set_map(w, m, map);
+    if (comes) {
+        show(m, s);
+    }
+    *item = &m->item;
+    return comes || !same;
 }
 
-static void on_map_list(void *data)
+static void drop(void *data, struct informer_item *item)
 {
-    struct informer *f = data;
-    for (struct table_node *n = NULL; (n = table_next(&f->cache->maps, n)) != NULL;) {
-        LIST_ITEM(n, struct map_entry, node)->stale = true;
+    struct map_entry *m = map_of(item);
+    (void)data;
+    if (m->namespace != NULL) {
+        list_remove(&m->link);
     }
+    rules_map_free(m->map);
+    free(m);
 }
 
-static void on_map_object(void *data, enum reflector_change change, const cJSON *object)
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
 {
-    struct informer *f = data;
-    struct rules_map *map = NULL;
-    int rc = look(f->cache, change, object, &map);
-    if (rc == 0 && map != NULL && change == REFLECTOR_DELETED) {
-        struct map_entry *m = find_map(f->cache, map->key);
-        rules_map_free(map);
-        if (m != NULL) {
-            shard_cache_drop_map(f->cache, m);
-        }
-    } else if (rc == 0 && map != NULL) {
-        rc = put_map(f->cache, map);
+    const struct map_entry *m = map_of(after != NULL ? after : before);
+    if (m->namespace != NULL) {
+        shard_cache_tell_shard(data, m->map->key, SHARD_CACHE_CONFIGMAP);
     }
-    if (rc != 0) {
-        informer_lose(f);
+    if (m->namespace != NULL && after == NULL) {
+        shard_cache_leave_namespace(data, m->namespace);
     }
 }
 
-static void on_maps_synced(void *data)
+static void on_synced(void *data, bool first)
 {
-    struct informer *f = data;
-    struct table_node *next = f->lost ? NULL : table_next(&f->cache->maps, NULL);
-    while (next != NULL) {
-        struct map_entry *m = LIST_ITEM(next, struct map_entry, node);
-        next = table_next(&f->cache->maps, next);
-        if (m->stale) {
-            shard_cache_drop_map(f->cache, m);
-        }
-    }
-    f->synced = f->synced || !f->lost;
-    shard_cache_tell_ready(f->cache);
+    (void)first;
+    shard_cache_tell_ready(data);
 }
 
-const struct reflector_handlers shard_cache_map_handlers = {
-    .on_list = on_map_list,
-    .on_object = on_map_object,
-    .on_synced = on_maps_synced,
-    .on_state = informer_on_state,
-};
+const struct informer_kind shard_cache_map_kind = {.path = "/api/v1/configmaps",
+                                                   .key = key_of,
+                                                   .keep = keep,
+                                                   .drop = drop,
+                                                   .on_change = on_change,
+                                                   .on_synced = on_synced};

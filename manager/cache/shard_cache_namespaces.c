@@ -16,14 +16,12 @@ enum {
 };
 
 /* Who listens compiles it; on other replicas the next one who asks does. */
-static void renew(struct shard_cache *w, struct config *c)
+void shard_cache_renew(struct shard_cache *w, struct config *c)
 {
-    c->outdated = false;
-    c->rest = REST_TICKS;
     config_spec_renew(&c->spec);
     c->seen.round++;
     shard_cache_count_config(c);
-    shard_cache_tell_shard(w, c->key, SHARD_CACHE_CONFIG);
+    shard_cache_tell_shard(w, c->seen.key, SHARD_CACHE_CONFIG);
 }
 
 /* One that was given up has nothing to be compiled. */
@@ -40,7 +38,9 @@ static bool renew_all(struct shard_cache *w)
     {
         struct config *c = LIST_ITEM(n, struct config, selecting);
         if (is_due(c)) {
-            renew(w, c);
+            c->outdated = false;
+            c->rest = REST_TICKS;
+            shard_cache_renew(w, c);
         }
         rests = rests || c->rest > 0;
     }

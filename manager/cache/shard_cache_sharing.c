@@ -6,22 +6,10 @@
  */
 #include "cache/shard_cache_internal.h"
 
-/* One that was given up has nothing to be compiled. */
-static void renew(struct shard_cache *w, struct config *c)
-{
-    if (c->spec.by_hash && c->spec.text != NULL && c->spec.compiled) {
-        config_spec_renew(&c->spec);
-        c->seen.round++;
-        shard_cache_count_config(c);
-        shard_cache_tell_shard(w, c->key, SHARD_CACHE_CONFIG);
-    }
-}
-
 static int find_shared(const struct shard_cache *w, struct sharing_set *out)
 {
     int rc = 0;
-    for (struct table_node *n = NULL; rc == 0 && (n = table_next(&w->configs, n)) != NULL;) {
-        const struct config *c = LIST_ITEM(n, struct config, node);
+    for (const struct config *c = NULL; rc == 0 && (c = next_config(w, c)) != NULL;) {
         const struct sharing_consent consent = {.ns = c->seen.ns, .any = &w->shareable};
         rc = sharing_set_add(out, c->object, &consent);
     }
@@ -31,12 +19,12 @@ static int find_shared(const struct shard_cache *w, struct sharing_set *out)
 void shard_cache_share_namespaces(struct shard_cache *w)
 {
     struct sharing_set now = {.count = 0};
-    if (!w->configs_informer.synced) {
+    if (!informer_synced(w->configs)) {
         return;
     }
     if (find_shared(w, &now) != 0) {
         sharing_set_deinit(&now);
-        informer_lose(&w->configs_informer); /* and is looked for again with the next list */
+        informer_list_again(w->configs, INFORMER_AGAIN_MS);
         return;
     }
     if (sharing_set_equal(&now, &w->shared)) {
@@ -45,8 +33,11 @@ void shard_cache_share_namespaces(struct shard_cache *w)
     }
     sharing_set_deinit(&w->shared);
     w->shared = now;
-    for (struct table_node *n = NULL; (n = table_next(&w->configs, n)) != NULL;) {
-        renew(w, LIST_ITEM(n, struct config, node));
+    for (struct config *c = NULL; (c = next_config(w, c)) != NULL;) {
+        /* One that was given up has nothing to be compiled. */
+        if (c->spec.by_hash && c->spec.text != NULL && c->spec.compiled) {
+            shard_cache_renew(w, c);
+        }
     }
     shard_cache_tell_shared(w);
 }

@@ -18,9 +18,9 @@ bool shard_cache_synced(const struct shard_cache *w)
 
 const char *shard_cache_error(const struct shard_cache *w)
 {
-    const char *error = informer_error(&w->configs_informer);
-    error = error != NULL ? error : informer_error(&w->maps_informer);
-    return error != NULL ? error : informer_error(&w->pods_informer);
+    const char *error = shard_cache_configs_error(w);
+    error = error != NULL ? error : reflector_error(informer_reflector(w->maps));
+    return error != NULL ? error : reflector_error(informer_reflector(w->pods));
 }
 
 /* ---- look-ups ---- */
@@ -47,60 +47,51 @@ const struct rules_map *shard_cache_find_map(const struct shard_cache *w, const 
 
 const struct pod *shard_cache_find_pod(const struct shard_cache *w, const char *key)
 {
-    const struct pod_entry *p = find_pod(w, key);
-    return p == NULL ? NULL : p->pod;
+    const struct pod_entry *p = pod_of(informer_find(w->pods, key));
+    return p == NULL ? NULL : &p->pod;
 }
 
 const struct shard_cache_config *shard_cache_next_config(const struct shard_cache *w,
                                                          const struct shard_cache_config *c)
 {
-    struct table_node *n = c == NULL ? NULL : &LIST_ITEM(c, struct config, seen)->node;
-    n = table_next(&w->configs, n);
-    return n == NULL ? NULL : show_config(LIST_ITEM(n, struct config, node));
+    struct config *next = next_config(w, c == NULL ? NULL : LIST_ITEM(c, struct config, seen));
+    return next == NULL ? NULL : show_config(next);
 }
 
 const struct shard_cache_config *shard_cache_next_config_in(const struct shard_cache *w,
                                                             const char *ns,
                                                             const struct shard_cache_config *c)
 {
-    struct table_node *node = c == NULL ? table_find(&w->namespaces, ns) : NULL;
-    if (c == NULL && node == NULL) {
-        return NULL;
-    }
     struct config *last = c == NULL ? NULL : LIST_ITEM(c, struct config, seen);
-    struct namespace *s = last == NULL ? LIST_ITEM(node, struct namespace, node) : last->namespace;
-    struct list *next = last == NULL ? s->configs.next : last->link.next;
-    return next == &s->configs ? NULL : show_config(LIST_ITEM(next, struct config, link));
+    struct namespace *s = last == NULL ? find_namespace(w, ns) : last->namespace;
+    struct list *next = last != NULL ? last->link.next : s != NULL ? s->configs.next : NULL;
+    return s == NULL || next == &s->configs ? NULL
+                                            : show_config(LIST_ITEM(next, struct config, link));
 }
 
 const struct rules_map *shard_cache_next_map(const struct shard_cache *w, const struct rules_map *m)
 {
-    struct table_node *n = m == NULL ? NULL : &find_map(w, m->key)->node;
+    const struct map_entry *next = m == NULL ? NULL : find_map(w, m->key);
     do {
-        n = table_next(&w->maps, n);
-    } while (n != NULL && LIST_ITEM(n, struct map_entry, node)->namespace == NULL);
-    return n == NULL ? NULL : LIST_ITEM(n, struct map_entry, node)->map;
+        next = next_map(w, next);
+    } while (next != NULL && next->namespace == NULL);
+    return next == NULL ? NULL : next->map;
 }
 
 const struct rules_map *shard_cache_next_map_in(const struct shard_cache *w, const char *ns,
                                                 const struct rules_map *m)
 {
-    struct table_node *node = m == NULL ? table_find(&w->namespaces, ns) : NULL;
-    if (m == NULL && node == NULL) {
-        return NULL;
-    }
     const struct map_entry *last = m == NULL ? NULL : find_map(w, m->key);
-    const struct namespace *s =
-        last == NULL ? LIST_ITEM(node, struct namespace, node) : last->namespace;
-    const struct list *next = last == NULL ? s->maps.next : last->link.next;
-    return next == &s->maps ? NULL : LIST_ITEM(next, struct map_entry, link)->map;
+    const struct namespace *s = last == NULL ? find_namespace(w, ns) : last->namespace;
+    const struct list *next = last != NULL ? last->link.next : s != NULL ? s->maps.next : NULL;
+    return s == NULL || next == &s->maps ? NULL : LIST_ITEM(next, struct map_entry, link)->map;
 }
 
 const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct pod *p)
 {
-    struct table_node *n = p == NULL ? NULL : &find_pod(w, p->key)->node;
-    n = table_next(&w->pods, n);
-    return n == NULL ? NULL : LIST_ITEM(n, struct pod_entry, node)->pod;
+    const struct informer_item *last = p == NULL ? NULL : &entry_of_pod(p)->item;
+    const struct pod_entry *next = pod_of(informer_next(w->pods, last));
+    return next == NULL ? NULL : &next->pod;
 }
 
 static int by_name(const void *a, const void *b)
@@ -122,7 +113,7 @@ const struct pod **shard_cache_pods_of(const struct shard_cache *w,
     }
     LIST_FOR_EACH(n, &s->pods)
     {
-        pods[count++] = pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod)->pod;
+        pods[count++] = &pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod)->pod;
     }
     qsort(pods, count, sizeof *pods, by_name);
     return pods;
@@ -138,7 +129,7 @@ const struct pod **shard_cache_injected(const struct shard_cache *w, const char 
     }
     LIST_FOR_EACH(n, &i->pods)
     {
-        pods[(*count)++] = LIST_ITEM(n, struct pod_entry, injected_link)->pod;
+        pods[(*count)++] = &LIST_ITEM(n, struct pod_entry, injected_link)->pod;
     }
     qsort(pods, *count, sizeof *pods, by_name);
     return pods;
@@ -163,8 +154,7 @@ static bool is_of_shard(const struct shard_cache *w, const char *key)
 
 const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns, size_t *count)
 {
-    struct table_node *node = table_find(&w->namespaces, ns);
-    struct namespace *s = node == NULL ? NULL : LIST_ITEM(node, struct namespace, node);
+    const struct namespace *s = find_namespace(w, ns);
     size_t room = s == NULL ? 0 : list_length(&s->injected) + list_length(&s->maps);
     const char **keys = calloc(room + 1, sizeof *keys);
     *count = 0;
@@ -191,29 +181,10 @@ const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns, si
 const struct pod *shard_cache_next_pod_in(const struct shard_cache *w, const char *ns,
                                           const struct pod *p)
 {
-    struct table_node *node = p == NULL ? table_find(&w->namespaces, ns) : NULL;
-    const struct pod_entry *last = p == NULL ? NULL : find_pod(w, p->key);
-    if (last == NULL && node == NULL) {
-        return NULL;
-    }
-    const struct namespace *s =
-        last == NULL ? LIST_ITEM(node, struct namespace, node) : last->namespace;
-    struct list *next = last == NULL ? s->pods.next : last->link.next;
-    return next == &s->pods ? NULL : LIST_ITEM(next, struct pod_entry, link)->pod;
-}
-
-/* Of those that select the pod one other than `but`; NULL: none. */
-static const struct shard_cache_config *other_shard(const struct pod_entry *p,
-                                                    const struct shard_cache_config *but)
-{
-    LIST_FOR_EACH(n, &p->member.shards)
-    {
-        struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
-        if (&c->seen != but) {
-            return show_config(c);
-        }
-    }
-    return NULL;
+    const struct pod_entry *last = p == NULL ? NULL : entry_of_pod(p);
+    const struct namespace *s = last == NULL ? find_namespace(w, ns) : last->namespace;
+    const struct list *next = last != NULL ? last->link.next : s != NULL ? s->pods.next : NULL;
+    return s == NULL || next == &s->pods ? NULL : &LIST_ITEM(next, struct pod_entry, link)->pod;
 }
 
 const struct pod *shard_cache_shared_pod(const struct shard_cache *w, const char *ns,
@@ -221,16 +192,10 @@ const struct pod *shard_cache_shared_pod(const struct shard_cache *w, const char
                                          const struct shard_cache_config *but,
                                          const struct shard_cache_config **other)
 {
-    struct table_node *node = table_find(&w->namespaces, ns);
-    if (node == NULL) {
-        return NULL;
-    }
-    LIST_FOR_EACH(n, &LIST_ITEM(node, struct namespace, node)->pods)
-    {
-        const struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
-        *other = pod_selected(p->pod, s) ? other_shard(p, but) : NULL;
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, ns, p)) != NULL;) {
+        *other = pod_selected(p, s) ? shard_cache_shard_of(w, p, but) : NULL;
         if (*other != NULL) {
-            return p->pod;
+            return p;
         }
     }
     return NULL;
@@ -238,15 +203,17 @@ const struct pod *shard_cache_shared_pod(const struct shard_cache *w, const char
 
 size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p)
 {
-    return find_pod(w, p->key)->member.shard_count;
+    (void)w;
+    return entry_of_pod(p)->member.shard_count;
 }
 
 const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *w,
                                                       const struct pod *p,
                                                       const struct shard_cache_config *but)
 {
+    (void)w;
     const struct shard_cache_config *best = NULL;
-    const struct pod_selection_pod *member = &find_pod(w, p->key)->member;
+    const struct pod_selection_pod *member = &entry_of_pod(p)->member;
     LIST_FOR_EACH(n, &member->shards)
     {
         struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
@@ -260,7 +227,8 @@ const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *
 size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
                              const struct shard_cache_config **out, size_t room)
 {
-    const struct pod_selection_pod *member = &find_pod(w, p->key)->member;
+    (void)w;
+    const struct pod_selection_pod *member = &entry_of_pod(p)->member;
     size_t count = 0;
     for (struct list *n = member->shards.next; n != &member->shards && count < room; n = n->next) {
         out[count++] = show_config(config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard));
@@ -270,39 +238,70 @@ size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
 
 /* ---- metrics ---- */
 
-static void count_all(const struct shard_cache *w,
-                      struct informer_counts counts[SHARD_CACHE_COLLECTIONS])
+static uint64_t lists(const struct reflector_stats *s)
 {
-    memcpy(counts, w->past, sizeof w->past);
-    informer_count(&counts[SHARD_CACHE_OF_CONFIGS], &w->configs_informer);
-    informer_count(&counts[SHARD_CACHE_OF_MAPS], &w->maps_informer);
-    informer_count(&counts[SHARD_CACHE_OF_PODS], &w->pods_informer);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < REFLECTOR_REASONS; i++) {
+        sum += s->lists[i];
+    }
+    return sum;
 }
 
-static void write_counts(struct buf *out, const char *name, const char *help,
-                         const uint64_t values[SHARD_CACHE_COLLECTIONS])
+static uint64_t watches(const struct reflector_stats *s)
 {
-    prometheus_head(out, name, "counter", help);
-    for (size_t i = 0; i < SHARD_CACHE_COLLECTIONS; i++) {
-        buf_printf(out, "%s{collection=\"%s\"} %llu\n", name,
-                   shard_cache_collection_text((enum shard_cache_collection)i),
-                   (unsigned long long)values[i]);
+    return s->watches;
+}
+
+static uint64_t events(const struct reflector_stats *s)
+{
+    return s->events;
+}
+
+static uint64_t failures(const struct reflector_stats *s)
+{
+    return s->failures;
+}
+
+static void write_counts(const struct shard_cache *w, struct buf *out)
+{
+    static const struct {
+        const char *name;
+        const char *help;
+        uint64_t (*value)(const struct reflector_stats *s);
+    } counters[] = {
+        {"cmesh_manager_lists_total", "Lists that the manager's cache started, by collection.",
+         lists},
+        {"cmesh_manager_watches_total", "Watches that the manager's cache opened, by collection.",
+         watches},
+        {"cmesh_manager_watch_events_total",
+         "Watch events that the manager's cache received, by collection.", events},
+        {"cmesh_manager_follow_failures_total",
+         "Lists and watches of the manager's cache that failed, by collection.", failures},
+    };
+    const struct {
+        const char *name;
+        const struct informer *informer;
+    } collections[] = {
+        {SHARD_CACHE_RESOURCE, w->configs}, {"configmaps", w->maps}, {"pods", w->pods}};
+    for (size_t i = 0; i < ARRAY_LEN(counters); i++) {
+        prometheus_head(out, counters[i].name, "counter", counters[i].help);
+        for (size_t k = 0; k < ARRAY_LEN(collections); k++) {
+            const struct reflector *r = informer_reflector(collections[k].informer);
+            buf_printf(out, "%s{collection=\"%s\"} %llu\n", counters[i].name, collections[k].name,
+                       (unsigned long long)counters[i].value(reflector_stats(r)));
+        }
     }
 }
 
 int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
 {
-    struct informer_counts counts[SHARD_CACHE_COLLECTIONS];
-    uint64_t lists[SHARD_CACHE_COLLECTIONS];
-    uint64_t watches[SHARD_CACHE_COLLECTIONS];
-    uint64_t events[SHARD_CACHE_COLLECTIONS];
-    uint64_t failures[SHARD_CACHE_COLLECTIONS];
     const struct prometheus_metric gauges[] = {
         {"cmesh_manager_known_shardingconfigs", "gauge",
-         "ShardingConfigs in the manager's cache, roots included.", w->configs.count},
+         "ShardingConfigs in the manager's cache, roots included.", informer_size(w->configs)},
         {"cmesh_manager_known_configmaps", "gauge", "ConfigMaps with rules in the manager's cache.",
-         w->maps.count},
-        {"cmesh_manager_known_pods", "gauge", "Pods in the manager's cache.", w->pods.count},
+         informer_size(w->maps)},
+        {"cmesh_manager_known_pods", "gauge", "Pods in the manager's cache.",
+         informer_size(w->pods)},
         {"cmesh_manager_known_namespaces", "gauge",
          "Namespaces with pods, ShardingConfigs or their rules in the manager's cache.",
          w->namespaces.count},
@@ -318,21 +317,7 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
          "1 while the manager's lists and watches work, 0 while one of them fails.",
          shard_cache_error(w) == NULL},
     };
-    count_all(w, counts);
-    for (size_t i = 0; i < SHARD_CACHE_COLLECTIONS; i++) {
-        lists[i] = counts[i].lists;
-        watches[i] = counts[i].watches;
-        events[i] = counts[i].events;
-        failures[i] = counts[i].failures;
-    }
     prometheus_write(out, gauges, ARRAY_LEN(gauges));
-    write_counts(out, "cmesh_manager_lists_total",
-                 "Lists that the manager's cache started, by collection.", lists);
-    write_counts(out, "cmesh_manager_watches_total",
-                 "Watches that the manager's cache opened, by collection.", watches);
-    write_counts(out, "cmesh_manager_watch_events_total",
-                 "Watch events that the manager's cache received, by collection.", events);
-    write_counts(out, "cmesh_manager_follow_failures_total",
-                 "Lists and watches of the manager's cache that failed, by collection.", failures);
+    write_counts(w, out);
     return buf_error(out);
 }

@@ -41,7 +41,7 @@ static void look_at_set(const cJSON *tree)
 static void look_at_pod(const cJSON *tree)
 {
     char address[POD_ADDRESS_SIZE];
-    struct pod *p = pod_new(tree, &keys);
+    struct pod *p = pod_new(0, tree, &keys);
     CHECK(p != NULL);
     CHECK(pod_same(p, p));
     CHECK(p->generation <= RULES_GENERATION_MAX && (p->told || p->generation == 0));

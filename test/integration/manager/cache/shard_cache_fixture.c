@@ -216,11 +216,30 @@ static size_t count_stored(struct place *p, char *out, size_t size)
     return stored;
 }
 
+const char *place_config_difference(struct place *p)
+{
+    static char text[512];
+    const struct shard_cache_config *c = NULL;
+    text[0] = '\0';
+    while (text[0] == '\0' && (c = shard_cache_next_config(p->cache, c)) != NULL) {
+        const struct pod *pod = NULL;
+        size_t selected = 0;
+        while (c->pods != NULL && (pod = shard_cache_next_pod_in(p->cache, c->ns, pod)) != NULL) {
+            selected += pod_selected(pod, c->pods);
+        }
+        if (c->pods == NULL || c->pod_count != selected) {
+            (void)snprintf(text, sizeof text, "%s has %zu pods of %zu", c->key, c->pod_count,
+                           selected);
+        }
+    }
+    return text;
+}
+
 const char *place_difference(struct place *p)
 {
     static char text[512];
     size_t known = 0;
-    text[0] = '\0';
+    (void)snprintf(text, sizeof text, "%s", place_config_difference(p));
     size_t stored = count_stored(p, text, sizeof text);
     for (const struct pod *pod = NULL; (pod = shard_cache_next_pod(p->cache, pod)) != NULL;) {
         known++;

@@ -41,7 +41,7 @@ static struct pod *make_pod(const char *labels)
     (void)snprintf(text, sizeof text,
                    "{\"metadata\":{\"name\":\"p\",\"namespace\":\"n\",\"labels\":{%s}}}", labels);
     cJSON *tree = cJSON_Parse(text);
-    struct pod *p = tree == NULL ? NULL : pod_new(tree, &keys);
+    struct pod *p = tree == NULL ? NULL : pod_new(0, tree, &keys);
     cJSON_Delete(tree);
     return p;
 }

@@ -55,7 +55,7 @@ static cJSON *parse(const char *text)
 static struct pod *make(const char *text)
 {
     cJSON *tree = parse(text);
-    struct pod *p = pod_new(tree, &keys);
+    struct pod *p = pod_new(0, tree, &keys);
     assert_non_null(p);
     cJSON_Delete(tree); /* nothing of it is kept */
     return p;
@@ -260,6 +260,8 @@ static void test_same(void **state)
     assert_true(asprintf(&text, "%.*s\"8\"%s", (int)(at - whole), whole, at + 3) > 0);
     struct pod *q = make(text);
     assert_true(pod_same(p, q)); /* a version alone says nothing */
+    assert_true(pod_take_version(p, q->version));
+    assert_string_equal(p->version, q->version);
     free(q);
     free(text);
     free(p);
@@ -309,7 +311,7 @@ static void test_large_labels_are_not_kept(void **state)
 
 static bool make_one(void *data)
 {
-    struct pod *p = pod_new(data, &keys);
+    struct pod *p = pod_new(0, data, &keys);
     bool ok = p != NULL;
     free(p);
     return ok;
