@@ -9,6 +9,7 @@
 #include "base/rfc3339.h"
 #include "compile/shards.h"
 #include "inject/inject_bounds.h"
+#include "kube/name.h"
 #include "object/names.h"
 #include "rules/rules.h"
 #include "json/field.h"
@@ -21,33 +22,28 @@ struct shelf {
     size_t used;
 };
 
-static const char *place(struct shelf *s, const char *text)
-{
-    size_t len = strlen(text) + 1;
-    char *at = s->memory == NULL ? NULL : s->memory + s->used;
-    if (at != NULL) {
-        memcpy(at, text, len);
-    }
-    s->used += len;
-    return at;
-}
-
-static char *place_version(struct shelf *s, const char *text)
+/* With room for so many characters at least. */
+static char *place_within(struct shelf *s, const char *text, size_t room)
 {
     size_t len = strlen(text);
     char *at = s->memory == NULL ? NULL : s->memory + s->used;
     if (at != NULL) {
         memcpy(at, text, len + 1);
     }
-    s->used += (len < VERSION_ROOM ? VERSION_ROOM : len) + 1;
+    s->used += (len < room ? room : len) + 1;
     return at;
+}
+
+static const char *place(struct shelf *s, const char *text)
+{
+    return text[0] == '\0' ? "" : place_within(s, text, 0);
 }
 
 /* "namespace/name"; "" without a name. */
 static const char *place_key(struct shelf *s, const char *ns, const char *name)
 {
     if (name[0] == '\0') {
-        return place(s, "");
+        return "";
     }
     char *at = s->memory == NULL ? NULL : s->memory + s->used;
     if (at != NULL) {
@@ -55,6 +51,19 @@ static const char *place_key(struct shelf *s, const char *ns, const char *name)
     }
     s->used += strlen(ns) + strlen(name) + 2;
     return at;
+}
+
+/* NULL: it is not placed yet. */
+static const char *name_in(const char *key)
+{
+    const char *slash = key == NULL ? NULL : strchr(key, '/');
+    return slash == NULL ? "" : slash + 1;
+}
+
+/* Of what anybody may write: nothing has a longer name. */
+static const char *bounded(const char *text)
+{
+    return strlen(text) <= NAME_SUBDOMAIN_MAX ? text : "";
 }
 
 static uint64_t generation_of(const char *text)
@@ -224,15 +233,16 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     size_t count = 0;
     p->key = place_key(s, ns, name);
     p->ns = place(s, ns);
-    p->name = place(s, name);
+    p->name = name_in(p->key);
     p->uid = place(s, field_text(meta, "uid"));
-    p->version = place_version(s, field_text(meta, "resourceVersion"));
+    p->version = place_within(s, field_text(meta, "resourceVersion"), VERSION_ROOM);
     p->ip = place(s, field_text(field_get(object, "status"), "podIP"));
     const char *account = field_text(field_get(object, "spec"), "serviceAccountName");
-    p->account = place(s, account[0] != '\0' ? account : "default");
-    p->owner = place(s, controller_uid(meta));
-    p->injected = place(s, field_text(field_get(meta, "annotations"), keys->injected));
-    p->shard = place_key(s, ns, field_text(field_get(meta, "annotations"), keys->injected));
+    p->account = account[0] != '\0' ? place(s, account) : "default";
+    p->owner = place(s, bounded(controller_uid(meta)));
+    const char *injected = field_text(field_get(meta, "annotations"), keys->injected);
+    p->shard = place_key(s, ns, bounded(injected));
+    p->injected = name_in(p->shard);
     const cJSON *all = field_map(meta, "labels");
     const cJSON *label = NULL;
     if (inject_bounds_bytes(all) > INJECT_LABEL_BYTES_MAX) {

@@ -135,9 +135,6 @@ const struct shard_cache_config *shard_cache_next_config_in(const struct shard_c
 /* The same for all rules ConfigMaps and all pods. */
 const struct rules_map *shard_cache_next_map(const struct shard_cache *w,
                                              const struct rules_map *m);
-/* Of one namespace. */
-const struct rules_map *shard_cache_next_map_in(const struct shard_cache *w, const char *ns,
-                                                const struct rules_map *m);
 const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct pod *p);
 
 /* If the rules in its ConfigMap are these, they are in memory once from now on. */

@@ -78,15 +78,6 @@ const struct rules_map *shard_cache_next_map(const struct shard_cache *w, const 
     return next == NULL ? NULL : next->map;
 }
 
-const struct rules_map *shard_cache_next_map_in(const struct shard_cache *w, const char *ns,
-                                                const struct rules_map *m)
-{
-    const struct map_entry *last = m == NULL ? NULL : find_map(w, m->key);
-    const struct namespace *s = last == NULL ? find_namespace(w, ns) : last->namespace;
-    const struct list *next = last != NULL ? last->link.next : s != NULL ? s->maps.next : NULL;
-    return s == NULL || next == &s->maps ? NULL : LIST_ITEM(next, struct map_entry, link)->map;
-}
-
 const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct pod *p)
 {
     const struct informer_item *last = p == NULL ? NULL : &entry_of_pod(p)->item;

@@ -43,10 +43,6 @@ static void test_what_there_is(void **state)
     assert_int_equal(place_metric(p, "cmesh_manager_known_namespaces"), 2);
     assert_non_null(shard_cache_find_map(p->cache, "n/a"));
     assert_null(shard_cache_find_map(p->cache, "n/foreign"));
-    const struct rules_map *map = shard_cache_next_map_in(p->cache, "n", NULL);
-    assert_string_equal(map->key, "n/a");
-    assert_null(shard_cache_next_map_in(p->cache, "n", map));
-    assert_null(shard_cache_next_map_in(p->cache, "elsewhere", NULL));
     assert_null(shard_cache_find_config(p->cache, "n/c"));
 }
 

@@ -14,6 +14,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "inject/inject_bounds.h"
+#include "kube/name.h"
 #include "rules/rules.h"
 #include "yaml/yaml.h"
 #include "json/json.h"
@@ -309,6 +310,27 @@ static void test_large_labels_are_not_kept(void **state)
     }
 }
 
+/* Of names that no object can have nothing is kept: anybody may make pods. */
+static void test_long_names_are_not_kept(void **state)
+{
+    (void)state;
+    for (int size = NAME_SUBDOMAIN_MAX; size <= NAME_SUBDOMAIN_MAX + 1; size++) {
+        char *text = NULL;
+        assert_true(asprintf(&text,
+                             "metadata: {namespace: \"n\", name: p, annotations: "
+                             "{p/sharding-config-injected: \"%0*d\"}, ownerReferences: "
+                             "[{uid: \"%0*d\", controller: true}]}",
+                             size, 0, size, 0) > 0);
+        struct pod *p = make(text);
+        bool kept = size == NAME_SUBDOMAIN_MAX;
+        assert_int_equal(strlen(p->owner), kept ? size : 0);
+        assert_int_equal(strlen(p->injected), kept ? size : 0);
+        assert_int_equal(strlen(p->shard), kept ? size + 2 : 0);
+        free(p);
+        free(text);
+    }
+}
+
 static bool make_one(void *data)
 {
     struct pod *p = pod_new(0, data, &keys);
@@ -337,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_selected),
         cmocka_unit_test(test_large_labels_are_not_kept),
+        cmocka_unit_test(test_long_names_are_not_kept),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
