@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/prometheus.h"
 #include "cache/shard_cache_internal.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
@@ -66,8 +68,8 @@ void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p
         struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
         shard_cache_tell_shard(w, c->seen.key, SHARD_CACHE_PODS);
     }
-    if (p->injected != NULL) {
-        shard_cache_tell_shard(w, p->injected->key, SHARD_CACHE_PODS);
+    if (p->pod.shard[0] != '\0') {
+        shard_cache_tell_shard(w, p->pod.shard, SHARD_CACHE_PODS);
     }
 }
 
@@ -138,7 +140,7 @@ static int follow(struct shard_cache *w, const struct shard_cache_options *o, st
 static int begin(struct shard_cache *w, const struct shard_cache_options *o, struct err *e)
 {
     w->prefix = strdup(o->prefix);
-    if (w->prefix == NULL || shard_cache_namespaces_begin(w, o->namespaces) != 0) {
+    if (w->prefix == NULL || shard_cache_renewal_begin(w, o->namespaces) != 0) {
         return err_memory(e);
     }
     set_keys(w);
@@ -194,7 +196,7 @@ void shard_cache_free(struct shard_cache *w)
     while (!list_empty(&w->listeners)) {
         list_remove(w->listeners.next);
     }
-    shard_cache_namespaces_end(w);
+    shard_cache_renewal_end(w);
     informer_free(w->pods);
     informer_free(w->configs);
     informer_free(w->maps);
@@ -216,4 +218,104 @@ void shard_cache_release(struct shard_cache *w)
         shard_cache_budget_deinit(w);
         free(w);
     }
+}
+
+/* ---- whether it knows ---- */
+
+bool shard_cache_synced(const struct shard_cache *w)
+{
+    return w->synced;
+}
+
+const char *shard_cache_error(const struct shard_cache *w)
+{
+    const char *error = shard_cache_configs_error(w);
+    error = error != NULL ? error : reflector_error(informer_reflector(w->maps));
+    return error != NULL ? error : reflector_error(informer_reflector(w->pods));
+}
+
+/* ---- metrics ---- */
+
+static uint64_t lists(const struct reflector_stats *s)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < REFLECTOR_REASONS; i++) {
+        sum += s->lists[i];
+    }
+    return sum;
+}
+
+static uint64_t watches(const struct reflector_stats *s)
+{
+    return s->watches;
+}
+
+static uint64_t events(const struct reflector_stats *s)
+{
+    return s->events;
+}
+
+static uint64_t failures(const struct reflector_stats *s)
+{
+    return s->failures;
+}
+
+static void write_counts(const struct shard_cache *w, struct buf *out)
+{
+    static const struct {
+        const char *name;
+        const char *help;
+        uint64_t (*value)(const struct reflector_stats *s);
+    } counters[] = {
+        {"cmesh_manager_lists_total", "Lists that the manager's cache started, by collection.",
+         lists},
+        {"cmesh_manager_watches_total", "Watches that the manager's cache opened, by collection.",
+         watches},
+        {"cmesh_manager_watch_events_total",
+         "Watch events that the manager's cache received, by collection.", events},
+        {"cmesh_manager_follow_failures_total",
+         "Lists and watches of the manager's cache that failed, by collection.", failures},
+    };
+    const struct {
+        const char *name;
+        const struct informer *informer;
+    } collections[] = {
+        {SHARD_CACHE_RESOURCE, w->configs}, {"configmaps", w->maps}, {"pods", w->pods}};
+    for (size_t i = 0; i < ARRAY_LEN(counters); i++) {
+        prometheus_head(out, counters[i].name, "counter", counters[i].help);
+        for (size_t k = 0; k < ARRAY_LEN(collections); k++) {
+            const struct reflector *r = informer_reflector(collections[k].informer);
+            buf_printf(out, "%s{collection=\"%s\"} %llu\n", counters[i].name, collections[k].name,
+                       (unsigned long long)counters[i].value(reflector_stats(r)));
+        }
+    }
+}
+
+int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
+{
+    const struct prometheus_metric gauges[] = {
+        {"cmesh_manager_known_shardingconfigs", "gauge",
+         "ShardingConfigs in the manager's cache, roots included.", informer_size(w->configs)},
+        {"cmesh_manager_known_configmaps", "gauge", "ConfigMaps with rules in the manager's cache.",
+         informer_size(w->maps)},
+        {"cmesh_manager_known_pods", "gauge", "Pods in the manager's cache.",
+         informer_size(w->pods)},
+        {"cmesh_manager_known_namespaces", "gauge",
+         "Namespaces with pods, ShardingConfigs or their rules in the manager's cache.",
+         w->namespaces.count},
+        {"cmesh_manager_shards_memory_bytes", "gauge",
+         "Memory that the limits and rules of all shards take, of --shards-memory.",
+         shard_cache_memory(w)},
+        {"cmesh_manager_shards_given_up", "gauge",
+         "ShardingConfigs that are refused, for there is no memory for their limits.",
+         shard_cache_given_up(w)},
+        {"cmesh_manager_synced", "gauge", "1 once the manager's cache has synced, 0 before.",
+         shard_cache_synced(w)},
+        {"cmesh_manager_following", "gauge",
+         "1 while the manager's lists and watches work, 0 while one of them fails.",
+         shard_cache_error(w) == NULL},
+    };
+    prometheus_write(out, gauges, ARRAY_LEN(gauges));
+    write_counts(w, out);
+    return buf_error(out);
 }

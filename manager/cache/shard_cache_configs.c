@@ -374,3 +374,72 @@ const struct informer_kind shard_cache_config_kind = {
     .on_synced = on_synced,
     .on_state = on_state,
 };
+
+/* ---- look-ups ---- */
+
+static const struct shard_cache_config *show_config(struct config *c)
+{
+    c->seen.pod_count = c->shard.pod_count;
+    c->seen.pods = c->selector;
+    return &c->seen;
+}
+
+const struct shard_cache_config *shard_cache_find_config(const struct shard_cache *w,
+                                                         const char *key)
+{
+    struct config *c = find_config(w, key);
+    return c == NULL ? NULL : show_config(c);
+}
+
+const struct shard_cache_config *shard_cache_next_config(const struct shard_cache *w,
+                                                         const struct shard_cache_config *c)
+{
+    struct config *next = next_config(w, c == NULL ? NULL : LIST_ITEM(c, struct config, seen));
+    return next == NULL ? NULL : show_config(next);
+}
+
+const struct shard_cache_config *shard_cache_next_config_in(const struct shard_cache *w,
+                                                            const char *ns,
+                                                            const struct shard_cache_config *c)
+{
+    struct config *last = c == NULL ? NULL : LIST_ITEM(c, struct config, seen);
+    struct namespace *s = last == NULL ? find_namespace(w, ns) : last->namespace;
+    struct list *next = last != NULL ? last->link.next : s != NULL ? s->configs.next : NULL;
+    return s == NULL || next == &s->configs ? NULL
+                                            : show_config(LIST_ITEM(next, struct config, link));
+}
+
+size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p)
+{
+    (void)w;
+    return entry_of_pod(p)->member.shard_count;
+}
+
+const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *w,
+                                                      const struct pod *p,
+                                                      const struct shard_cache_config *but)
+{
+    (void)w;
+    const struct shard_cache_config *best = NULL;
+    const struct pod_selection_pod *member = &entry_of_pod(p)->member;
+    LIST_FOR_EACH(n, &member->shards)
+    {
+        struct config *c = config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard);
+        if (&c->seen != but && (best == NULL || strcmp(c->seen.name, best->name) < 0)) {
+            best = show_config(c);
+        }
+    }
+    return best;
+}
+
+size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
+                             const struct shard_cache_config **out, size_t room)
+{
+    (void)w;
+    const struct pod_selection_pod *member = &entry_of_pod(p)->member;
+    size_t count = 0;
+    for (struct list *n = member->shards.next; n != &member->shards && count < room; n = n->next) {
+        out[count++] = show_config(config_of_shard(LIST_ITEM(n, struct member, of_pod)->shard));
+    }
+    return count;
+}

@@ -3,9 +3,9 @@
  * shard_cache_internal.h - how a cache keeps what it knows.
  *
  * shard_cache.c begins and ends it, tells who listens, and keeps namespaces; shard_cache_configs.c,
- * shard_cache_maps.c and shard_cache_pods.c say what the informers keep of each object;
- * shard_cache_namespaces.c and shard_cache_sharing.c decide which configs are compiled anew;
- * shard_cache_budget.c what is given up when all take too much; shard_lister.c answers.
+ * shard_cache_maps.c and shard_cache_pods.c say what the informers keep of each object, and answer;
+ * shard_cache_renewal.c decides which configs are compiled anew, shard_cache_budget.c what is given
+ * up when all take too much.
  */
 #ifndef MANAGER_CACHE_SHARD_CACHE_INTERNAL_H
 #define MANAGER_CACHE_SHARD_CACHE_INTERNAL_H
@@ -53,22 +53,12 @@ struct config {
     char *changed_by;        /* NULL: nobody, or it is no child */
 };
 
-/* The pods with the sidecars of one shard, whether there is a config of that name, and selects
- * them, or not. */
-struct injected {
-    struct table_node node;
-    struct list link; /* of the namespace's */
-    struct list pods;
-    size_t count;
-    char key[];
-};
-
 /* One allocation. */
 struct pod_entry {
     struct informer_item item;
     struct list link;          /* of the namespace's */
     struct list injected_link; /* of its injected's, */
-    struct injected *injected; /* NULL: it has none */
+    struct injected *injected; /* of shard_cache_pods.c; NULL: it has none */
     struct pod_selection_pod member;
     struct namespace *namespace;
     struct pod pod;
@@ -157,11 +147,6 @@ static inline struct map_entry *find_map(const struct shard_cache *w, const char
     return map_of(informer_find(w->maps, key));
 }
 
-static inline struct injected *find_injected(const struct shard_cache *w, const char *key)
-{
-    return TABLE_FIND(&w->injected, slice_str(key), struct injected);
-}
-
 static inline struct namespace *find_namespace(const struct shard_cache *w, const char *ns)
 {
     return TABLE_FIND(&w->namespaces, slice_str(ns), struct namespace);
@@ -212,29 +197,25 @@ extern const struct informer_kind shard_cache_pod_kind;
 const char *shard_cache_configs_error(const struct shard_cache *w);
 /* It selects no pods any more. */
 void shard_cache_drop_selector(struct shard_cache *w, struct config *c);
+/* Whether there are pods with its sidecars, whether there is a config of that name or not. */
+bool shard_cache_is_injected(const struct shard_cache *w, const char *key);
 /* There is a config of that name, or a pod with its sidecars: the map is seen from now on, if there
  * is one. */
 void shard_cache_show_map(struct shard_cache *w, struct namespace *s, const char *key);
 
-/* ---- shard_cache_sharing.c: shared namespaces ---- */
+/* ---- shard_cache_renewal.c ---- */
 
-/* Configs came, went or changed; all of them, or one that shares some, or did. */
+/* Follows the labels of namespaces. 0 or -ENOMEM. */
+MUST_CHECK int shard_cache_renewal_begin(struct shard_cache *w, struct namespaces *known);
+void shard_cache_renewal_end(struct shard_cache *w);
+/* The spec is another one. */
+void shard_cache_note_selecting(struct shard_cache *w, struct config *c);
+/* Configs came, went or changed; all of them, or one that shares namespaces, or did. */
 void shard_cache_share_namespaces(struct shard_cache *w);
 /* There are no configs, since the API server does not know their kind. */
 void shard_cache_share_nothing(struct shard_cache *w);
 
-/* ---- shard_cache_namespaces.c: limits by labels of namespaces ---- */
-
-/* What it comes to is other than before. */
-void shard_cache_renew(struct shard_cache *w, struct config *c);
-
-/* 0 or -ENOMEM. */
-MUST_CHECK int shard_cache_namespaces_begin(struct shard_cache *w, struct namespaces *known);
-void shard_cache_namespaces_end(struct shard_cache *w);
-/* The spec is another one. */
-void shard_cache_note_selecting(struct shard_cache *w, struct config *c);
-
-/* ---- shard_cache_budget.c: what is kept, and what is given up ---- */
+/* ---- shard_cache_budget.c ---- */
 
 void shard_cache_budget_init(struct shard_cache *w, size_t max);
 /* All configs, maps and pods are gone. */

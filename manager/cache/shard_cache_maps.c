@@ -29,7 +29,7 @@ void shard_cache_show_map(struct shard_cache *w, struct namespace *s, const char
 /* Somebody uses it: it costs more to make that so than to make a ConfigMap. */
 static bool is_wanted(const struct shard_cache *w, const char *key)
 {
-    return find_config(w, key) != NULL || find_injected(w, key) != NULL;
+    return find_config(w, key) != NULL || shard_cache_is_injected(w, key);
 }
 
 /* Takes `map`. */
@@ -142,3 +142,20 @@ const struct informer_kind shard_cache_map_kind = {.path = "/api/v1/configmaps",
                                                    .drop = drop,
                                                    .on_change = on_change,
                                                    .on_synced = on_synced};
+
+/* ---- look-ups ---- */
+
+const struct rules_map *shard_cache_find_map(const struct shard_cache *w, const char *key)
+{
+    const struct map_entry *m = find_map(w, key);
+    return m == NULL || m->namespace == NULL ? NULL : m->map;
+}
+
+const struct rules_map *shard_cache_next_map(const struct shard_cache *w, const struct rules_map *m)
+{
+    const struct map_entry *next = m == NULL ? NULL : find_map(w, m->key);
+    do {
+        next = next_map(w, next);
+    } while (next != NULL && next->namespace == NULL);
+    return next == NULL ? NULL : next->map;
+}

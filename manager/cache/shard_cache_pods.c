@@ -11,6 +11,26 @@
 
 /* ---- by whose sidecars they have ---- */
 
+/* The pods with the sidecars of one shard, whether there is a config of that name, and selects
+ * them, or not. */
+struct injected {
+    struct table_node node;
+    struct list link; /* of the namespace's */
+    struct list pods;
+    size_t count;
+    char key[];
+};
+
+static struct injected *find_injected(const struct shard_cache *w, const char *key)
+{
+    return TABLE_FIND(&w->injected, slice_str(key), struct injected);
+}
+
+bool shard_cache_is_injected(const struct shard_cache *w, const char *key)
+{
+    return find_injected(w, key) != NULL;
+}
+
 /* 0 or -ENOMEM. */
 static int join_injected(struct shard_cache *w, struct pod_entry *p)
 {
@@ -158,4 +178,126 @@ void shard_cache_pod_told_traffic(struct shard_cache *w, const char *key, const 
     if (p != NULL && strcmp(p->pod.uid, uid) == 0) {
         p->pod.traffic = generation;
     }
+}
+
+/* ---- look-ups ---- */
+
+const struct pod *shard_cache_find_pod(const struct shard_cache *w, const char *key)
+{
+    const struct pod_entry *p = pod_of(informer_find(w->pods, key));
+    return p == NULL ? NULL : &p->pod;
+}
+
+const struct pod *shard_cache_next_pod(const struct shard_cache *w, const struct pod *p)
+{
+    const struct informer_item *last = p == NULL ? NULL : &entry_of_pod(p)->item;
+    const struct pod_entry *next = pod_of(informer_next(w->pods, last));
+    return next == NULL ? NULL : &next->pod;
+}
+
+const struct pod *shard_cache_next_pod_in(const struct shard_cache *w, const char *ns,
+                                          const struct pod *p)
+{
+    const struct pod_entry *last = p == NULL ? NULL : entry_of_pod(p);
+    const struct namespace *s = last == NULL ? find_namespace(w, ns) : last->namespace;
+    const struct list *next = last != NULL ? last->link.next : s != NULL ? s->pods.next : NULL;
+    return s == NULL || next == &s->pods ? NULL : &LIST_ITEM(next, struct pod_entry, link)->pod;
+}
+
+const struct pod *shard_cache_shared_pod(const struct shard_cache *w, const char *ns,
+                                         const struct selector *s,
+                                         const struct shard_cache_config *but,
+                                         const struct shard_cache_config **other)
+{
+    for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, ns, p)) != NULL;) {
+        *other = pod_selected(p, s) ? shard_cache_shard_of(w, p, but) : NULL;
+        if (*other != NULL) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct pod *const *x = a;
+    const struct pod *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+const struct pod **shard_cache_pods_of(const struct shard_cache *w,
+                                       const struct shard_cache_config *c)
+{
+    const struct pod_selection_shard *s = &LIST_ITEM(c, struct config, seen)->shard;
+    const struct pod **pods = calloc(s->pod_count + 1, sizeof(const struct pod *));
+    size_t count = 0;
+    (void)w;
+    if (pods == NULL) {
+        return NULL;
+    }
+    LIST_FOR_EACH(n, &s->pods)
+    {
+        pods[count++] = &pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod)->pod;
+    }
+    qsort(pods, count, sizeof *pods, by_name);
+    return pods;
+}
+
+const struct pod **shard_cache_injected(const struct shard_cache *w, const char *key, size_t *count)
+{
+    const struct injected *i = find_injected(w, key);
+    const struct pod **pods = calloc(i == NULL ? 1 : i->count, sizeof(const struct pod *));
+    *count = 0;
+    if (pods == NULL || i == NULL) {
+        return pods;
+    }
+    LIST_FOR_EACH(n, &i->pods)
+    {
+        pods[(*count)++] = &LIST_ITEM(n, struct pod_entry, injected_link)->pod;
+    }
+    qsort(pods, *count, sizeof *pods, by_name);
+    return pods;
+}
+
+static size_t list_length(const struct list *head)
+{
+    size_t n = 0;
+    LIST_FOR_EACH(item, head)
+    {
+        n++;
+    }
+    return n;
+}
+
+/* Not of a root, which has no pods and no rules. */
+static bool is_of_shard(const struct shard_cache *w, const char *key)
+{
+    const struct config *c = find_config(w, key);
+    return c != NULL && !c->seen.root;
+}
+
+const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns, size_t *count)
+{
+    const struct namespace *s = find_namespace(w, ns);
+    size_t room = s == NULL ? 0 : list_length(&s->injected) + list_length(&s->maps);
+    const char **keys = calloc(room + 1, sizeof *keys);
+    *count = 0;
+    if (keys == NULL || s == NULL) {
+        return keys;
+    }
+    LIST_FOR_EACH(n, &s->injected)
+    {
+        const struct injected *i = LIST_ITEM(n, struct injected, link);
+        if (!is_of_shard(w, i->key)) {
+            keys[(*count)++] = i->key;
+        }
+    }
+    LIST_FOR_EACH(n, &s->maps)
+    {
+        const char *key = LIST_ITEM(n, struct map_entry, link)->map->key;
+        if (!is_of_shard(w, key) && find_injected(w, key) == NULL) {
+            keys[(*count)++] = key;
+        }
+    }
+    return keys;
 }

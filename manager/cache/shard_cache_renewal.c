@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits by labels of namespaces. When a namespace comes, goes or changes its labels, the configs
- * of which some selector decides otherwise are compiled anew: changes are gathered for a moment,
+ * Which configs are compiled anew though nobody changed them.
+ *
+ * Limits by labels of namespaces: when a namespace comes, goes or changes its labels, the configs
+ * of which some selector decides otherwise are compiled anew. Changes are gathered for a moment,
  * and then one config is left as it is for a second, in which many may change, so that each of its
  * pods need not take new rules for each of them.
+ *
+ * Limits by the hash depend on which namespaces are shared, by other operators too. Before all
+ * configs are known nothing is compiled, and nobody knows which are shared; where the kind is not
+ * installed, none is.
  */
 #include <errno.h>
 
@@ -16,13 +22,15 @@ enum {
 };
 
 /* Who listens compiles it; on other replicas the next one who asks does. */
-void shard_cache_renew(struct shard_cache *w, struct config *c)
+static void renew(struct shard_cache *w, struct config *c)
 {
     config_spec_renew(&c->spec);
     c->seen.round++;
     shard_cache_count_config(c);
     shard_cache_tell_shard(w, c->seen.key, SHARD_CACHE_CONFIG);
 }
+
+/* ---- labels of namespaces ---- */
 
 /* One that was given up has nothing to be compiled. */
 static bool is_due(const struct config *c)
@@ -40,7 +48,7 @@ static bool renew_all(struct shard_cache *w)
         if (is_due(c)) {
             c->outdated = false;
             c->rest = REST_TICKS;
-            shard_cache_renew(w, c);
+            renew(w, c);
         }
         rests = rests || c->rest > 0;
     }
@@ -109,7 +117,7 @@ void shard_cache_note_selecting(struct shard_cache *w, struct config *c)
     }
 }
 
-int shard_cache_namespaces_begin(struct shard_cache *w, struct namespaces *known)
+int shard_cache_renewal_begin(struct shard_cache *w, struct namespaces *known)
 {
     if (known == NULL) {
         return 0;
@@ -125,9 +133,60 @@ int shard_cache_namespaces_begin(struct shard_cache *w, struct namespaces *known
     return 0;
 }
 
-void shard_cache_namespaces_end(struct shard_cache *w)
+void shard_cache_renewal_end(struct shard_cache *w)
 {
     namespaces_unlisten(&w->listener);
     net_timer_free(w->gather);
     net_timer_free(w->tick);
+}
+
+/* ---- shared namespaces ---- */
+
+static int find_shared(const struct shard_cache *w, struct sharing_set *out)
+{
+    int rc = 0;
+    for (const struct config *c = NULL; rc == 0 && (c = next_config(w, c)) != NULL;) {
+        const struct sharing_consent consent = {.ns = c->seen.ns, .any = &w->shareable};
+        rc = sharing_set_add(out, c->object, &consent);
+    }
+    return rc;
+}
+
+void shard_cache_share_namespaces(struct shard_cache *w)
+{
+    struct sharing_set now = {.count = 0};
+    if (!informer_synced(w->configs)) {
+        return;
+    }
+    if (find_shared(w, &now) != 0) {
+        sharing_set_deinit(&now);
+        informer_list_again(w->configs, INFORMER_AGAIN_MS);
+        return;
+    }
+    if (sharing_set_equal(&now, &w->shared)) {
+        sharing_set_deinit(&now);
+        return;
+    }
+    sharing_set_deinit(&w->shared);
+    w->shared = now;
+    for (struct config *c = NULL; (c = next_config(w, c)) != NULL;) {
+        /* One that was given up has nothing to be compiled. */
+        if (c->spec.by_hash && c->spec.text != NULL && c->spec.compiled) {
+            renew(w, c);
+        }
+    }
+    shard_cache_tell_shared(w);
+}
+
+void shard_cache_share_nothing(struct shard_cache *w)
+{
+    if (w->shared.unknown) {
+        w->shared.unknown = false;
+        shard_cache_tell_shared(w);
+    }
+}
+
+const struct sharing_set *shard_cache_shared(const struct shard_cache *w)
+{
+    return &w->shared;
 }
