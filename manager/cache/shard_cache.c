@@ -127,14 +127,13 @@ static int follow(struct shard_cache *w, const struct shard_cache_options *o, st
     char key[NAMES_KEY_SIZE];
     char label[NAMES_KEY_SIZE + sizeof "=true"];
     struct informer_options io = {.client = o->client, .namespace = o->namespace, .ops = o->ops};
-    struct informer_options maps = io;
     (void)snprintf(label, sizeof label, "%s=true", names_key(w->prefix, RULES_MAP_LABEL, key));
-    maps.label_selector = label;
-    maps.held = true;
     w->configs = informer_new(w->loop, &shard_cache_config_kind, &io, w, e);
-    w->maps = w->configs == NULL ? NULL : informer_new(w->loop, &shard_cache_map_kind, &maps, w, e);
-    w->pods = w->maps == NULL ? NULL : informer_new(w->loop, &shard_cache_pod_kind, &io, w, e);
-    return w->pods == NULL ? e->code : 0;
+    io.held = true;
+    w->pods = w->configs == NULL ? NULL : informer_new(w->loop, &shard_cache_pod_kind, &io, w, e);
+    io.label_selector = label;
+    w->maps = w->pods == NULL ? NULL : informer_new(w->loop, &shard_cache_map_kind, &io, w, e);
+    return w->maps == NULL ? e->code : 0;
 }
 
 static int begin(struct shard_cache *w, const struct shard_cache_options *o, struct err *e)
@@ -236,59 +235,44 @@ const char *shard_cache_error(const struct shard_cache *w)
 
 /* ---- metrics ---- */
 
-static uint64_t lists(const struct reflector_stats *s)
+enum { COLLECTIONS = 3 };
+
+static void write_counts(struct buf *out, const char *name, const char *help,
+                         const uint64_t values[COLLECTIONS])
 {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < REFLECTOR_REASONS; i++) {
-        sum += s->lists[i];
+    static const char *const collections[COLLECTIONS] = {SHARD_CACHE_RESOURCE, "configmaps",
+                                                         "pods"};
+    prometheus_head(out, name, "counter", help);
+    for (size_t i = 0; i < COLLECTIONS; i++) {
+        buf_printf(out, "%s{collection=\"%s\"} %llu\n", name, collections[i],
+                   (unsigned long long)values[i]);
     }
-    return sum;
 }
 
-static uint64_t watches(const struct reflector_stats *s)
+static void write_all_counts(const struct shard_cache *w, struct buf *out)
 {
-    return s->watches;
-}
-
-static uint64_t events(const struct reflector_stats *s)
-{
-    return s->events;
-}
-
-static uint64_t failures(const struct reflector_stats *s)
-{
-    return s->failures;
-}
-
-static void write_counts(const struct shard_cache *w, struct buf *out)
-{
-    static const struct {
-        const char *name;
-        const char *help;
-        uint64_t (*value)(const struct reflector_stats *s);
-    } counters[] = {
-        {"cmesh_manager_lists_total", "Lists that the manager's cache started, by collection.",
-         lists},
-        {"cmesh_manager_watches_total", "Watches that the manager's cache opened, by collection.",
-         watches},
-        {"cmesh_manager_watch_events_total",
-         "Watch events that the manager's cache received, by collection.", events},
-        {"cmesh_manager_follow_failures_total",
-         "Lists and watches of the manager's cache that failed, by collection.", failures},
-    };
-    const struct {
-        const char *name;
-        const struct informer *informer;
-    } collections[] = {
-        {SHARD_CACHE_RESOURCE, w->configs}, {"configmaps", w->maps}, {"pods", w->pods}};
-    for (size_t i = 0; i < ARRAY_LEN(counters); i++) {
-        prometheus_head(out, counters[i].name, "counter", counters[i].help);
-        for (size_t k = 0; k < ARRAY_LEN(collections); k++) {
-            const struct reflector *r = informer_reflector(collections[k].informer);
-            buf_printf(out, "%s{collection=\"%s\"} %llu\n", counters[i].name, collections[k].name,
-                       (unsigned long long)counters[i].value(reflector_stats(r)));
+    const struct informer *const informers[COLLECTIONS] = {w->configs, w->maps, w->pods};
+    uint64_t lists[COLLECTIONS] = {0};
+    uint64_t watches[COLLECTIONS];
+    uint64_t events[COLLECTIONS];
+    uint64_t failures[COLLECTIONS];
+    for (size_t i = 0; i < COLLECTIONS; i++) {
+        const struct reflector_stats *s = reflector_stats(informer_reflector(informers[i]));
+        for (size_t reason = 0; reason < REFLECTOR_REASONS; reason++) {
+            lists[i] += s->lists[reason];
         }
+        watches[i] = s->watches;
+        events[i] = s->events;
+        failures[i] = s->failures;
     }
+    write_counts(out, "cmesh_manager_lists_total",
+                 "Lists that the manager's cache started, by collection.", lists);
+    write_counts(out, "cmesh_manager_watches_total",
+                 "Watches that the manager's cache opened, by collection.", watches);
+    write_counts(out, "cmesh_manager_watch_events_total",
+                 "Watch events that the manager's cache received, by collection.", events);
+    write_counts(out, "cmesh_manager_follow_failures_total",
+                 "Lists and watches of the manager's cache that failed, by collection.", failures);
 }
 
 int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
@@ -316,6 +300,6 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
          shard_cache_error(w) == NULL},
     };
     prometheus_write(out, gauges, ARRAY_LEN(gauges));
-    write_counts(w, out);
+    write_all_counts(w, out);
     return buf_error(out);
 }

@@ -344,6 +344,7 @@ static void on_synced(void *data, bool first)
     (void)first;
     shard_cache_share_namespaces(w);
     informer_release(w->maps);
+    informer_release(w->pods);
     shard_cache_tell_ready(w);
 }
 

@@ -82,8 +82,10 @@ struct shard_cache {
     struct pod_keys keys; /* of key_texts */
     char key_texts[5][NAMES_KEY_SIZE];
 
+    /* Maps and pods are held until the configs are known: which of them are to be read, and so that
+     * each pod is compared with few selectors, in place of each selector with all pods. */
     struct informer *configs;
-    struct informer *maps; /* held until it is known which of them are to be read */
+    struct informer *maps;
     struct informer *pods;
     bool synced; /* all three were listed */
     struct table injected;
