@@ -35,9 +35,9 @@ static bool is_wanted(const struct shard_cache *w, const char *key)
 /* Takes `map`. */
 static void set_map(struct shard_cache *w, struct map_entry *m, struct rules_map *map)
 {
+    m->item.node.key = map->key;
     rules_map_free(m->map);
     m->map = map;
-    m->item.node.key = map->key;
     const struct config *c = find_config(w, map->key);
     if (c != NULL && (c->seen.over || c->reserved > 0)) {
         rules_map_give_up(map);
@@ -121,11 +121,15 @@ static void drop(void *data, struct informer_item *item)
 
 static void on_change(void *data, struct informer_item *before, struct informer_item *after)
 {
-    const struct map_entry *m = map_of(after != NULL ? after : before);
-    if (m->namespace != NULL) {
-        shard_cache_tell_shard(data, m->map->key, SHARD_CACHE_CONFIGMAP);
+    struct map_entry *m = map_of(after != NULL ? after : before);
+    if (m->namespace == NULL) {
+        return;
     }
-    if (m->namespace != NULL && after == NULL) {
+    if (after == NULL) {
+        list_remove(&m->link);
+    }
+    shard_cache_tell_shard(data, m->map->key, SHARD_CACHE_CONFIGMAP);
+    if (after == NULL) {
         shard_cache_leave_namespace(data, m->namespace);
     }
 }

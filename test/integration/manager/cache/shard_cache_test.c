@@ -178,8 +178,11 @@ static void test_maps_of_nobody(void **state)
     assert_false(map->unread);
     free(version);
     place_put_map(p, "n", "b", "false");
-    store_delete(&p->store, "configmaps", "n", "cmesh-rules-a");
     store_delete(&p->store, "shardingconfigs", "n", "a");
+    place_expect(p, "deleted(n/a 0) config(n/a) ");
+    place_run(p, 20);
+    assert_int_equal(known_namespaces(p), 1); /* for its ConfigMap */
+    store_delete(&p->store, "configmaps", "n", "cmesh-rules-a");
     for (int i = 0; i < 500 && known_namespaces(p) > 0; i++) {
         place_run(p, 10);
     }
@@ -243,9 +246,11 @@ static void test_the_definition_is_missing(void **state)
     struct place *p = *state;
     p->hurried = true;
     refuse(p, "/shardingconfigs", 404);
+    place_put_pod(p, "n", "p1", "a");
     place_begin(p, NULL);
     await_error(p, "shardingconfigs.ctrlmesh.kusionstack.io is not installed: apply "
                    "k8s/base/crd.yaml");
+    assert_null(shard_cache_find_pod(p->cache, "n/p1")); /* pods wait for the configs */
     refuse(p, NULL, 0);
     place_await_synced(p);
 }
