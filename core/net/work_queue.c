@@ -68,8 +68,9 @@ struct work_queue {
     work_queue_cb handle;
     void *data;
     bool closed;
-    bool resting;   /* a batch was full: the next begins with the timer */
-    unsigned calls; /* of ours on the stack that may call the user */
+    bool resting;      /* the next batch begins with the timer, */
+    uint64_t begin_at; /* not before */
+    unsigned calls;    /* of ours on the stack that may call the user */
 
     struct table entries;
     struct table groups;
@@ -181,10 +182,9 @@ static void attend(struct work_queue *q)
 static void set_timer(struct work_queue *q)
 {
     uint64_t now = net_clock_now(q->clock);
-    if (may_begin(q)) {
-        net_clock_set_timer(q->clock, q->timer, 0);
-    } else if (due_heap_first(&q->later) != NULL) {
-        uint64_t at = due_heap_first(&q->later)->at;
+    const struct due *later = due_heap_first(&q->later);
+    if (may_begin(q) || later != NULL) {
+        uint64_t at = may_begin(q) ? q->begin_at : later->at;
         net_clock_set_timer(q->clock, q->timer, at > now ? at - now : 0);
     } else {
         net_timer_clear(q->timer);
@@ -282,13 +282,21 @@ static bool is_full(const struct work_queue *q, unsigned handed_out, uint64_t be
     return handed_out == BATCH || (handed_out > 0 && net_clock_now(q->clock) - begun >= BATCH_MS);
 }
 
+static bool has_to_wait(struct work_queue *q)
+{
+    uint64_t ms = q->options.wait == NULL ? 0 : q->options.wait(q->data);
+    q->begin_at = net_clock_now(q->clock) + ms;
+    return ms > 0;
+}
+
 static void hand_out_keys(struct work_queue *q)
 {
     uint64_t begun = net_clock_now(q->clock);
     unsigned n = 0;
     q->calls++;
+    q->begin_at = begun;
     take_due(q);
-    while (!q->closed && may_begin(q) && !is_full(q, n, begun)) {
+    while (!q->closed && may_begin(q) && !is_full(q, n, begun) && !has_to_wait(q)) {
         hand_out_key(q);
         n++;
     }
@@ -402,6 +410,14 @@ static void reset_failures(struct work_queue *q, struct entry *e)
     }
 }
 
+static void go_first(struct work_queue *q, struct entry *e)
+{
+    list_remove(&e->link);
+    list_remove(&e->group->link);
+    list_prepend(&e->group->queued, &e->link);
+    list_prepend(&q->turns, &e->group->link);
+}
+
 void work_queue_done(struct work_queue *q, const char *key, enum work_result result,
                      unsigned retry_after)
 {
@@ -410,20 +426,22 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
         log_error("a key was marked done that is not being processed", log_str("key", key));
         return;
     }
-    bool again = e->phase == PHASE_AGAIN;
-    uint64_t added_at = e->added_at;
+    bool added = e->phase == PHASE_AGAIN;
+    uint64_t added_at = added ? e->added_at : net_clock_now(q->clock);
     prometheus_observe(&q->stats.processed, &work_queue_bounds,
                        net_clock_now(q->clock) - e->begun_at);
     list_remove(&e->link);
     q->stats.active--;
     set_phase(e, PHASE_IDLE);
-    if (again) {
+    if (added || result == WORK_AGAIN || result == WORK_FIRST) {
         enqueue(q, e);
         e->added_at = added_at;
     }
-    if (result == WORK_RETRY) {
+    if (result == WORK_FIRST) {
+        go_first(q, e);
+    } else if (result == WORK_RETRY) {
         retry_key(q, e, retry_after);
-    } else {
+    } else if (result == WORK_DONE) {
         reset_failures(q, e);
     }
     forget_if_idle(q, e);

@@ -30,6 +30,8 @@ struct work_queue;
 enum work_result {
     WORK_DONE,  /* its failures are forgotten */
     WORK_RETRY, /* it comes again after a pause */
+    WORK_AGAIN, /* it is queued again at once; its failures are kept */
+    WORK_FIRST, /* the same, before all others */
 };
 
 /* From the loop, never inside a function of this header. The key is handled until
@@ -37,10 +39,13 @@ enum work_result {
 typedef void (*work_queue_cb)(void *data, const char *key);
 
 struct work_queue_options {
-    const char *name;              /* in metrics; kept, not copied */
-    unsigned parallel;             /* keys that are handled at a time; 0: 1 */
-    uint64_t retry_min_ms;         /* the first pause of a key; 0: 200 */
-    uint64_t retry_max_ms;         /* the longest; 0: 60,000 */
+    const char *name;      /* in metrics; kept, not copied */
+    unsigned parallel;     /* keys that are handled at a time; 0: 1 */
+    uint64_t retry_min_ms; /* the first pause of a key; 0: 200 */
+    uint64_t retry_max_ms; /* the longest; 0: 60,000 */
+    /* How long no key may be handed out yet: ms. Asked before each; with 0 one is. NULL: at any
+     * time. */
+    uint64_t (*wait)(void *data);
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 

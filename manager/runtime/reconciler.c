@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "runtime/reconciler.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +107,12 @@ static void on_work(void *data, const char *key)
     r->handlers->reconcile(s);
 }
 
+static uint64_t wait(void *data)
+{
+    const struct reconciler *r = data;
+    return r->o.wait(r->o.data);
+}
+
 void reconcile_done(struct reconcile *s, enum work_result result, unsigned retry_after)
 {
     struct reconciler *r = s->reconciler;
@@ -170,11 +178,17 @@ void reconcile_write(struct reconcile *s, const struct object_request_options *q
     if (s->request != NULL) {
         return;
     }
+    end_request(s, false);
+    if (e.code == -EINVAL) {
+        struct api_error never = {.code = 400, .level = LOG_WARN};
+        (void)snprintf(never.msg, sizeof never.msg, "%s", e.msg);
+        next(s, NULL, &never);
+        return;
+    }
     if (e.code != 0) {
         log_at(kube_client_failure_level(r->o.client, 0), "request to the API server failed",
                log_str(r->o.kind, s->key), log_str("error", e.msg));
     }
-    end_request(s, false);
     reconcile_done(s, WORK_RETRY, 0);
 }
 
@@ -250,7 +264,11 @@ struct reconciler *reconciler_new(struct net_loop *l, const struct reconciler_op
 {
     struct reconciler *r = calloc(1, sizeof *r);
     const struct work_queue_options queue = {
-        .name = o->name, .parallel = o->parallel, .clock = o->clock};
+        .name = o->name,
+        .parallel = o->parallel,
+        .wait = o->wait == NULL ? NULL : wait,
+        .clock = o->clock,
+    };
     if (r == NULL) {
         (void)err_memory(e);
         return NULL;

@@ -72,6 +72,7 @@ struct reconciler_options {
     /* Whether this process leads at this very moment: asked right before each write. */
     bool (*may_write)(void *gate);
     void *gate;
+    uint64_t (*wait)(void *data);  /* as in work_queue_options; NULL: at any time */
     const struct net_clock *clock; /* NULL: the system's */
 };
 
@@ -100,9 +101,9 @@ void reconcile_done(struct reconcile *s, enum work_result result, unsigned retry
 /* The key is handled again after so many ms at the latest. */
 void reconcile_after(const struct reconcile *s, uint64_t ms);
 /* Sends a request, whose `next` has the state as its data. If this process does not lead, or path
- * or body are NULL (out of memory; to get something needs no body), or it cannot be sent, the
- * handling is done, and tried again. `counts`: RECONCILE_RESULTS of this purpose; NULL: not
- * counted. */
+ * or body are NULL (out of memory; to get something needs no body), or it cannot be sent now, the
+ * handling is done, and tried again. One that can never be sent, for its name, is answered at once
+ * with 400. `counts`: RECONCILE_RESULTS of this purpose; NULL: not counted. */
 void reconcile_write(struct reconcile *s, const struct object_request_options *q, uint64_t *counts,
                      object_request_cb next);
 /* What became of a write: `error` NULL: it succeeded. */

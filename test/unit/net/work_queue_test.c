@@ -30,6 +30,8 @@ struct user {
     const char *add_in_handler;
     bool free_in_handler;
     uint64_t takes_ms; /* to handle a key */
+    uint64_t wait_ms;  /* what on_wait says */
+    unsigned waits;    /* how often it was asked */
 };
 
 static void note(struct user *u, const char *text)
@@ -56,10 +58,17 @@ static void on_key(void *data, const char *key)
     }
 }
 
+static uint64_t on_wait(void *data)
+{
+    struct user *u = data;
+    u->waits++;
+    return u->wait_ms;
+}
+
 static void open_queue(struct user *u, unsigned parallel)
 {
     struct work_queue_options o = {
-        .name = "things", .parallel = parallel, .clock = &u->clock.clock};
+        .name = "things", .parallel = parallel, .wait = on_wait, .clock = &u->clock.clock};
     struct err e = ERR_INIT;
     u->queue = work_queue_new(u->loop, &o, on_key, u, &e);
     assert_non_null(u->queue);
@@ -473,6 +482,73 @@ static void test_success_keeps_what_was_asked_for(void **state)
     expect_after(u, 1, "a ");
 }
 
+static void test_again_keeps_failures(void **state)
+{
+    struct user *u = *state;
+    add(u, "a");
+    expect(u, "a ");
+    retry(u, "a");
+    expect_after(u, 100, "a ");
+    add(u, "b");
+    work_queue_done(u->queue, "a", WORK_AGAIN, 0);
+    assert_int_equal(work_queue_failures(u->queue, "a"), 1);
+    expect_counts(u, 2, 0, 0);
+    expect(u, "b ");
+    done(u, "b");
+    expect(u, "a ");
+    retry(u, "a");
+    expect_after(u, 199, "");
+    expect_after(u, 1, "a ");
+    add(u, "a");
+    work_queue_done(u->queue, "a", WORK_AGAIN, 0);
+    expect(u, "a "); /* once */
+    done(u, "a");
+    assert_int_equal(work_queue_failures(u->queue, "a"), 0);
+    expect(u, "");
+}
+
+static void test_first_is_before_all_others(void **state)
+{
+    struct user *u = *state;
+    add(u, "x/a");
+    add(u, "y/b");
+    add(u, "x/c");
+    expect(u, "x/a ");
+    work_queue_done(u->queue, "x/a", WORK_FIRST, 0);
+    expect(u, "x/a ");
+    done(u, "x/a");
+    expect(u, "y/b ");
+    done(u, "y/b");
+    expect(u, "x/c ");
+    done(u, "x/c");
+    expect_counts(u, 0, 0, 0);
+}
+
+/* ---- waiting ---- */
+
+static void test_waits_with_all_keys(void **state)
+{
+    struct user *u = *state;
+    u->done_at_once = true;
+    u->wait_ms = 100;
+    add(u, "a");
+    add(u, "b");
+    add_after(u, "c", 50);
+    expect(u, "");
+    assert_int_equal(u->waits, 1);
+    add(u, "d");
+    expect_after(u, 60, "");
+    add_after(u, "e", 1); /* no reason to wait for longer */
+    expect_counts(u, 3, 0, 2);
+    expect_after(u, 39, "");
+    assert_int_equal(u->waits, 1);
+    u->wait_ms = 0;
+    expect_after(u, 1, "a b d c e ");
+    assert_int_equal(u->waits, 6); /* once more for each */
+    expect_after(u, 1000, "");
+    assert_int_equal(u->waits, 6); /* without a key there is nothing to ask */
+}
+
 /* ---- figures ---- */
 
 static void test_counts_durations(void **state)
@@ -672,6 +748,9 @@ int main(void)
         TEST(test_news_need_not_wait_for_a_pause),
         TEST(test_a_failure_and_news),
         TEST(test_success_keeps_what_was_asked_for),
+        TEST(test_again_keeps_failures),
+        TEST(test_first_is_before_all_others),
+        TEST(test_waits_with_all_keys),
         TEST(test_counts_durations),
         TEST(test_free_in_each_phase),
         TEST(test_free_in_the_handler),

@@ -23,7 +23,8 @@ struct user {
     struct reconciler *reconciler;
     bool lost;           /* does not lead */
     bool gone;           /* there is no thing */
-    bool reads;          /* it is read, not written */
+    const char *reads;   /* the one of that name is read, none is written */
+    unsigned refused;    /* the code of the last failure */
     bool quiet;          /* there is nothing to be written */
     const char *version; /* that the cache shows */
     unsigned begun;
@@ -65,8 +66,10 @@ static bool done(void *state, enum work_result result)
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct thing *t = data;
+    struct user *u = t->run.data;
     assert_null(t->run.request);
     if (object == NULL) {
+        u->refused = error->code;
         reconcile_failed(&t->run, error, "cannot write a thing");
     } else {
         reconcile_done(&t->run, WORK_DONE, 0);
@@ -76,7 +79,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 static void read_thing(struct thing *t)
 {
     struct user *u = t->run.data;
-    const struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = PATH, .name = "a"};
+    const struct object_request_options q = {
+        .verb = OBJECT_REQUEST_GET, .path = PATH, .name = u->reads};
     reconcile_write(&t->run, &q, u->counts, on_written);
 }
 
@@ -110,7 +114,7 @@ static void reconcile(void *state)
         reconcile_done(&t->run, WORK_RETRY, 0);
     } else if (u->gone || u->quiet) {
         reconcile_done(&t->run, WORK_DONE, 0);
-    } else if (u->reads) {
+    } else if (u->reads != NULL) {
         read_thing(t);
     } else if (reconcile_too_early(&t->run, "u", u->version, APART_MS)) {
         u->early++;
@@ -225,10 +229,10 @@ static void only_the_leader_writes(void **state)
     look(u);
     api_expect_quiet(&u->api);
     assert_int_equal(stats(u).retries, 1);
-    u->reads = true;
+    u->reads = "a";
     fake_clock_pass(&u->api.clock, 100);
     api_answer(api_expect(&u->api, "GET", PATH "/a"), 200, NULL, ANSWER);
-    u->reads = false;
+    u->reads = NULL;
     u->lost = false;
     look(u);
     api_answer(api_expect(&u->api, "PATCH", STATUS), 200, NULL, ANSWER);
@@ -308,6 +312,16 @@ static void failures_are_counted_and_tried_again(void **state)
     assert_int_equal(u->counts[RECONCILE_CONFLICT], 1);
     assert_int_equal(u->counts[RECONCILE_FAILED], 2);
     assert_int_equal(u->counts[RECONCILE_WRITTEN], 1);
+}
+
+static void what_can_never_be_sent_is_a_bad_request(void **state)
+{
+    struct user *u = *state;
+    u->reads = "..";
+    look(u);
+    api_expect_quiet(&u->api);
+    assert_int_equal(u->refused, 400);
+    assert_int_equal(stats(u).retries, 1);
 }
 
 static void a_thing_that_is_gone_is_not_tried_again(void **state)
@@ -395,6 +409,7 @@ int main(void)
         TEST(a_write_is_believed_until_it_is_seen),
         TEST(what_the_cache_never_shows_is_written_again),
         TEST(failures_are_counted_and_tried_again),
+        TEST(what_can_never_be_sent_is_a_bad_request),
         TEST(a_thing_that_is_gone_is_not_tried_again),
         TEST(a_key_without_a_memory_is_tried_again),
         TEST(what_is_under_way_is_broken_off),
