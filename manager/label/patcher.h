@@ -42,7 +42,7 @@ struct patcher_handlers {
      * -ENOBUFS; -ENOENT: this resource is not wanted any more. */
     int (*path)(void *data, unsigned resource, const char *ns, struct buf *out);
     /* Once for each object that was added, unless it waited already. `error` is NULL but with
-     * PATCHER_REFUSED. patcher_level does not count it any more. */
+     * PATCHER_REFUSED. patcher_level counts it until this returns. May not add the same object. */
     void (*on_done)(void *data, unsigned resource, const char *ns, const char *name,
                     enum patcher_outcome outcome, const struct api_error *error);
     /* One object of the resource more, or one less, waits or is being dealt with; those that wait
