@@ -43,8 +43,9 @@ static const struct state_machine phases = {
 struct group {
     struct table_node node;
     size_t entries;
+    unsigned active;    /* of them: ACTIVE, AGAIN */
     struct list queued; /* entries */
-    struct list link;   /* in the queue's `turns`, if any is queued */
+    struct list link;   /* in the queue's `turns`, if one of these may be handed out */
     char name[];
 };
 
@@ -102,10 +103,14 @@ static struct entry *find(const struct work_queue *q, const char *key)
     return TABLE_FIND(&q->entries, slice_str(key), struct entry);
 }
 
+static struct slice namespace_of(const char *key)
+{
+    return slice_of(key, strcspn(key, "/"));
+}
+
 static struct group *obtain_group(struct work_queue *q, const char *key)
 {
-    struct slice name = slice_of(key, strcspn(key, "/"));
-    struct group *g = TABLE_PROVIDE(&q->groups, name, struct group, name);
+    struct group *g = TABLE_PROVIDE(&q->groups, namespace_of(key), struct group, name);
     if (g != NULL && g->link.next == NULL) {
         list_init(&g->queued);
         list_init(&g->link);
@@ -191,6 +196,16 @@ static void set_timer(struct work_queue *q)
     }
 }
 
+/* Behind the others, unless it has its place already. */
+static void take_turns(struct work_queue *q, struct group *g)
+{
+    unsigned most = q->options.namespace_parallel;
+    bool may = !list_empty(&g->queued) && (most == 0 || g->active < most);
+    if (may && !list_linked(&g->link)) {
+        list_append(&q->turns, &g->link);
+    }
+}
+
 static void enqueue(struct work_queue *q, struct entry *e)
 {
     if (e->phase == PHASE_QUEUED || e->phase == PHASE_AGAIN) {
@@ -203,9 +218,7 @@ static void enqueue(struct work_queue *q, struct entry *e)
     }
     set_phase(e, PHASE_QUEUED);
     list_append(&e->group->queued, &e->link);
-    if (!list_linked(&e->group->link)) {
-        list_append(&q->turns, &e->group->link);
-    }
+    take_turns(q, e->group);
     q->stats.adds++;
     q->stats.depth++;
 }
@@ -242,9 +255,8 @@ static struct entry *take_queued(struct work_queue *q)
     struct entry *e = LIST_ITEM(g->queued.next, struct entry, link);
     list_remove(&e->link);
     list_remove(&g->link);
-    if (!list_empty(&g->queued)) {
-        list_append(&q->turns, &g->link);
-    }
+    g->active++;
+    take_turns(q, g);
     return e;
 }
 
@@ -432,6 +444,8 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
                        net_clock_now(q->clock) - e->begun_at);
     list_remove(&e->link);
     q->stats.active--;
+    e->group->active--;
+    take_turns(q, e->group);
     set_phase(e, PHASE_IDLE);
     if (added || result == WORK_AGAIN || result == WORK_FIRST) {
         enqueue(q, e);
@@ -463,6 +477,12 @@ struct work_queue_stats work_queue_stats(const struct work_queue *q)
 const char *work_queue_name(const struct work_queue *q)
 {
     return q->options.name;
+}
+
+size_t work_queue_companions(const struct work_queue *q, const char *key)
+{
+    const struct group *g = TABLE_FIND(&q->groups, namespace_of(key), struct group);
+    return g == NULL ? 0 : g->entries;
 }
 
 unsigned work_queue_failures(const struct work_queue *q, const char *key)

@@ -39,10 +39,11 @@ enum work_result {
 typedef void (*work_queue_cb)(void *data, const char *key);
 
 struct work_queue_options {
-    const char *name;      /* in metrics; kept, not copied */
-    unsigned parallel;     /* keys that are handled at a time; 0: 1 */
-    uint64_t retry_min_ms; /* the first pause of a key; 0: 200 */
-    uint64_t retry_max_ms; /* the longest; 0: 60,000 */
+    const char *name;            /* in metrics; kept, not copied */
+    unsigned parallel;           /* keys that are handled at a time; 0: 1 */
+    unsigned namespace_parallel; /* of them, of one namespace; 0: no bound */
+    uint64_t retry_min_ms;       /* the first pause of a key; 0: 200 */
+    uint64_t retry_max_ms;       /* the longest; 0: 60,000 */
     /* How long no key may be handed out yet: ms. Asked before each; with 0 one is. NULL: at any
      * time. */
     uint64_t (*wait)(void *data);
@@ -81,6 +82,8 @@ void work_queue_done(struct work_queue *q, const char *key, enum work_result res
 
 struct work_queue_stats work_queue_stats(const struct work_queue *q);
 const char *work_queue_name(const struct work_queue *q);
+/* How many keys of the namespace of this one are queued, handled, or to be added later. */
+size_t work_queue_companions(const struct work_queue *q, const char *key);
 /* How often the key has failed in a row. */
 unsigned work_queue_failures(const struct work_queue *q, const char *key);
 

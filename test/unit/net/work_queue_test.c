@@ -32,6 +32,7 @@ struct user {
     uint64_t takes_ms; /* to handle a key */
     uint64_t wait_ms;  /* what on_wait says */
     unsigned waits;    /* how often it was asked */
+    unsigned share;    /* of a namespace */
 };
 
 static void note(struct user *u, const char *text)
@@ -67,8 +68,11 @@ static uint64_t on_wait(void *data)
 
 static void open_queue(struct user *u, unsigned parallel)
 {
-    struct work_queue_options o = {
-        .name = "things", .parallel = parallel, .wait = on_wait, .clock = &u->clock.clock};
+    struct work_queue_options o = {.name = "things",
+                                   .parallel = parallel,
+                                   .namespace_parallel = u->share,
+                                   .wait = on_wait,
+                                   .clock = &u->clock.clock};
     struct err e = ERR_INIT;
     u->queue = work_queue_new(u->loop, &o, on_key, u, &e);
     assert_non_null(u->queue);
@@ -246,6 +250,43 @@ static void test_namespaces_take_turns(void **state)
     expect(u, "a/2 ");
     done(u, "a/2");
     expect(u, "");
+    expect_counts(u, 0, 0, 0);
+}
+
+/* However many keys it has, and however much room there is. */
+static void test_no_namespace_has_more_than_its_share(void **state)
+{
+    struct user *u = *state;
+    u->share = 2;
+    reopen(u, 8);
+    add(u, "a/1");
+    add(u, "a/2");
+    add(u, "a/3");
+    add(u, "a/4");
+    expect(u, "a/1 a/2 ");
+    add(u, "b/1");
+    add_after(u, "a/5", 10);
+    expect_after(u, 10, "b/1 ");
+    assert_int_equal(work_queue_companions(u->queue, "a/1"), 5);
+    assert_int_equal(work_queue_companions(u->queue, "a/none"), 5);
+    assert_int_equal(work_queue_companions(u->queue, "c/1"), 0);
+    done(u, "a/2");
+    expect(u, "a/3 ");
+    retry(u, "a/1");
+    expect(u, "a/4 ");
+    add(u, "a/3");
+    done(u, "a/3");
+    expect(u, "a/5 ");
+    expect_after(u, 100, "");
+    work_queue_done(u->queue, "a/4", WORK_FIRST, 0);
+    expect(u, "a/4 ");
+    done(u, "a/5");
+    expect(u, "a/3 ");
+    done(u, "a/3");
+    expect(u, "a/1 ");
+    done(u, "a/1");
+    done(u, "a/4");
+    done(u, "b/1");
     expect_counts(u, 0, 0, 0);
 }
 
@@ -613,42 +654,62 @@ static void test_free_in_the_handler(void **state)
 
 /* ---- at random ---- */
 
-enum { KEYS = 40, STEPS = 30000, WORKERS = 3 };
+enum { KEYS = 40, STEPS = 30000, WORKERS = 5, NAMESPACES = 3, SHARE = 2 };
 
+/* Key I is of namespace I % NAMESPACES. */
 struct model {
     struct work_queue *queue;
     struct fake_clock clock;
     bool active[KEYS];
     bool owed[KEYS]; /* it was added after it was handed out last */
+    unsigned of_namespace[NAMESPACES];
     unsigned count;
 };
+
+static void count_active(struct model *m, size_t i, int more)
+{
+    m->active[i] = more > 0;
+    m->count += (unsigned)more;
+    m->of_namespace[i % NAMESPACES] += (unsigned)more;
+}
 
 static void on_random_key(void *data, const char *key)
 {
     struct model *m = data;
-    size_t i = strtoul(key, NULL, 10);
+    size_t i = strtoul(strchr(key, '/') + 1, NULL, 10);
     assert_false(m->active[i]);
-    m->active[i] = true;
+    count_active(m, i, 1);
     m->owed[i] = false;
-    assert_true(++m->count <= WORKERS);
+    assert_true(m->count <= WORKERS);
+    assert_true(m->of_namespace[i % NAMESPACES] <= SHARE);
+}
+
+/* Whatever could be handed out was. */
+static void check_idle(const struct model *m)
+{
+    for (size_t i = 0; m->count < WORKERS && i < KEYS; i++) {
+        bool has_room = !m->active[i] && m->of_namespace[i % NAMESPACES] < SHARE;
+        assert_false(m->owed[i] && has_room);
+    }
 }
 
 static void take_step(struct model *m, unsigned what, size_t i)
 {
+    static const enum work_result results[] = {WORK_RETRY, WORK_AGAIN, WORK_FIRST};
     char key[16];
-    (void)snprintf(key, sizeof key, "%zu", i);
+    (void)snprintf(key, sizeof key, "%zu/%zu", i % NAMESPACES, i);
     if (what < 3) {
         assert_int_equal(work_queue_add(m->queue, key), 0);
         m->owed[i] = true;
     } else if (what == 3) {
         assert_int_equal(work_queue_add_after(m->queue, key, i * 10 + 1), 0);
     } else if (what < 10 && m->active[i]) {
-        m->active[i] = false;
-        m->count--;
-        m->owed[i] = m->owed[i] || what == 4;
-        work_queue_done(m->queue, key, what == 4 ? WORK_RETRY : WORK_DONE, 0);
+        count_active(m, i, -1);
+        m->owed[i] = m->owed[i] || what == 5 || what == 6;
+        work_queue_done(m->queue, key, what < 7 ? results[what - 4] : WORK_DONE, 0);
     } else if (what == 10) {
         fake_clock_pass(&m->clock, i);
+        check_idle(m);
     }
 }
 
@@ -657,7 +718,7 @@ static void finish(struct model *m)
     for (int round = 0; round < 200; round++) {
         fake_clock_pass(&m->clock, 60000);
         for (size_t i = 0; i < KEYS; i++) {
-            take_step(m, 5, i);
+            take_step(m, 9, i);
         }
     }
     for (size_t i = 0; i < KEYS; i++) {
@@ -672,7 +733,8 @@ static void test_no_key_is_lost_or_doubled(void **state)
     struct model *m = calloc(1, sizeof *m);
     unsigned seed = 7;
     fake_clock_init(&m->clock, u->loop);
-    struct work_queue_options o = {.name = "r", .parallel = WORKERS, .clock = &m->clock.clock};
+    struct work_queue_options o = {
+        .name = "r", .parallel = WORKERS, .namespace_parallel = SHARE, .clock = &m->clock.clock};
     m->queue = work_queue_new(u->loop, &o, on_random_key, m, NULL);
     assert_non_null(m->queue);
     for (int step = 0; step < STEPS; step++) {
@@ -733,6 +795,7 @@ int main(void)
         TEST(test_a_key_is_handled_by_one_at_a_time),
         TEST(test_so_many_at_a_time),
         TEST(test_namespaces_take_turns),
+        TEST(test_no_namespace_has_more_than_its_share),
         TEST(test_done_in_the_handler),
         TEST(test_keys_come_in_batches),
         TEST(test_a_key_more_is_no_reason_for_another_batch),
