@@ -12,10 +12,9 @@
 #include "base/table.h"
 #include "base/utf8.h"
 #include "control/status.h"
-#include "enforcement/fair_queue.h"
 #include "enforcement/probe_answer.h"
 #include "enforcement/probe_endpoint.h"
-#include "net/timer.h"
+#include "net/work_queue.h"
 #include "object/names.h"
 #include "policy/pod_traffic.h"
 
@@ -37,9 +36,8 @@ enum {
 
 /*
  * Pods that were slow the last time, or silent, have a part of the questions at a time to
- * themselves, and a namespace has a part of either; namespaces take turns (fair_queue.h). So
- * neither a node full of silent pods nor somebody who makes his own answer late holds up the
- * others.
+ * themselves, and a namespace has a part of either; namespaces take turns. So neither
+ * a node full of silent pods nor somebody who makes his own answer late holds up the others.
  */
 enum lane { LANE_QUICK, LANE_SLOW, LANES };
 
@@ -72,8 +70,8 @@ struct target {
     struct probe_endpoint rulesync;
 
     enum phase phase;
-    enum lane lane; /* in which it is due, or asked */
-    struct fair_item items[LANES];
+    enum lane lane; /* whose queue has its key; another's may have it besides */
+    uint64_t due_at;
     uint64_t asked_at;
     bool slow; /* the last question took longer than SLOW_MS */
     struct http_fetch *fetch;
@@ -104,15 +102,15 @@ struct target {
 struct prober {
     struct net_loop *loop;
     struct prober_options o;
-    struct net_timer *timer;
     struct table targets;
-    struct fair_queue lanes[LANES];
+    struct queue {
+        struct prober *prober;
+        struct work_queue *keys;
+    } lanes[LANES];
     struct list changed; /* targets of which the user is still to be told */
     struct net_task tell;
     struct prober_stats stats;
 };
-
-static void ask_due(struct prober *p);
 
 static uint64_t now_of(const struct prober *p)
 {
@@ -177,7 +175,9 @@ static uint64_t later_of(uint64_t a, uint64_t b)
  * asked, whatever is expected of them. */
 static uint64_t least_delay(const struct target *t, uint64_t ms)
 {
-    return later_of(ms, fair_queue_companions(&t->items[LANE_QUICK]));
+    const struct prober *p = t->prober;
+    return later_of(ms, work_queue_companions(p->lanes[LANE_QUICK].keys, t->key) +
+                            work_queue_companions(p->lanes[LANE_SLOW].keys, t->key));
 }
 
 static uint64_t usual_delay(const struct target *t)
@@ -212,13 +212,28 @@ static uint64_t delay_of(const struct target *t)
     return delay < usual ? delay : usual;
 }
 
+static int add_after(struct target *t, enum lane lane, uint64_t delay)
+{
+    t->lane = lane;
+    return work_queue_add_after(t->prober->lanes[lane].keys, t->key, delay);
+}
+
+/* A question that was under way is over. */
 static void make_due(struct target *t, uint64_t delay)
 {
     struct prober *p = t->prober;
+    enum lane before = t->lane;
     bool silent = t->result.state == PROBE_SILENT || (t->tells && t->misses >= MISSES);
-    fair_queue_unset(&p->lanes[t->lane], &t->items[t->lane]);
-    t->lane = silent || t->slow ? LANE_SLOW : LANE_QUICK;
-    fair_queue_set(&p->lanes[t->lane], &t->items[t->lane], now_of(p) + delay);
+    t->due_at = now_of(p) + delay;
+    int rc = add_after(t, silent || t->slow ? LANE_SLOW : LANE_QUICK, delay);
+    if (rc != 0) {
+        rc = add_after(t, before, delay); /* which has its key already */
+    }
+    if (t->phase != PHASE_IDLE) {
+        set_phase(t, PHASE_IDLE);
+        work_queue_done(p->lanes[before].keys, t->key, WORK_DONE, 0);
+    }
+    (void)rc;
 }
 
 /* ---- what is known ---- */
@@ -289,8 +304,6 @@ static void on_tell(struct net_task *task)
 static void end_question(struct target *t)
 {
     t->slow = now_of(t->prober) - t->asked_at > SLOW_MS;
-    fair_queue_done(&t->prober->lanes[t->lane], &t->items[t->lane]);
-    set_phase(t, PHASE_IDLE);
     make_due(t, delay_of(t));
 }
 
@@ -354,7 +367,6 @@ static void on_rulesync(void *data, const struct http_answer *a, const struct er
         rulesync_failed(t, &why);
     }
     end_question(t);
-    ask_due(p);
 }
 
 static bool needs_rulesync(const struct target *t)
@@ -460,7 +472,6 @@ static void on_proxy(void *data, const struct http_answer *a, const struct err *
             end_question(t);
         }
     }
-    ask_due(p);
 }
 
 static void start_probe(struct target *t)
@@ -482,65 +493,24 @@ static void start_probe(struct target *t)
     }
 }
 
-/* Asks who is due, as far as there is room, and comes back when the next is. */
-static void ask_due(struct prober *p)
+/* Whatever it is due for in this lane; that may be old news. */
+static void on_due(void *data, const char *key)
 {
+    const struct queue *q = data;
+    struct prober *p = q->prober;
+    struct target *t = find_target(p, key);
     uint64_t now = now_of(p);
-    uint64_t next = UINT64_MAX;
-    for (enum lane lane = 0; lane < LANES; lane++) {
-        struct fair_item *item;
-        while ((item = fair_queue_take(&p->lanes[lane], now)) != NULL) {
-            start_probe(LIST_ITEM(item - lane, struct target, items));
-        }
-        uint64_t at = fair_queue_next(&p->lanes[lane]);
-        next = at < next ? at : next;
+    bool ours = t != NULL && &p->lanes[t->lane] == q;
+    if (ours && now >= t->due_at) {
+        start_probe(t);
+        return;
     }
-    if (next != UINT64_MAX) {
-        net_clock_set_timer(p->o.clock, p->timer, next > now ? next - now : 0);
-    } else {
-        net_timer_clear(p->timer);
-    }
-}
-
-static void on_timer(void *data)
-{
-    ask_due(data);
+    int rc = ours ? work_queue_add_after(q->keys, key, t->due_at - now) : 0;
+    (void)rc; /* it has the key */
+    work_queue_done(q->keys, key, WORK_DONE, 0);
 }
 
 /* ---- targets ---- */
-
-/* The question that is under way, if any, gets no answer. */
-static void stop_asking(struct target *t)
-{
-    struct fair_queue *q = &t->prober->lanes[t->lane];
-    if (t->phase != PHASE_IDLE) {
-        http_fetch_cancel(t->fetch);
-        t->fetch = NULL;
-        fair_queue_done(q, &t->items[t->lane]);
-        set_phase(t, PHASE_IDLE);
-    }
-    fair_queue_unset(q, &t->items[t->lane]);
-}
-
-static void leave_lanes(struct target *t)
-{
-    for (enum lane lane = 0; lane < LANES; lane++) {
-        fair_queue_leave(&t->prober->lanes[lane], &t->items[lane]);
-    }
-}
-
-/* In all lanes as one of its namespace. */
-static int join_lanes(struct target *t)
-{
-    struct slice ns = slice_of(t->key, strcspn(t->key, "/"));
-    for (enum lane lane = 0; lane < LANES; lane++) {
-        if (fair_queue_join(&t->prober->lanes[lane], &t->items[lane], ns) != 0) {
-            leave_lanes(t);
-            return -ENOMEM;
-        }
-    }
-    return 0;
-}
 
 static void target_free(struct target *t)
 {
@@ -549,8 +519,10 @@ static void target_free(struct target *t)
     t->prober->stats.attended -= t->attended;
     pod_traffic_unref(t->result.traffic);
     free(t->result.load);
-    stop_asking(t);
-    leave_lanes(t);
+    if (t->phase != PHASE_IDLE) {
+        http_fetch_cancel(t->fetch);
+        work_queue_done(t->prober->lanes[t->lane].keys, t->key, WORK_DONE, 0);
+    }
     list_remove(&t->changed);
     probe_endpoint_deinit(&t->proxy);
     probe_endpoint_deinit(&t->rulesync);
@@ -568,8 +540,7 @@ static struct target *target_new(struct prober *p, const char *key)
     memcpy(t->key, key, size);
     t->prober = p;
     list_init(&t->changed);
-    if (join_lanes(t) != 0 || table_insert(&p->targets, &t->node, t->key) != 0) {
-        leave_lanes(t);
+    if (add_after(t, LANE_QUICK, 0) != 0 || table_insert(&p->targets, &t->node, t->key) != 0) {
         free(t);
         return NULL;
     }
@@ -598,7 +569,8 @@ static void forget_result(struct target *t)
 static void redirect(struct target *t, char *uid, struct probe_endpoint to[2])
 {
     bool other = t->uid == NULL || strcmp(t->uid, uid) != 0;
-    stop_asking(t);
+    http_fetch_cancel(t->fetch);
+    t->fetch = NULL;
     probe_endpoint_deinit(&t->proxy);
     probe_endpoint_deinit(&t->rulesync);
     free(t->uid);
@@ -646,7 +618,6 @@ int prober_watch(struct prober *p, const struct prober_target *o)
         return rc != 0 ? rc : -ENOMEM;
     }
     redirect(t, uid, to);
-    ask_due(p);
     return 0;
 }
 
@@ -657,7 +628,6 @@ void prober_forget(struct prober *p, const char *key)
         table_remove(&p->targets, &t->node);
         p->stats.targets--;
         target_free(t);
-        ask_due(p);
     }
 }
 
@@ -672,7 +642,6 @@ void prober_expect(struct prober *p, const char *key, uint64_t generation)
     set_unmet(t, generation != 0 && !enforces(t));
     if (t->phase == PHASE_IDLE && generation != 0) {
         make_due(t, t->tells ? RETRY_MS : 0);
-        ask_due(p);
     }
 }
 
@@ -681,7 +650,6 @@ static void ask_sooner(struct target *t)
 {
     if (t->phase == PHASE_IDLE && t->proxy.client != NULL) {
         make_due(t, delay_of(t));
-        ask_due(t->prober);
     }
 }
 
@@ -748,7 +716,6 @@ void prober_told(struct prober *p, const char *key, struct slice document)
     if (unmet && !t->unmet && !t->traffic_unmet &&
         t->phase == PHASE_IDLE) { /* what it was to be asked for */
         make_due(t, delay_of(t));
-        ask_due(p);
     }
 }
 
@@ -784,15 +751,6 @@ static unsigned part_of(unsigned all, unsigned part)
     return all / part > 0 ? all / part : 1;
 }
 
-static void init_lanes(struct prober *p)
-{
-    unsigned all = p->o.parallel;
-    unsigned slow = part_of(all, SLOW_PART);
-    fair_queue_init(&p->lanes[LANE_QUICK], all > slow ? all - slow : 1,
-                    part_of(all, NAMESPACE_PART));
-    fair_queue_init(&p->lanes[LANE_SLOW], slow, part_of(slow, NAMESPACE_SLOW_PART));
-}
-
 static void fill_options(struct prober *p, const struct prober_options *o)
 {
     p->o = *o;
@@ -803,28 +761,44 @@ static void fill_options(struct prober *p, const struct prober_options *o)
     p->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
 }
 
+static int open_lanes(struct prober *p, struct err *e)
+{
+    unsigned all = p->o.parallel;
+    unsigned slow = part_of(all, SLOW_PART);
+    const struct work_queue_options options[LANES] = {
+        [LANE_QUICK] = {.parallel = all > slow ? all - slow : 1,
+                        .namespace_parallel = part_of(all, NAMESPACE_PART),
+                        .clock = p->o.clock},
+        [LANE_SLOW] = {.parallel = slow,
+                       .namespace_parallel = part_of(slow, NAMESPACE_SLOW_PART),
+                       .clock = p->o.clock},
+    };
+    int rc = 0;
+    for (enum lane lane = 0; lane < LANES && rc == 0; lane++) {
+        struct queue *q = &p->lanes[lane];
+        q->prober = p;
+        q->keys = work_queue_new(p->loop, &options[lane], on_due, q, e);
+        rc = q->keys == NULL ? -ENOMEM : 0;
+    }
+    return rc;
+}
+
 struct prober *prober_new(struct net_loop *l, const struct prober_options *o, struct err *e)
 {
     struct prober *p = calloc(1, sizeof *p);
     if (p == NULL) {
-        goto fail;
+        (void)err_memory(e);
+        return NULL;
     }
     p->loop = l;
     fill_options(p, o);
-    init_lanes(p);
-    p->timer = net_timer_new(l, on_timer, p);
-    if (p->timer == NULL) {
-        goto fail_prober;
-    }
     list_init(&p->changed);
     net_task_init(&p->tell, on_tell);
+    if (open_lanes(p, e) != 0) {
+        prober_free(p);
+        return NULL;
+    }
     return p;
-
-fail_prober:
-    free(p);
-fail:
-    (void)err_memory(e);
-    return NULL;
 }
 
 void prober_free(struct prober *p)
@@ -837,9 +811,8 @@ void prober_free(struct prober *p)
         target_free(LIST_ITEM(n, struct target, node));
     }
     net_task_cancel(&p->tell);
-    net_timer_free(p->timer);
     for (enum lane lane = 0; lane < LANES; lane++) {
-        fair_queue_deinit(&p->lanes[lane]);
+        work_queue_free(p->lanes[lane].keys);
     }
     table_deinit(&p->targets);
     free(p);

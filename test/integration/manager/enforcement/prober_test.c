@@ -634,6 +634,7 @@ static void test_addresses_where_no_sidecar_is(void **state)
     assert_int_equal(prober_stats(f->prober)->asked, 0);
     assert_int_equal(prober_stats(f->prober)->failed, 0);
     assert_int_equal(watch(f, 0, "u", "10.0.0.1:5441", "10.0.0.1:5442"), 0);
+    fake_clock_pass(&f->clock, 0);
     assert_int_equal(prober_stats(f->prober)->asked, 1);
 }
 
