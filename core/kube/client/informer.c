@@ -81,7 +81,9 @@ static void replace(struct informer *f, struct informer_item *before, struct inf
         int rc = table_insert(f->items, &after->node, after->node.key);
         (void)rc; /* there is room */
     }
-    f->kind->on_change(f->data, before, after);
+    if (f->kind->on_change != NULL) {
+        f->kind->on_change(f->data, before, after);
+    }
     if (before != NULL) {
         drop(f, before);
     }
@@ -252,12 +254,14 @@ struct informer *informer_new(struct net_loop *l, const struct informer_kind *ki
                               const struct informer_options *o, void *data, struct err *e)
 {
     const char *name = o->name == NULL ? "" : o->name;
-    struct informer *f = calloc(1, sizeof *f + strlen(name) + 1);
+    const char *ns = o->name == NULL || o->namespace == NULL ? "" : o->namespace;
+    size_t size = strlen(ns) + strlen(name) + 2;
+    struct informer *f = calloc(1, sizeof *f + size);
     if (f == NULL) {
         (void)err_memory(e);
         return NULL;
     }
-    memcpy(f->name, name, strlen(name) + 1);
+    (void)snprintf(f->name, size, "%s%s%s", ns, ns[0] == '\0' ? "" : "/", name);
     f->loop = l;
     f->kind = kind;
     f->resource = strrchr(kind->path, '/') + 1;

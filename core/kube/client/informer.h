@@ -37,7 +37,7 @@ struct informer_item {
 
 /* How the objects of a collection are kept. None of these is called inside a function of this
  * header, except `drop`, and on_gone and on_change in informer_remove; informer_free is allowed in
- * none of them. All but `keep` and `on_change` may be NULL. */
+ * none of them. All but `path` and `keep` may be NULL. */
 struct informer_kind {
     const char *path;   /* of all namespaces: "/apis/apps/v1/statefulsets" */
     bool metadata_only; /* as in reflector_options */
