@@ -1,149 +1,134 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rolling/shard_lock.h"
 
-#include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/log.h"
+#include "base/list.h"
+#include "kube/client/informer.h"
 #include "kube/client/lease_object.h"
-#include "json/field.h"
 
-enum { PATH_SIZE = 160, DEFAULT_S = 15, DURATION_MAX_S = 3600 };
+enum { DEFAULT_S = 15, DURATION_MAX_S = 3600 };
+
+struct lease {
+    struct informer_item item;
+    cJSON *object;    /* as it was seen last */
+    uint64_t seen_at; /* when it came, or was renewed */
+    bool renewed;     /* that was seen, ever */
+};
 
 struct shard_lock {
     const struct net_clock *clock;
-    struct reflector *reflector;
-    cJSON *lease;     /* as it was seen last; NULL: there is none */
-    uint64_t seen_at; /* when it came, or was renewed */
-    bool renewed;     /* that was seen, ever */
-    bool listed;      /* in the list under way */
-    bool synced;
-    bool lost; /* there was no memory for it */
-    char name[];
+    struct informer *informer;
 };
 
-static void forget(struct shard_lock *s)
+static struct lease *lease_of(struct informer_item *item)
 {
-    cJSON_Delete(s->lease);
-    s->lease = NULL;
-    s->renewed = false;
-    s->lost = false;
+    return item == NULL ? NULL : LIST_ITEM(item, struct lease, item);
 }
 
-static void observe(struct shard_lock *s, const cJSON *object)
+/* NULL: there is none. */
+static struct lease *lease_of_lock(const struct shard_lock *s)
 {
-    bool first = s->lease == NULL;
-    if (!first && lease_object_same(s->lease, object)) {
-        return;
-    }
-    cJSON *copy = cJSON_Duplicate(object, true);
-    bool renewed = !first;
-    forget(s);
-    s->lease = copy;
-    s->lost = copy == NULL;
-    s->renewed = renewed && copy != NULL;
-    s->seen_at = net_clock_now(s->clock);
+    return lease_of(informer_next(s->informer, NULL));
 }
 
-static void on_list(void *data)
-{
-    ((struct shard_lock *)data)->listed = false;
-}
-
-static void on_object(void *data, enum reflector_change change, const cJSON *object)
-{
-    struct shard_lock *s = data;
-    if (change == REFLECTOR_DELETED) {
-        forget(s);
-        return;
-    }
-    s->listed = true;
-    observe(s, object);
-}
-
-static void on_synced(void *data)
-{
-    struct shard_lock *s = data;
-    if (!s->listed) {
-        forget(s);
-    }
-    s->synced = true;
-}
-
-static void on_state(void *data, const char *error, enum log_level level)
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     const struct shard_lock *s = data;
-    if (error != NULL) {
-        log_at(level, "cannot watch the Lease of a shard that is rolled", log_str("lease", s->name),
-               log_str("error", error));
+    struct lease *l = lease_of(*item);
+    if (l != NULL && lease_object_same(l->object, object)) {
+        return 0;
     }
+    bool renewed = l != NULL;
+    cJSON *copy = cJSON_Duplicate(object, true);
+    if (copy != NULL && l == NULL) {
+        l = informer_item_new(sizeof *l, key);
+    }
+    if (copy == NULL || l == NULL) {
+        cJSON_Delete(copy);
+        return -ENOMEM;
+    }
+    cJSON_Delete(l->object);
+    l->object = copy;
+    l->renewed = renewed;
+    l->seen_at = net_clock_now(s->clock);
+    *item = &l->item;
+    return 0;
 }
 
-static const struct reflector_handlers handlers = {
-    .on_list = on_list, .on_object = on_object, .on_synced = on_synced, .on_state = on_state};
+static void drop(void *data, struct informer_item *item)
+{
+    struct lease *l = lease_of(item);
+    (void)data;
+    cJSON_Delete(l->object);
+    free(l);
+}
+
+static const struct informer_kind kind = {
+    .path = "/apis/coordination.k8s.io/v1/leases", .keep = keep, .drop = drop};
 
 struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o,
                                   struct err *e)
 {
-    char path[PATH_SIZE];
-    size_t size = strlen(o->name) + 1;
-    struct shard_lock *s = calloc(1, sizeof *s + size);
+    const struct informer_options io = {.client = o->client,
+                                        .namespace = o->ns,
+                                        .name = o->name,
+                                        .effect = "its shard is not rolled",
+                                        .ops = o->ops};
+    struct shard_lock *s = calloc(1, sizeof *s);
     if (s == NULL) {
         (void)err_memory(e);
         return NULL;
     }
-    memcpy(s->name, o->name, size);
     s->clock = o->clock;
-    (void)snprintf(path, sizeof path, "/apis/coordination.k8s.io/v1/namespaces/%s/leases", o->ns);
-    const struct reflector_options ro = {
-        .client = o->client, .path = path, .name = s->name, .ops = o->ops};
-    s->reflector = reflector_new(l, &ro, &handlers, s, e);
-    if (s->reflector == NULL) {
-        shard_lock_free(s);
+    s->informer = informer_new(l, &kind, &io, s, e);
+    if (s->informer == NULL) {
+        free(s);
         return NULL;
     }
     return s;
 }
 
-static uint64_t duration_ms(const struct shard_lock *s)
+static uint64_t duration_ms(const struct lease *l)
 {
-    int64_t seconds = lease_object_seconds(s->lease);
+    int64_t seconds = lease_object_seconds(l->object);
     bool good = seconds > 0 && seconds <= DURATION_MAX_S;
     return 1000 * (uint64_t)(good ? seconds : DEFAULT_S);
 }
 
 enum roll_lock shard_lock_state(const struct shard_lock *s)
 {
-    if (!s->synced || s->lost) {
+    const struct lease *l = lease_of_lock(s);
+    if (!informer_complete(s->informer)) {
         return ROLL_LOCK_UNKNOWN;
     }
-    if (s->lease == NULL) {
+    if (l == NULL) {
         return ROLL_LOCK_NONE;
     }
-    bool held = lease_object_holder(s->lease)[0] != '\0';
-    if (!held || net_clock_now(s->clock) - s->seen_at > duration_ms(s)) {
+    bool held = lease_object_holder(l->object)[0] != '\0';
+    if (!held || net_clock_now(s->clock) - l->seen_at > duration_ms(l)) {
         return ROLL_LOCK_FREE;
     }
-    return s->renewed ? ROLL_LOCK_HELD : ROLL_LOCK_UNKNOWN;
+    return l->renewed ? ROLL_LOCK_HELD : ROLL_LOCK_UNKNOWN;
 }
 
 uint64_t shard_lock_seen_at(const struct shard_lock *s)
 {
-    return s->seen_at;
+    const struct lease *l = lease_of_lock(s);
+    return l == NULL ? 0 : l->seen_at;
 }
 
 const char *shard_lock_holder(const struct shard_lock *s)
 {
-    return s->lease == NULL ? "" : lease_object_holder(s->lease);
+    const struct lease *l = lease_of_lock(s);
+    return l == NULL ? "" : lease_object_holder(l->object);
 }
 
 void shard_lock_free(struct shard_lock *s)
 {
-    if (s == NULL) {
-        return;
+    if (s != NULL) {
+        informer_free(s->informer);
+        free(s);
     }
-    reflector_free(s->reflector);
-    cJSON_Delete(s->lease);
-    free(s);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "root/stateful_sets.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
-#include "base/log.h"
 #include "base/table.h"
+#include "kube/client/informer.h"
 #include "root/root_spec.h"
 #include "json/field.h"
 
@@ -17,15 +18,16 @@ enum { REPLICAS_DEFAULT = 1, REPLICAS_MAX = 1000000 };
 struct target_watch {
     struct table_node node;
     struct stateful_sets *targets;
-    struct reflector *reflector; /* NULL: it has no place */
+    struct informer *informer; /* NULL: it has no place */
     size_t holders;
     size_t needers; /* of them */
-    bool synced;    /* listed, ever */
-    bool seen;      /* it is there */
-    bool listing;
+    char key[];
+};
+
+struct set {
+    struct informer_item item;
     int replicas;
     unsigned first;
-    char key[];
 };
 
 struct stateful_sets {
@@ -39,18 +41,12 @@ static struct target_watch *watch_of(struct table_node *n)
     return LIST_ITEM(n, struct target_watch, node);
 }
 
-static void tell(struct target_watch *e)
+static void tell(const struct target_watch *e)
 {
     e->targets->options.on_change(e->targets->options.data, e->key);
 }
 
 /* ---- what the API server says ---- */
-
-static void on_list(void *data)
-{
-    struct target_watch *e = data;
-    e->listing = true;
-}
 
 static int replicas_of(const cJSON *object)
 {
@@ -61,53 +57,59 @@ static int replicas_of(const cJSON *object)
     return n->valuedouble < 0 ? 0 : n->valuedouble > REPLICAS_MAX ? REPLICAS_MAX : n->valueint;
 }
 
-static void on_object(void *data, enum reflector_change change, const cJSON *object)
+static struct set *set_of(struct informer_item *item)
 {
-    struct target_watch *e = data;
-    bool there = change != REFLECTOR_DELETED;
-    int replicas = there ? replicas_of(object) : 0;
-    unsigned first = there ? root_first_ordinal(object) : 0;
-    bool news = e->seen != there || e->replicas != replicas || e->first != first;
-    e->listing = false;
-    e->seen = there;
-    e->replicas = replicas;
-    e->first = first;
-    if (news && e->synced) {
+    return item == NULL ? NULL : LIST_ITEM(item, struct set, item);
+}
+
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+{
+    struct set *set = *item == NULL ? informer_item_new(sizeof *set, key) : set_of(*item);
+    (void)data;
+    if (set == NULL) {
+        return -ENOMEM;
+    }
+    const struct set before = *set;
+    set->replicas = replicas_of(object);
+    set->first = root_first_ordinal(object);
+    *item = &set->item;
+    return before.replicas != set->replicas || before.first != set->first;
+}
+
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
+{
+    const struct target_watch *e = data;
+    (void)before;
+    (void)after;
+    if (informer_synced(e->informer)) {
         tell(e);
     }
 }
 
-/* A list without it says that it is gone. */
-static void on_synced(void *data)
+static void on_synced(void *data, bool first)
 {
-    struct target_watch *e = data;
-    bool news = !e->synced || (e->listing && e->seen);
-    e->seen = e->seen && !e->listing;
-    e->listing = false;
-    e->synced = true;
-    if (news) {
-        tell(e);
+    if (first) {
+        tell(data);
     }
 }
 
-static void on_state(void *data, const char *error, enum log_level level)
+static void on_state(void *data, const char *error)
 {
-    struct target_watch *e = data;
-    if (error != NULL) {
-        log_at(level, "cannot follow a StatefulSet", log_str("statefulset", e->key),
-               log_str("error", error));
-    }
-    tell(e);
+    (void)error;
+    tell(data);
 }
 
-static const struct reflector_handlers handlers = {
-    .on_list = on_list, .on_object = on_object, .on_synced = on_synced, .on_state = on_state};
+static const struct informer_kind kind = {.path = "/apis/apps/v1/statefulsets",
+                                          .keep = keep,
+                                          .on_change = on_change,
+                                          .on_synced = on_synced,
+                                          .on_state = on_state};
 
 /* ---- following ---- */
 
 static void drop(struct stateful_sets *t, struct target_watch *e)
 {
-    reflector_free(e->reflector);
+    informer_free(e->informer);
     table_remove(&t->entries, &e->node);
     free(e);
 }
@@ -115,47 +117,34 @@ static void drop(struct stateful_sets *t, struct target_watch *e)
 static int follow(struct target_watch *e, const char *ns, const char *name)
 {
     struct err why = ERR_INIT;
-    char *path = NULL;
-    if (asprintf(&path, "/apis/apps/v1/namespaces/%s/statefulsets", ns) < 0) {
-        return err_memory(&why);
-    }
-    const struct reflector_options o = {.client = e->targets->options.client,
-                                        .path = path,
-                                        .name = name,
-                                        .ops = e->targets->options.ops};
-    e->reflector = reflector_new(e->targets->loop, &o, &handlers, e, &why);
-    free(path);
-    return e->reflector == NULL ? why.code : 0;
-}
-
-/* Without a place. NULL without memory. */
-static struct target_watch *add(struct stateful_sets *t, const char *key)
-{
-    size_t size = strlen(key) + 1;
-    struct target_watch *e = calloc(1, sizeof *e + size);
-    if (e == NULL) {
-        return NULL;
-    }
-    e->targets = t;
-    memcpy(e->key, key, size);
-    if (table_insert(&t->entries, &e->node, e->key) != 0) {
-        free(e);
-        return NULL;
-    }
-    return e;
+    const struct informer_options o = {.client = e->targets->options.client,
+                                       .namespace = ns,
+                                       .name = name,
+                                       .effect = "a root that spreads it does not follow it",
+                                       .ops = e->targets->options.ops};
+    e->informer = informer_new(e->targets->loop, &kind, &o, e, &why);
+    return e->informer == NULL ? why.code : 0;
 }
 
 static struct target state_of(const struct target_watch *e)
 {
-    const char *error = e->reflector == NULL ? NULL : reflector_error(e->reflector);
-    struct target out = {.state = TARGET_ASKED, .replicas = e->replicas, .first = e->first};
-    if (e->reflector == NULL) {
-        out.state = TARGET_OVER;
-    } else if (error != NULL) {
+    struct target out = {.state = TARGET_OVER};
+    if (e->informer == NULL) {
+        return out;
+    }
+    const struct set *set = set_of(informer_next(e->informer, NULL));
+    const char *error = reflector_error(informer_reflector(e->informer));
+    if (error != NULL) {
         out.state = TARGET_UNKNOWN;
         (void)snprintf(out.error, sizeof out.error, "%s", error);
-    } else if (e->synced) {
-        out.state = e->seen ? TARGET_FOUND : TARGET_ABSENT;
+    } else if (!informer_synced(e->informer)) {
+        out.state = TARGET_ASKED;
+    } else if (set == NULL) {
+        out.state = TARGET_ABSENT;
+    } else {
+        out.state = TARGET_FOUND;
+        out.replicas = set->replicas;
+        out.first = set->first;
     }
     return out;
 }
@@ -176,7 +165,7 @@ static size_t count_places(const struct stateful_sets *t, const char *ns,
     *idle = NULL;
     for (struct table_node *n = NULL; (n = table_next(&t->entries, n)) != NULL;) {
         struct target_watch *e = watch_of(n);
-        bool counts = e->reflector != NULL && (ns == NULL || is_in(e, ns));
+        bool counts = e->informer != NULL && (ns == NULL || is_in(e, ns));
         count += counts;
         *idle = counts && e->needers == 0 ? e : *idle;
     }
@@ -186,10 +175,8 @@ static size_t count_places(const struct stateful_sets *t, const char *ns,
 /* Who holds it sees that when it looks again. */
 static void displace(struct target_watch *e)
 {
-    reflector_free(e->reflector);
-    e->reflector = NULL;
-    e->synced = false;
-    e->seen = false;
+    informer_free(e->informer);
+    e->informer = NULL;
 }
 
 /* Of one namespace, or, NULL, of all. */
@@ -211,7 +198,7 @@ static int take_place(struct stateful_sets *t, struct target_watch *e, const cha
 {
     size_t part = t->options.max > STATEFUL_SETS_PART ? t->options.max / STATEFUL_SETS_PART : 1;
     bool needed = e->needers > 0;
-    bool room = e->reflector == NULL && make_room(t, ns, part, needed) &&
+    bool room = e->informer == NULL && make_room(t, ns, part, needed) &&
                 make_room(t, NULL, t->options.max, needed);
     return room ? follow(e, ns, name) : 0;
 }
@@ -236,8 +223,10 @@ static struct target_watch *provide(struct stateful_sets *t, const char *ns, con
     if (asprintf(&key, "%s/%s", ns, name) < 0) {
         return NULL;
     }
-    struct table_node *n = table_find(&t->entries, key);
-    struct target_watch *e = n != NULL ? watch_of(n) : add(t, key);
+    struct target_watch *e = TABLE_PROVIDE(&t->entries, slice_str(key), struct target_watch, key);
+    if (e != NULL) {
+        e->targets = t;
+    }
     free(key);
     return e;
 }
