@@ -433,14 +433,6 @@ static const struct reconciler_handlers roll_handlers = {
 
 /* ---- following ---- */
 
-static void on_list(void *data)
-{
-    struct roller *o = data;
-    for (struct roll *r = NULL; (r = reconciler_next(o->reconciler, r)) != NULL;) {
-        r->stale = true;
-    }
-}
-
 static void leave(struct roll *r)
 {
     r->gone = true;
@@ -464,8 +456,7 @@ static void pass_over(struct roller *o, const struct stateful_set *set, const ch
                  where, o->options.prefix, ROLLING_LABEL);
 }
 
-static struct roll *provide_roll(struct roller *o, enum reflector_change change,
-                                 const struct stateful_set *set)
+static struct roll *provide_roll(struct roller *o, const struct stateful_set *set)
 {
     struct roll *r = reconciler_find(o->reconciler, set->key);
     struct roll_namespace *ns =
@@ -483,15 +474,15 @@ static struct roll *provide_roll(struct roller *o, enum reflector_change change,
     }
     r = add_roll(o, set);
     if (r != NULL) {
-        r->fresh = change == REFLECTOR_ADDED;
+        r->fresh = informer_synced(o->informer);
     }
     return r;
 }
 
 /* Takes `set`. */
-static void take(struct roller *o, enum reflector_change change, struct stateful_set *set)
+static void take(struct roller *o, struct stateful_set *set)
 {
-    struct roll *r = provide_roll(o, change, set);
+    struct roll *r = provide_roll(o, set);
     if (r == NULL) {
         stateful_set_free(set);
         return;
@@ -503,56 +494,38 @@ static void take(struct roller *o, enum reflector_change change, struct stateful
     }
     stateful_set_free(r->set);
     r->set = set;
-    r->stale = false;
     r->fresh = r->fresh || r->gone;
     r->gone = false;
     r->paused = false;
     reconciler_look(o->reconciler, r->key, 0);
 }
 
-static void on_object(void *data, enum reflector_change change, const cJSON *object)
+/* The roll has what is to be known of it, also when it is gone. */
+static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct roller *o = data;
-    struct stateful_set *set = stateful_set_new(object, o->options.prefix);
+    struct informer_item *kept = *item == NULL ? informer_item_new(sizeof *kept, key) : *item;
+    struct stateful_set *set = kept == NULL ? NULL : stateful_set_new(object, o->options.prefix);
     if (set == NULL) {
-        log_error("out of memory: a change of a StatefulSet is not seen",
-                  log_str("statefulset", field_meta(object, "name")));
-        return;
+        free(*item == NULL ? kept : NULL);
+        return -ENOMEM;
     }
-    if (change != REFLECTOR_DELETED) {
-        take(o, change, set);
-        return;
-    }
-    struct roll *r = reconciler_find(o->reconciler, set->key);
+    *item = kept;
+    take(o, set);
+    return 0;
+}
+
+static void on_change(void *data, struct informer_item *before, struct informer_item *after)
+{
+    const struct roller *o = data;
+    struct roll *r = after == NULL ? reconciler_find(o->reconciler, before->node.key) : NULL;
     if (r != NULL) {
         leave(r);
     }
-    stateful_set_free(set);
 }
 
-static void on_synced(void *data)
-{
-    struct roller *o = data;
-    for (struct roll *r = NULL; (r = reconciler_next(o->reconciler, r)) != NULL;) {
-        if (r->stale) {
-            leave(r);
-        }
-    }
-}
-
-static void on_state(void *data, const char *error, enum log_level level)
-{
-    (void)data;
-    if (error != NULL) {
-        log_at(level, "cannot watch StatefulSets: nothing is rolled by shard",
-               log_str("error", error));
-    } else {
-        log_at(level, "watching StatefulSets again");
-    }
-}
-
-static const struct reflector_handlers handlers = {
-    .on_list = on_list, .on_object = on_object, .on_synced = on_synced, .on_state = on_state};
+static const struct informer_kind kind = {
+    .path = "/apis/apps/v1/statefulsets", .keep = keep, .on_change = on_change};
 
 /* ---- pods ---- */
 
@@ -650,20 +623,17 @@ int roller_metrics(const struct roller *r, const struct roller_counts *n, struct
 
 static int follow(struct roller *r, struct err *e)
 {
-    char path[160];
     char selector[330];
-    const char *ns = r->options.namespace;
-    (void)snprintf(path, sizeof path, "/apis/apps/v1%s%s/statefulsets",
-                   ns == NULL ? "" : "/namespaces/", ns == NULL ? "" : ns);
     (void)snprintf(selector, sizeof selector, "%s/%s", r->options.prefix, ROLLING_LABEL);
-    const struct reflector_options o = {
+    const struct informer_options o = {
         .client = r->options.client,
-        .path = path,
+        .namespace = r->options.namespace,
         .label_selector = selector,
+        .effect = "nothing is rolled by shard",
         .ops = r->options.ops,
     };
-    r->reflector = reflector_new(r->loop, &o, &handlers, r, e);
-    return r->reflector == NULL ? e->code : 0;
+    r->informer = informer_new(r->loop, &kind, &o, r, e);
+    return r->informer == NULL ? e->code : 0;
 }
 
 struct roller *roller_new(struct net_loop *l, const struct roller_options *o, struct err *e)
@@ -692,7 +662,7 @@ struct roller *roller_new(struct net_loop *l, const struct roller_options *o, st
         roller_free(r);
         return NULL;
     }
-    r->options.namespace = NULL; /* copied by the reflector */
+    r->options.namespace = NULL; /* copied by the informer */
     r->pods = (struct shard_cache_listener){.handlers = &pod_handlers, .data = r};
     shard_cache_listen(o->cache, &r->pods);
     return r;
@@ -704,7 +674,7 @@ void roller_free(struct roller *r)
         return;
     }
     shard_cache_unlisten(r->options.cache, &r->pods);
-    reflector_free(r->reflector);
+    informer_free(r->informer);
     reconciler_free(r->reconciler);
     table_deinit(&r->namespaces);
     table_deinit(&r->locks);

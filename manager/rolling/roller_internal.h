@@ -14,6 +14,7 @@
 
 #include "base/list.h"
 #include "base/table.h"
+#include "kube/client/informer.h"
 #include "rolling/roll.h"
 #include "rolling/roll_status.h"
 #include "rolling/roller.h"
@@ -42,7 +43,6 @@ struct roll {
     const char *key; /* of run */
     struct roll_namespace *ns;
     struct stateful_set *set; /* NULL: it has just been forgotten */
-    bool stale;               /* not seen yet in the list under way */
     bool gone;                /* the label was taken away, or the StatefulSet deleted, */
     bool paused;              /* and it says so, or need not */
     bool fresh;               /* it came while this roller ran: what it waits for counts from now */
@@ -79,7 +79,7 @@ struct roller {
     struct net_loop *loop;
     struct roller_options options;
     const struct net_clock *clock;
-    struct reflector *reflector;
+    struct informer *informer;     /* of StatefulSets with the label */
     struct reconciler *reconciler; /* struct roll */
     struct shard_cache_listener pods;
     struct table namespaces;             /* in which there are rolls */
