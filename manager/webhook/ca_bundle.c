@@ -9,19 +9,11 @@
 #include "base/log.h"
 #include "crypto/certificate.h"
 #include "kube/client/informer.h"
-#include "kube/client/object_request.h"
-#include "net/work_queue.h"
+#include "runtime/reconciler.h"
 #include "webhook/configuration.h"
 #include "json/field.h"
 
-#define MANAGER "cmesh-manager"
-
-enum {
-    RETRY_MIN_MS = 200,
-    RETRY_MAX_MS = 60 * 1000,
-    CONDITION_AGAIN_MS = 10 * 60 * 1000,
-    TRIES = 4,
-};
+enum { CONDITION_AGAIN_MS = 10 * 60 * 1000, TRIES = 4 };
 
 enum kind { MUTATING, VALIDATING, KINDS };
 
@@ -33,6 +25,12 @@ struct entry {
     cJSON *object;
 };
 
+/* Of one of them, with the same key. */
+struct write {
+    struct reconcile run;
+    bool condition; /* and nothing else */
+};
+
 struct source {
     struct ca_bundle *owner;
     enum kind kind;
@@ -40,8 +38,6 @@ struct source {
 };
 
 struct ca_bundle {
-    struct net_loop *loop;
-    struct kube_client *client;
     const struct net_clock *clock;
     struct configuration_target target;
     const char *selector;
@@ -50,10 +46,7 @@ struct ca_bundle {
     void *data;
 
     struct source sources[KINDS];
-    struct work_queue *queue;
-    struct object_request *request;
-    char *writing;          /* the key that is being written */
-    bool writing_condition; /* and nothing else */
+    struct reconciler *writes; /* struct write */
 
     char *bundle; /* NULL: not known yet */
     cJSON *rules; /* NULL: not known yet */
@@ -109,7 +102,7 @@ static void recount(struct ca_bundle *b)
 
 static int enqueue(struct ca_bundle *b, const char *key)
 {
-    int rc = work_queue_add(b->queue, key);
+    int rc = work_queue_add(reconciler_queue(b->writes), key);
     if (rc != 0) {
         (void)err_set(&b->write, rc, "out of memory for webhook configurations");
     }
@@ -210,20 +203,13 @@ static const struct informer_kind kinds[KINDS] = {
 
 /* ---- writing ---- */
 
-static void finish_write(struct ca_bundle *b, enum work_result result, unsigned retry_after)
-{
-    char *key = b->writing;
-    b->writing = NULL;
-    work_queue_done(b->queue, key, result, retry_after);
-    free(key);
-}
-
 /* Whether somebody else was faster. A patch whose test fails is answered 422, as one is that cannot
  * be taken at all; that one fails each time. */
-static bool is_conflict(const struct ca_bundle *b, unsigned code)
+static bool is_conflict(const struct write *w, unsigned code)
 {
+    const struct ca_bundle *b = w->run.data;
     return code == 409 || code == 404 ||
-           (code == 422 && work_queue_failures(b->queue, b->writing) < TRIES);
+           (code == 422 && work_queue_failures(reconciler_queue(b->writes), w->run.key) < TRIES);
 }
 
 /* Whether the API server has no objection to us, but one to what we wrote. */
@@ -233,20 +219,21 @@ static bool is_refusal(unsigned code)
 }
 
 /* Until it is tried again each write is asked about, as without match conditions. */
-static void give_up_condition(struct ca_bundle *b, const char *why)
+static void give_up_condition(struct write *w, const char *why)
 {
-    struct entry *entry = find_entry(b, b->writing);
+    struct ca_bundle *b = w->run.data;
+    struct entry *entry = find_entry(b, w->run.key);
     if (strcmp(b->refusal.msg, why) != 0) {
         (void)err_set(&b->refusal, -EINVAL, "%s", why);
         log_warn("the API server does not take the match condition of webhooks that label: it asks "
                  "about each update",
-                 log_str("name", b->writing + 2), log_str("error", b->refusal.msg));
+                 log_str("name", w->run.key + 2), log_str("error", b->refusal.msg));
     }
-    if (entry != NULL &&
-        work_queue_add_after(b->queue, entry->item.node.key, CONDITION_AGAIN_MS) == 0) {
+    if (entry != NULL) {
         entry->refused_until = net_clock_now(b->clock) + CONDITION_AGAIN_MS;
+        reconcile_after(&w->run, CONDITION_AGAIN_MS);
     }
-    finish_write(b, WORK_DONE, 0);
+    reconcile_done(&w->run, WORK_DONE, 0);
 }
 
 /* Whether one of the webhooks that should have the condition is without. */
@@ -260,66 +247,46 @@ static bool lacks_condition(const struct ca_bundle *b, const cJSON *object)
     return lacks;
 }
 
-static void fail_write(struct ca_bundle *b, const struct api_error *error)
+static void fail_write(struct write *w, const struct api_error *error)
 {
+    struct ca_bundle *b = w->run.data;
     b->stats.failures++;
-    (void)err_set(&b->write, -EIO, "cannot write webhook configuration %s: %s", b->writing + 2,
+    (void)err_set(&b->write, -EIO, "cannot write webhook configuration %s: %s", w->run.key + 2,
                   error->msg);
     log_at(error->level, "cannot write a webhook configuration", log_str("error", b->write.msg));
-    finish_write(b, WORK_RETRY, error->retry_after);
+    reconcile_done(&w->run, WORK_RETRY, error->retry_after);
 }
 
-static void end_write(struct ca_bundle *b, const cJSON *object)
+static void end_write(struct write *w, const cJSON *object)
 {
+    struct ca_bundle *b = w->run.data;
     b->write = (struct err){0};
-    if (b->writing_condition && lacks_condition(b, object)) {
-        give_up_condition(b, "it was dropped: match conditions are switched off there");
+    if (w->condition && lacks_condition(b, object)) {
+        give_up_condition(w, "it was dropped: match conditions are switched off there");
         return;
     }
-    if (b->writing_condition) {
+    if (w->condition) {
         b->refusal = (struct err){0};
     }
     b->stats.writes++;
-    log_info("repaired a webhook configuration", log_str("name", b->writing + 2));
-    finish_write(b, WORK_DONE, 0);
+    log_info("repaired a webhook configuration", log_str("name", w->run.key + 2));
+    reconcile_done(&w->run, WORK_DONE, 0);
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
-    struct ca_bundle *b = data;
-    b->request = NULL;
+    struct write *w = data;
+    struct ca_bundle *b = w->run.data;
     if (object != NULL) {
-        end_write(b, object);
-    } else if (is_conflict(b, error->code)) {
+        end_write(w, object);
+    } else if (is_conflict(w, error->code)) {
         b->stats.conflicts++;
-        finish_write(b, WORK_RETRY, 0);
-    } else if (b->writing_condition && is_refusal(error->code)) {
-        give_up_condition(b, error->msg);
+        reconcile_done(&w->run, WORK_RETRY, 0);
+    } else if (w->condition && is_refusal(error->code)) {
+        give_up_condition(w, error->msg);
     } else {
-        fail_write(b, error);
+        fail_write(w, error);
     }
-}
-
-static int begin_write(struct ca_bundle *b, const struct entry *entry, const cJSON *patch)
-{
-    const struct object_request_options q = {
-        .verb = OBJECT_REQUEST_JSON_PATCH,
-        .path = kinds[kind_of(entry->item.node.key)].path,
-        .name = entry->item.node.key + 2,
-        .body = patch,
-        .field_manager = MANAGER,
-    };
-    b->writing = strdup(entry->item.node.key);
-    if (b->writing == NULL) {
-        return err_set(&b->write, -ENOMEM, "out of memory for webhook configurations");
-    }
-    b->request = object_request_start(b->loop, b->client, &q, on_written, b, &b->write);
-    if (b->request == NULL) {
-        free(b->writing);
-        b->writing = NULL;
-        return b->write.code;
-    }
-    return 0;
 }
 
 static bool is_refused(const struct ca_bundle *b, const struct entry *entry)
@@ -328,8 +295,9 @@ static bool is_refused(const struct ca_bundle *b, const struct entry *entry)
 }
 
 /* What is to be written next: first what must be right, and then the condition. 0 or -ENOMEM. */
-static int plan_write(struct ca_bundle *b, struct entry *entry, cJSON **patch)
+static int plan_write(struct write *w, struct entry *entry, cJSON **patch)
 {
+    struct ca_bundle *b = w->run.data;
     struct configuration_wanted wanted = {
         .bundle = slice_str(b->bundle),
         .rules = b->rules,
@@ -344,8 +312,8 @@ static int plan_write(struct ca_bundle *b, struct entry *entry, cJSON **patch)
     }
     int rc = configuration_patch(&b->target, &wanted, entry->object, patch);
     entry->wrong = rc != 0 || *patch != NULL;
-    b->writing_condition = rc == 0 && *patch == NULL && set && !is_refused(b, entry);
-    if (b->writing_condition) {
+    w->condition = rc == 0 && *patch == NULL && set && !is_refused(b, entry);
+    if (w->condition) {
         wanted.condition = CONFIGURATION_CONDITION_SET;
         rc = configuration_patch(&b->target, &wanted, entry->object, patch);
     }
@@ -353,20 +321,35 @@ static int plan_write(struct ca_bundle *b, struct entry *entry, cJSON **patch)
     return rc;
 }
 
-static void on_work(void *data, const char *key)
+static bool may_write(void *data)
 {
-    struct ca_bundle *b = data;
-    struct entry *entry = find_entry(b, key);
+    const struct ca_bundle *b = data;
+    return b->may_write == NULL || b->may_write(b->data);
+}
+
+static void repair(void *state)
+{
+    struct write *w = state;
+    struct ca_bundle *b = w->run.data;
+    struct entry *entry = find_entry(b, w->run.key);
     cJSON *patch = NULL;
-    int rc = entry == NULL ? 0 : plan_write(b, entry, &patch);
-    if (patch != NULL && (b->may_write == NULL || b->may_write(b->data))) {
-        rc = begin_write(b, entry, patch);
+    int rc = entry == NULL ? 0 : plan_write(w, entry, &patch);
+    const struct object_request_options q = {
+        .verb = OBJECT_REQUEST_JSON_PATCH,
+        .path = kinds[kind_of(w->run.key)].path,
+        .name = w->run.key + 2,
+        .body = patch,
+        .field_manager = "cmesh-manager",
+    };
+    if (patch != NULL && may_write(b)) {
+        reconcile_write(&w->run, &q, NULL, on_written);
+    } else {
+        reconcile_done(&w->run, rc == 0 ? WORK_DONE : WORK_RETRY, 0);
     }
     cJSON_Delete(patch);
-    if (b->writing == NULL) {
-        work_queue_done(b->queue, key, rc == 0 ? WORK_DONE : WORK_RETRY, 0);
-    }
 }
+
+static const struct reconciler_handlers handlers = {.reconcile = repair};
 
 void ca_bundle_check(struct ca_bundle *b)
 {
@@ -474,23 +457,28 @@ const char *ca_bundle_conditions(const struct ca_bundle *b)
 
 /* ---- life ---- */
 
-static int start_parts(struct ca_bundle *b, const struct ca_bundle_options *o, struct err *e)
+static int start_parts(struct ca_bundle *b, struct net_loop *l, const struct ca_bundle_options *o,
+                       struct err *e)
 {
-    const struct work_queue_options qo = {.name = "webhook-configurations",
-                                          .retry_min_ms = RETRY_MIN_MS,
-                                          .retry_max_ms = RETRY_MAX_MS,
+    const struct reconciler_options ro = {.name = "webhook-configurations",
+                                          .kind = "configuration",
+                                          .state_size = sizeof(struct write),
+                                          .data = b,
+                                          .client = o->client,
+                                          .may_write = may_write,
+                                          .gate = b,
                                           .clock = b->clock};
     const struct informer_options io = {.client = o->client,
                                         .label_selector = b->selector,
                                         .effect = "they are not repaired",
                                         .ops = o->ops};
-    b->queue = work_queue_new(b->loop, &qo, on_work, b, e);
-    int rc = b->queue == NULL ? e->code : 0;
+    b->writes = reconciler_new(l, &ro, &handlers, e);
+    int rc = b->writes == NULL ? e->code : 0;
     for (size_t i = 0; i < KINDS && rc == 0; i++) {
         struct source *s = &b->sources[i];
         s->owner = b;
         s->kind = (enum kind)i;
-        s->informer = informer_new(b->loop, &kinds[i], &io, s, e);
+        s->informer = informer_new(l, &kinds[i], &io, s, e);
         rc = s->informer == NULL ? e->code : 0;
     }
     return rc;
@@ -506,8 +494,6 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
         (void)err_memory(e);
         return NULL;
     }
-    b->loop = l;
-    b->client = o->client;
     b->clock = o->clock != NULL ? o->clock : &net_clock_system;
     b->may_write = o->may_write;
     b->on_change = o->on_change;
@@ -519,7 +505,7 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
                                               .service = o->service,
                                               .hosts = o->hosts,
                                               .host_count = o->host_count};
-    if (start_parts(b, o, e) != 0) {
+    if (start_parts(b, l, o, e) != 0) {
         ca_bundle_free(b);
         return NULL;
     }
@@ -534,9 +520,7 @@ void ca_bundle_free(struct ca_bundle *b)
     for (size_t i = 0; i < KINDS; i++) {
         informer_free(b->sources[i].informer);
     }
-    object_request_cancel(b->request);
-    work_queue_free(b->queue);
-    free(b->writing);
+    reconciler_free(b->writes);
     free(b->bundle);
     cJSON_Delete(b->rules);
     free(b);
