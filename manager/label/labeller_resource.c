@@ -159,8 +159,9 @@ static void take_foreign(struct resource *r, const char *ns, const char *name,
     }
 }
 
-static void take_object(struct resource *r, enum reflector_change change, const cJSON *object)
+static void on_object(void *data, enum reflector_change change, const cJSON *object)
 {
+    struct resource *r = data;
     struct labeller *l = r->labeller;
     struct labels_plan plan;
     const char *name = object_name(object);
@@ -185,11 +186,6 @@ static void on_list(void *data)
 {
     struct resource *r = data;
     object_set_clear(&r->foreign);
-}
-
-static void on_object(void *data, enum reflector_change change, const cJSON *object)
-{
-    take_object(data, change, object);
 }
 
 static void on_synced(void *data)
@@ -252,11 +248,6 @@ static void drop_reflector(struct resource *r, struct reflector **which)
     }
 }
 
-static void on_labelled(void *data, enum reflector_change change, const cJSON *object)
-{
-    take_object(data, change, object);
-}
-
 static void on_all_labelled(void *data)
 {
     struct resource *r = data;
@@ -278,7 +269,7 @@ static void on_check_state(void *data, const char *error, enum log_level level)
 }
 
 static const struct reflector_handlers labelled_handlers = {
-    .on_object = on_labelled,
+    .on_object = on_object,
     .on_synced = on_all_labelled,
     .on_state = on_check_state,
 };
