@@ -722,3 +722,20 @@ void store_close(struct storing_api *s)
     api_close(&s->api);
     store_free_objects(s);
 }
+
+int store_setup(void **state, size_t size)
+{
+    struct net_loop *l = NULL;
+    struct storing_api *s = calloc(1, size);
+    *state = s;
+    return s != NULL && loop_setup((void **)&l) == 0 && store_open(s, l) ? 0 : -1;
+}
+
+int store_teardown(void **state)
+{
+    struct storing_api *s = *state;
+    struct net_loop *l = s->api.loop;
+    store_close(s);
+    free(s);
+    return loop_free(l);
+}

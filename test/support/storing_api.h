@@ -100,6 +100,10 @@ struct storing_api {
 /* False: out of memory. `by_chance` is kept. */
 bool store_open(struct storing_api *s, struct net_loop *l);
 void store_close(struct storing_api *s);
+/* For tests whose state begins with a struct storing_api: makes one of that size, all else zero, in
+ * a loop of its own. What else it has must be gone before the teardown. */
+int store_setup(void **state, size_t size);
+int store_teardown(void **state);
 
 /* ---- objects ---- */
 

@@ -154,21 +154,15 @@ static struct informer *open_informer(struct user *u, const struct informer_kind
 
 static int setup(void **state)
 {
-    struct net_loop *l = NULL;
-    struct user *u = calloc(1, sizeof *u);
-    *state = u;
-    return u != NULL && loop_setup((void **)&l) == 0 && store_open(&u->store, l) ? 0 : -1;
+    return store_setup(state, sizeof(struct user));
 }
 
 static int teardown(void **state)
 {
     struct user *u = *state;
-    struct net_loop *l = u->store.api.loop;
     informer_free(u->informer);
     assert_int_equal(u->pods, 0);
-    store_close(&u->store);
-    free(u);
-    return loop_free(l);
+    return store_teardown(state);
 }
 
 static void put(struct user *u, const char *ns, const char *name, const char *color)

@@ -125,13 +125,11 @@ static void wait_trouble(struct fixture *f, enum source_trouble trouble, const c
 
 static int setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-    struct net_loop *l = NULL;
     log_init("test", LOG_TEXT, LOG_ERROR);
-    *state = f;
-    if (f == NULL || loop_setup((void **)&l) != 0 || !store_open(&f->store, l)) {
+    if (store_setup(state, sizeof(struct fixture)) != 0) {
         return -1;
     }
+    struct fixture *f = *state;
     f->trouble = SOURCE_TROUBLES;
     store_put_text(&f->store, "configmaps", "demo",
                    "{\"metadata\":{\"name\":\"other\"},\"data\":%s}", DATA("of another"));
@@ -141,11 +139,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
-    struct net_loop *l = f->store.api.loop;
     source_configmap_free(f->source);
-    store_close(&f->store);
-    free(f);
-    return loop_free(l);
+    return store_teardown(state);
 }
 
 static void start(struct fixture *f, const char *content)

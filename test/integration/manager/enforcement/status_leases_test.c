@@ -30,20 +30,14 @@ static void on_told(void *data, const char *pod, struct slice document)
 
 static int setup(void **state)
 {
-    struct net_loop *l = NULL;
-    struct user *u = calloc(1, sizeof *u);
-    *state = u;
-    return u != NULL && loop_setup((void **)&l) == 0 && store_open(&u->store, l) ? 0 : -1;
+    return store_setup(state, sizeof(struct user));
 }
 
 static int teardown(void **state)
 {
     struct user *u = *state;
-    struct net_loop *l = u->store.api.loop;
     status_leases_free(u->leases);
-    store_close(&u->store);
-    free(u);
-    return loop_free(l);
+    return store_teardown(state);
 }
 
 static void begin(struct user *u, const char *ns)

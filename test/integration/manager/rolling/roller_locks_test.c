@@ -34,13 +34,12 @@ static const struct reconciler_handlers handlers = {.reconcile = NULL};
 static int setup(void **state)
 {
     const struct reconciler_options o = {.name = "rolls", .state_size = sizeof(struct roll)};
-    struct net_loop *l = NULL;
     struct err e = ERR_INIT;
-    struct world *w = calloc(1, sizeof *w);
-    *state = w;
-    if (w == NULL || loop_setup((void **)&l) != 0 || !store_open(&w->store, l)) {
+    if (store_setup(state, sizeof(struct world)) != 0) {
         return -1;
     }
+    struct world *w = *state;
+    struct net_loop *l = w->store.api.loop;
     w->roller.loop = l;
     w->roller.options.client = w->store.api.client;
     w->roller.reconciler = reconciler_new(l, &o, &handlers, &e);
@@ -57,7 +56,6 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct world *w = *state;
-    struct net_loop *l = w->store.api.loop;
     for (size_t i = 0; i < ROLLS; i++) {
         if (w->members[i].roll != NULL) {
             roll_forget_locks(w->members[i].roll);
@@ -70,10 +68,8 @@ static int teardown(void **state)
     assert_int_equal(w->roller.locks.count, 0);
     reconciler_free(w->roller.reconciler);
     table_deinit(&w->roller.locks);
-    store_close(&w->store);
     cJSON_Delete(w->spec);
-    free(w);
-    return loop_free(l);
+    return store_teardown(state);
 }
 
 /* Roll number i, in namespace number `ns`. */

@@ -30,21 +30,15 @@ static struct shard_lock *make(struct user *u)
 
 static int setup(void **state)
 {
-    struct net_loop *l = NULL;
-    struct user *u = calloc(1, sizeof *u);
-    *state = u;
-    return u != NULL && loop_setup((void **)&l) == 0 && store_open(&u->store, l) ? 0 : -1;
+    return store_setup(state, sizeof(struct user));
 }
 
 static int teardown(void **state)
 {
     struct user *u = *state;
-    struct net_loop *l = u->store.api.loop;
     shard_lock_free(u->lock);
     shard_lock_free(NULL);
-    store_close(&u->store);
-    free(u);
-    return loop_free(l);
+    return store_teardown(state);
 }
 
 static void renew(struct user *u, const char *name, const char *holder)

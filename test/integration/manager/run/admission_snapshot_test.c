@@ -93,12 +93,11 @@ static void await_rounds(struct place *p, unsigned rounds)
 
 static int setup(void **state)
 {
-    struct net_loop *l = NULL;
-    struct place *p = calloc(1, sizeof *p);
-    *state = p;
-    if (loop_setup((void **)&l) != 0 || !store_open(&p->store, l)) {
+    if (store_setup(state, sizeof(struct place)) != 0) {
         return -1;
     }
+    struct place *p = *state;
+    struct net_loop *l = p->store.api.loop;
     const struct shard_cache_options o = {.client = p->store.api.client,
                                           .prefix = "ctrlmesh.kusionstack.io"};
     const struct discovery_options d = {.client = p->store.api.client,
@@ -116,13 +115,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct place *p = *state;
-    struct net_loop *l = p->store.api.loop;
     admission_snapshot_deinit(&p->snapshot);
     discovery_free(p->discovery);
     shard_cache_free(p->cache);
-    store_close(&p->store);
-    free(p);
-    return loop_free(l);
+    return store_teardown(state);
 }
 
 static void await_synced(struct place *p)
