@@ -44,8 +44,7 @@ static bool find_place(const struct roll *r, const struct shard_cache_config *co
 
 static struct lock_watch *find_lock(const struct roller *o, const struct place *p)
 {
-    struct table_node *n = table_find(&o->locks, p->key);
-    return n == NULL ? NULL : LIST_ITEM(n, struct lock_watch, node);
+    return TABLE_FIND(&o->locks, slice_str(p->key), struct lock_watch);
 }
 
 static struct lock_watch *add_lock(struct roll *r, const struct place *p)
@@ -57,15 +56,13 @@ static struct lock_watch *add_lock(struct roll *r, const struct place *p)
                                           .name = p->name,
                                           .clock = o->clock,
                                           .ops = o->options.ops};
-    size_t size = strlen(p->key) + 1;
-    struct lock_watch *l = calloc(1, sizeof *l + size);
+    struct lock_watch *l = TABLE_PROVIDE(&o->locks, slice_str(p->key), struct lock_watch, key);
     if (l == NULL) {
         return NULL;
     }
-    memcpy(l->key, p->key, size);
     l->lock = shard_lock_new(o->loop, &so, &e);
-    if (l->lock == NULL || table_insert(&o->locks, &l->node, l->key) != 0) {
-        shard_lock_free(l->lock);
+    if (l->lock == NULL) {
+        table_remove(&o->locks, &l->node);
         free(l);
         return NULL;
     }
