@@ -13,8 +13,7 @@ enum {
     PROGRESS_MS = 5000,
     AGAIN_MS = 2000,
     CHECK_MS = 6 * 3600 * 1000,
-    RECHECK_MS = 30000,
-    NAME_LEN = 400
+    RECHECK_MS = 30000
 };
 
 static const struct state_machine stages = {
@@ -105,9 +104,7 @@ static int path_of(void *data, unsigned resource, const char *ns, struct buf *ou
     if (r == NULL || r->phase == RESOURCE_RESTING) {
         return -ENOENT;
     }
-    const struct discovery_resource d = {
-        .group = r->group, .version = r->version, .plural = r->plural, .namespaced = r->namespaced};
-    return discovery_path(&d, r->namespaced ? ns : NULL, out);
+    return discovery_path(&r->api, r->api.namespaced ? ns : NULL, out);
 }
 
 static void on_done(void *data, unsigned resource, const char *ns, const char *name,
@@ -387,7 +384,7 @@ static void update_resources(struct labeller *l, const struct sharding_resource 
                              size_t count)
 {
     for (struct resource *r = first(l); r != NULL; r = next_resource(l, r)) {
-        r->stale = r->namespaced; /* namespaces stay */
+        r->stale = r->api.namespaced; /* namespaces stay */
     }
     for (size_t i = 0; i < count; i++) {
         keep_or_add(l, &wanted[i]);

@@ -54,11 +54,9 @@ struct resource {
     struct list link; /* in labeller.resources */
     struct labeller *labeller;
     unsigned id;
-    bool stale; /* while the discovery's resources are compared with these */
-    bool namespaced;
-    char *group; /* of one allocation, freed as this */
-    const char *version;
-    const char *plural;
+    bool stale;                    /* while the discovery's resources are compared with these */
+    char *name;                    /* "deployments.apps"; and behind it the texts of: */
+    struct discovery_resource api; /* what it is at the API server */
 
     enum resource_phase phase;
     struct reflector *unlabelled; /* LISTING, FOLLOWING */
@@ -111,8 +109,6 @@ MUST_CHECK struct resource *resource_new(struct labeller *l, const char *group, 
                                          const char *plural, bool namespaced);
 void resource_free(struct resource *r);
 bool resource_is(const struct resource *r, const struct sharding_resource *s);
-/* "deployments.apps" */
-void resource_name(const struct resource *r, char *out, size_t size);
 void resource_set_check(struct resource *r, enum resource_check check);
 /* Lists from the beginning, and follows. */
 void resource_begin(struct resource *r);

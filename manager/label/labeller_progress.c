@@ -25,7 +25,7 @@ static const struct resource *find_same(const struct labeller *l,
     LIST_FOR_EACH(n, &l->resources)
     {
         const struct resource *r = LIST_ITEM(n, struct resource, link);
-        if (strcmp(r->plural, d->plural) == 0 && strcmp(r->group, d->group) == 0) {
+        if (strcmp(r->api.plural, d->plural) == 0 && strcmp(r->api.group, d->group) == 0) {
             return r;
         }
     }

@@ -16,7 +16,7 @@ enum {
     TOLD_FOREIGN_MAX = 10, /* objects of a resource that are named in the log */
     SELECTOR_MAX = 2 * NAMES_KEY_SIZE + 32,
     FIELDS_MAX = 1024,
-    NAME_MAX_LEN = 400,
+    OBJECT_MAX_LEN = 800,
 };
 
 static const char *const system_namespaces[] = {"kube-system", "kube-public", "kube-node-lease"};
@@ -45,12 +45,12 @@ static const struct state_machine checks = {
 
 static void set_phase(struct resource *r, enum resource_phase phase)
 {
-    r->phase = state_change(&resource_phases, r->phase, phase, slice_str(r->plural));
+    r->phase = state_change(&resource_phases, r->phase, phase, slice_str(r->name));
 }
 
 void resource_set_check(struct resource *r, enum resource_check check)
 {
-    r->check = state_change(&checks, r->check, check, slice_str(r->plural));
+    r->check = state_change(&checks, r->check, check, slice_str(r->name));
 }
 
 /* ---- namespaces that are left out ---- */
@@ -82,7 +82,7 @@ static const char *field_selector(const struct resource *r, char *out, size_t si
     for (size_t i = 0; i <= SYSTEM_NAMESPACES && at < size; i++) {
         if (left_out(l, i) != NULL) {
             at += (size_t)snprintf(out + at, size - at, "%smetadata.%s!=%s", i == 0 ? "" : ",",
-                                   r->namespaced ? "namespace" : "name", left_out(l, i));
+                                   r->api.namespaced ? "namespace" : "name", left_out(l, i));
         }
     }
     return out;
@@ -90,25 +90,18 @@ static const char *field_selector(const struct resource *r, char *out, size_t si
 
 /* ---- words ---- */
 
-void resource_name(const struct resource *r, char *out, size_t size)
-{
-    (void)snprintf(out, size, "%s%s%s", r->plural, r->group[0] == '\0' ? "" : ".", r->group);
-}
-
 static void tell_foreign(struct resource *r, const char *ns, const char *name,
                          const struct labels_plan *plan)
 {
-    char resource[NAME_MAX_LEN];
-    char object[NAME_MAX_LEN * 2];
+    char object[OBJECT_MAX_LEN];
     if (r->told_foreign >= TOLD_FOREIGN_MAX) {
         return;
     }
     r->told_foreign++;
-    resource_name(r, resource, sizeof resource);
     (void)snprintf(object, sizeof object, "%s%s%s", ns, ns[0] == '\0' ? "" : "/", name);
     const char *label = plan == NULL ? "" : r->labeller->options.keys->key[plan->foreign];
     log_warn("object is labelled by another owner, skipped: its shard may not see it",
-             log_str("resource", resource), log_str("object", object), log_str("label", label),
+             log_str("resource", r->name), log_str("object", object), log_str("label", label),
              log_str("value", plan == NULL ? "" : plan->found));
 }
 
@@ -122,30 +115,26 @@ static const char *hint(const struct api_error *error)
 static void tell_refusal(struct resource *r, const char *ns, const char *name,
                          const struct api_error *error)
 {
-    char resource[NAME_MAX_LEN];
     if (r->told_refusal) {
         return;
     }
     r->told_refusal = true;
-    resource_name(r, resource, sizeof resource);
     log_at(error == NULL ? LOG_WARN : error->level,
            "cannot label an object (further failures of this resource are not logged)",
-           log_str("resource", resource), log_str("namespace", ns), log_str("name", name),
+           log_str("resource", r->name), log_str("namespace", ns), log_str("name", name),
            log_str("error", error == NULL ? "another webhook removes the labels" : error->msg),
            log_str("hint", error == NULL ? "" : hint(error)));
 }
 
 void resource_tell_backoff(struct resource *r, const char *ns, const char *name)
 {
-    char resource[NAME_MAX_LEN];
     if (r->told_backoff) {
         return;
     }
     r->told_backoff = true;
-    resource_name(r, resource, sizeof resource);
     log_warn("the control labels of an object are removed repeatedly: backing off (further objects "
              "of this resource are not logged)",
-             log_str("resource", resource), log_str("namespace", ns), log_str("name", name));
+             log_str("resource", r->name), log_str("namespace", ns), log_str("name", name));
 }
 
 /* ---- what comes ---- */
@@ -165,8 +154,8 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
     struct labeller *l = r->labeller;
     struct labels_plan plan;
     const char *name = object_name(object);
-    const char *ns = r->namespaced ? field_meta(object, "namespace") : "";
-    const char *owner = r->namespaced ? ns : name;
+    const char *ns = r->api.namespaced ? field_meta(object, "namespace") : "";
+    const char *owner = r->api.namespaced ? ns : name;
     if (owner[0] == '\0' || is_left_out(l, owner)) {
         return;
     }
@@ -206,11 +195,9 @@ static bool is_about_fields(const char *error)
 static void on_state(void *data, const char *error, enum log_level level)
 {
     struct resource *r = data;
-    char resource[NAME_MAX_LEN];
     labeller_go_on(r->labeller);
-    resource_name(r, resource, sizeof resource);
     if (error == NULL) {
-        log_at(level, "watching the resource again", log_str("resource", resource));
+        log_at(level, "watching the resource again", log_str("resource", r->name));
         return;
     }
     if (!r->no_fields && is_about_fields(error)) {
@@ -222,7 +209,7 @@ static void on_state(void *data, const char *error, enum log_level level)
         discovery_refresh(r->labeller->options.discovery);
     }
     log_at(level, "cannot watch a resource: its new objects do not get control labels",
-           log_str("resource", resource), log_str("error", error),
+           log_str("resource", r->name), log_str("error", error),
            log_str("hint", strstr(error, ": 403 ") != NULL
                                ? "the manager needs the verbs list, watch and patch on it"
                                : ""));
@@ -259,10 +246,8 @@ static void on_all_labelled(void *data)
 static void on_check_state(void *data, const char *error, enum log_level level)
 {
     struct resource *r = data;
-    char resource[NAME_MAX_LEN];
-    resource_name(r, resource, sizeof resource);
     if (error != NULL) {
-        log_at(level, "cannot verify the labels of a resource", log_str("resource", resource),
+        log_at(level, "cannot verify the labels of a resource", log_str("resource", r->name),
                log_str("error", error));
     }
     labeller_go_on(r->labeller);
@@ -280,8 +265,6 @@ static struct reflector *follow_resource(struct resource *r, const char *operato
                                          const struct reflector_handlers * handlers)
 {
     struct labeller *l = r->labeller;
-    const struct discovery_resource d = {
-        .group = r->group, .version = r->version, .plural = r->plural, .namespaced = r->namespaced};
     char labels[SELECTOR_MAX];
     char fields[FIELDS_MAX];
     struct buf path = BUF_INIT(FIELDS_MAX);
@@ -289,7 +272,7 @@ static struct reflector *follow_resource(struct resource *r, const char *operato
     struct reflector *made = NULL;
     (void)snprintf(labels, sizeof labels, "%s%strue,%s!=true",
                    l->options.keys->key[LABELS_CONTROL], operator, l->options.keys->ignore);
-    const char *text = discovery_path(&d, NULL, &path) == 0 ? buf_cstr(&path) : NULL;
+    const char *text = discovery_path(&r->api, NULL, &path) == 0 ? buf_cstr(&path) : NULL;
     if (text != NULL) {
         const struct reflector_options o = {
             .client = l->options.client,
@@ -319,10 +302,8 @@ static void come_again(struct resource *r)
 
 static void back_off_resource(struct resource *r)
 {
-    char resource[NAME_MAX_LEN];
-    resource_name(r, resource, sizeof resource);
     log_warn("backing off from a resource: the API server refuses all its objects",
-             log_str("resource", resource));
+             log_str("resource", r->name));
     drop_reflector(r, &r->unlabelled);
     drop_reflector(r, &r->labelled);
     resource_set_check(r, CHECK_DUE);
@@ -395,23 +376,18 @@ struct resource *resource_new(struct labeller *l, const char *group, const char 
                               const char *plural, bool namespaced)
 {
     struct resource *r = calloc(1, sizeof *r);
-    size_t g = strlen(group) + 1;
-    size_t v = strlen(version) + 1;
-    size_t p = strlen(plural) + 1;
-    char *text = r == NULL ? NULL : malloc(g + v + p);
-    if (text == NULL) {
+    const char *dot = group[0] == '\0' ? "" : ".";
+    if (r == NULL || asprintf(&r->name, "%s%s%s%c%s%c%s%c%s", plural, dot, group, 0, plural, 0,
+                              group, 0, version) < 0) {
         free(r);
         return NULL;
     }
-    memcpy(text, group, g);
-    memcpy(text + g, version, v);
-    memcpy(text + g + v, plural, p);
+    r->api.plural = r->name + strlen(r->name) + 1;
+    r->api.group = r->api.plural + strlen(plural) + 1;
+    r->api.version = r->api.group + strlen(group) + 1;
+    r->api.namespaced = namespaced;
     r->labeller = l;
     r->id = l->next_id++;
-    r->namespaced = namespaced;
-    r->group = text;
-    r->version = text + g;
-    r->plural = text + g + v;
     backoff_init(&r->backoff, AGAIN_MIN_MS, AGAIN_MAX_MS);
     list_append(&l->resources, &r->link);
     return r;
@@ -423,12 +399,12 @@ void resource_free(struct resource *r)
     drop_reflector(r, &r->labelled);
     object_set_clear(&r->foreign);
     list_remove(&r->link);
-    free(r->group);
+    free(r->name);
     free(r);
 }
 
 bool resource_is(const struct resource *r, const struct sharding_resource *s)
 {
-    return strcmp(r->group, s->group) == 0 && strcmp(r->version, s->version) == 0 &&
-           strcmp(r->plural, s->plural) == 0;
+    return strcmp(r->api.group, s->group) == 0 && strcmp(r->api.version, s->version) == 0 &&
+           strcmp(r->api.plural, s->plural) == 0;
 }

@@ -5,8 +5,6 @@
 #include "base/prometheus.h"
 #include "label/labeller_internal.h"
 
-enum { NAME_LEN = 400 };
-
 typedef uint64_t (*value_cb)(const struct resource *r);
 
 static uint64_t labelled(const struct resource *r)
@@ -38,9 +36,8 @@ static void write_by_resource(const struct labeller *l, struct buf *out, const c
     prometheus_head(out, name, type, help);
     LIST_FOR_EACH(n, &l->resources)
     {
-        char resource[NAME_LEN];
-        resource_name(resource_of(n), resource, sizeof resource);
-        buf_printf(out, "%s{resource=\"%s\"} %" PRIu64 "\n", name, resource, value(resource_of(n)));
+        const struct resource *r = resource_of(n);
+        buf_printf(out, "%s{resource=\"%s\"} %" PRIu64 "\n", name, r->name, value(r));
     }
 }
 
@@ -138,10 +135,8 @@ static void add_counts(cJSON *to, uint64_t changed, uint64_t failures, uint64_t 
 
 static void add_resource(cJSON *items, const struct resource *r)
 {
-    char resource[NAME_LEN];
     cJSON *item = cJSON_CreateObject();
-    resource_name(r, resource, sizeof resource);
-    (void)cJSON_AddStringToObject(item, "resource", resource);
+    (void)cJSON_AddStringToObject(item, "resource", r->name);
     (void)cJSON_AddStringToObject(item, "state", state_name(&resource_phases, r->phase));
     (void)cJSON_AddBoolToObject(item, "checked", r->check == CHECK_DONE);
     add_counts(item, labelled(r), failed(r), foreign(r));
