@@ -59,7 +59,8 @@ struct run {
     enum stage stage;
     struct sharding_resource *resources;
     size_t count;
-    size_t at; /* `count`: namespaces */
+    size_t at;           /* `count`: namespaces */
+    char name[NAME_LEN]; /* of this resource: "deployments.apps" */
     struct reflector *reflector;
     bool held;
     bool listed;             /* all of this resource */
@@ -90,12 +91,6 @@ static struct discovery_resource current(const struct run *r)
         .group = s->group, .version = s->version, .plural = s->plural, .namespaced = true};
 }
 
-static void name_current(const struct run *r, char out[NAME_LEN])
-{
-    struct discovery_resource d = current(r);
-    (void)snprintf(out, NAME_LEN, "%s%s%s", d.plural, d.group[0] == '\0' ? "" : ".", d.group);
-}
-
 static int64_t elapsed(const struct run *r)
 {
     return (int64_t)(net_clock_now(&net_clock_system) - r->began_at);
@@ -111,7 +106,6 @@ static const char *obstacle(const struct run *r)
 static void on_progress(void *data)
 {
     struct run *r = data;
-    char resource[NAME_LEN];
     const char *why = obstacle(r);
     net_timer_set(r->progress, PROGRESS_MS);
     if (why != NULL) {
@@ -122,8 +116,7 @@ static void on_progress(void *data)
     if (r->stage == STAGE_DISCOVERING) {
         return;
     }
-    name_current(r, resource);
-    log_info("removing control labels", log_str("resource", resource),
+    log_info("removing control labels", log_str("resource", r->name),
              log_num("removed", (int64_t)r->total), log_num("failed", (int64_t)r->failed),
              log_num("ms", elapsed(r)));
 }
@@ -234,15 +227,13 @@ static void on_list(void *data)
 static void on_state(void *data, const char *error, enum log_level level)
 {
     struct run *r = data;
-    char resource[NAME_LEN];
     if (error == NULL || r->stage == STAGE_OVER) {
         return;
     }
     bool gone = strstr(error, ": 404 ") != NULL;
     bool refused = strstr(error, ": 403 ") != NULL || strstr(error, ": 405 ") != NULL;
-    name_current(r, resource);
     if (!gone) {
-        log_at(level, "cannot list a resource", log_str("resource", resource),
+        log_at(level, "cannot list a resource", log_str("resource", r->name),
                log_str("error", error));
     }
     if (gone || refused) {
@@ -263,6 +254,8 @@ static int begin_listing(struct run *r, struct err *e)
     char selector[NAMES_KEY_SIZE + 8];
     struct discovery_resource d = current(r);
     struct buf path = BUF_INIT(1024);
+    (void)snprintf(r->name, sizeof r->name, "%s%s%s", d.plural, d.group[0] == '\0' ? "" : ".",
+                   d.group);
     (void)snprintf(selector, sizeof selector, "%s=true", r->keys.key[LABELS_CONTROL]);
     const char *text = discovery_path(&d, NULL, &path) == 0 ? buf_cstr(&path) : NULL;
     const struct reflector_options o = {
@@ -279,12 +272,9 @@ static int begin_listing(struct run *r, struct err *e)
 
 static void tell_resource(const struct run *r)
 {
-    char resource[NAME_LEN];
-    name_current(r, resource);
     if (r->total > r->before) {
         log_info(r->stage == STAGE_COUNTING ? "control labels would be removed" : "unlabelled",
-                 log_str("resource", resource),
-                 log_num("objects", (int64_t)(r->total - r->before)));
+                 log_str("resource", r->name), log_num("objects", (int64_t)(r->total - r->before)));
     }
 }
 
@@ -339,14 +329,12 @@ static int path_of(void *data, unsigned resource, const char *ns, struct buf *ou
 static void take_refusal(struct run *r, const char *ns, const char *name,
                          const struct api_error *error)
 {
-    char resource[NAME_LEN];
-    name_current(r, resource);
     r->failed++;
-    log_warn("cannot remove the control labels of an object", log_str("resource", resource),
+    log_warn("cannot remove the control labels of an object", log_str("resource", r->name),
              log_str("namespace", ns), log_str("name", name), log_str("error", error->msg));
     if (++r->refused_in_row == REFUSED_MAX) {
         log_warn("giving up on a resource: the API server refuses all its objects",
-                 log_str("resource", resource));
+                 log_str("resource", r->name));
         if (r->reflector != NULL) {
             stop_listing(r);
         }
