@@ -411,6 +411,27 @@ static void test_keeps_the_rate(void **state)
     expect_done(u, 3, PATCHER_NEEDLESS);
 }
 
+/* Else it would have changed again before its turn comes. */
+static void test_what_was_looked_at_is_patched_first(void **state)
+{
+    struct user *u = *state;
+    add(u, "x", "8");
+    answer(u, "PATCH", MAPS "/x" MANAGER, 409, "");
+    struct api_request *x = expect(u, "GET", MAPS "/x");
+    add(u, "y", "8");
+    pass(u, 0);
+    struct api_request *y = api_expect_part(&u->api, MAPS "/y");
+    add(u, "z", "8");
+    api_answer(x, 200, NULL, PLAIN("11"));
+    pass(u, 0);
+    x = api_expect_part(&u->api, MAPS "/x");
+    assert_string_equal(x->body, PATCH("11"));
+    api_answer(x, 200, NULL, LABELLED);
+    api_answer(y, 200, NULL, LABELLED);
+    answer(u, "PATCH", MAPS "/z" MANAGER, 200, LABELLED);
+    expect_done(u, 3, PATCHER_CHANGED);
+}
+
 static void test_so_many_at_a_time(void **state)
 {
     struct user *u = *state;
@@ -580,6 +601,7 @@ int main(void)
         TEST(test_never_gives_up_a_server_that_is_away),
         TEST(test_429_holds_all_back),
         TEST(test_keeps_the_rate),
+        TEST(test_what_was_looked_at_is_patched_first),
         TEST(test_so_many_at_a_time),
         TEST(test_the_same_is_done_once),
         TEST(test_what_is_seen_meanwhile_is_looked_at_once_more),
