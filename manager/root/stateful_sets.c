@@ -120,7 +120,7 @@ static int follow(struct target_watch *e, const char *ns, const char *name)
     const struct informer_options o = {.client = e->targets->options.client,
                                        .namespace = ns,
                                        .name = name,
-                                       .effect = "a root that spreads it does not follow it",
+                                       .effect = "roots do not follow its replicas",
                                        .ops = e->targets->options.ops};
     e->informer = informer_new(e->targets->loop, &kind, &o, e, &why);
     return e->informer == NULL ? why.code : 0;
