@@ -178,12 +178,18 @@ static void give_up(struct root *t, const char *what, const struct api_error *e)
     reconcile_done(&t->run, WORK_RETRY, e->retry_after);
 }
 
-static void note_refusal(struct root *t, const char *what, const struct api_error *e)
+/* It is tried again and again, and logged once for each reason. */
+static void note_refusal(struct root *t, unsigned number, const char *what,
+                         const struct api_error *e)
 {
     struct root_pass *p = &t->pass;
+    uint64_t *logged =
+        number < ROOT_CHILDREN_MAX ? &t->children[number].refusal : &t->stray_refusal;
+    uint64_t refusal = keyed_hash(keyed_hash(0, slice_str(what)), slice_str(e->msg));
     count(t, ROOTS_REFUSED);
-    log_at(e->level, "a child was refused", log_str("root", t->key), log_str("child", what),
-           log_str("error", e->msg));
+    LOG_AT(*logged == refusal ? LOG_DEBUG : e->level, "a child was refused",
+           log_str("root", t->key), log_str("child", what), log_str("error", e->msg));
+    *logged = refusal;
     p->refused = true;
     if (p->phase != ROOT_STRAYS && p->phase != ROOT_REMOVE && p->shard.number == 0) {
         p->keeps = true;
@@ -335,6 +341,7 @@ static void skip_shard(struct root *t)
 static void next_shard(struct root *t)
 {
     t->pass.progress = true;
+    t->children[t->pass.shard.number].refusal = 0;
     skip_shard(t);
 }
 
@@ -355,7 +362,7 @@ static void on_replaced(void *data, const cJSON *object, const struct api_error 
     }
     forget_answer(c);
     if (is_refusal(error) && error->code != TEST_FAILED) {
-        note_refusal(t, name, error);
+        note_refusal(t, t->pass.shard.number, name, error);
         skip_shard(t);
     } else {
         give_up(t, name, error);
@@ -396,7 +403,7 @@ static void on_applied(void *data, const cJSON *object, const struct api_error *
     const struct root_child before = *c;
     const char *name = field_meta(p->body, "name");
     if (object == NULL && is_refusal(error)) {
-        note_refusal(t, name, error);
+        note_refusal(t, t->pass.shard.number, name, error);
         skip_shard(t);
         return;
     }
@@ -702,7 +709,7 @@ static void on_deleted(void *data, const cJSON *object, const struct api_error *
     const struct root_removal *r = &p->removals[p->at];
     bool gone = object != NULL || error->code == 404;
     if (!gone && is_refusal(error)) {
-        note_refusal(t, r->name, error);
+        note_refusal(t, r->number, r->name, error);
     } else if (!gone) {
         give_up(t, r->name, error);
         return;

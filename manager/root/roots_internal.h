@@ -58,7 +58,8 @@ struct root_child {
     /* This version was found to be right for this wish: both need not be looked at again. */
     uint64_t checked;
     uint64_t checked_wish;
-    uint64_t told; /* an Event has told of this version, somebody else's */
+    uint64_t told;    /* an Event has told of this version, somebody else's */
+    uint64_t refusal; /* hash of why it was refused, which was logged last; 0: nothing was */
 };
 
 enum root_phase { ROOT_STRAYS, ROOT_GROW, ROOT_SHRINK, ROOT_REMOVE, ROOT_OVER };
@@ -124,7 +125,8 @@ struct root {
     size_t moved;       /* buckets since then, */
     bool told_takeover; /* of which an Event has told */
     struct root_load load;
-    uint64_t conflicts; /* digest of those that an Event told of; 0: none */
+    uint64_t conflicts;     /* digest of those that an Event told of; 0: none */
+    uint64_t stray_refusal; /* root_child.refusal of the last stray */
 
     cJSON *status; /* that is being written */
 

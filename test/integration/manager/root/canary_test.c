@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "log_capture.h"
 #include "roots_fixture.h"
 #include "rules/sharding.h"
 #include "json/edit.h"
@@ -160,6 +161,38 @@ static void test_canary_that_is_refused(void **state)
     expect_attended(w);
 }
 
+static unsigned occurrences(const char *text, const char *part)
+{
+    unsigned count = 0;
+    while ((text = strstr(text, part)) != NULL) {
+        text += strlen(part);
+        count++;
+    }
+    return count;
+}
+
+/* It is tried again and again. */
+static void test_refusal_is_logged_once(void **state)
+{
+    struct world *w = *state;
+    struct log_capture log = {.saved = 0};
+    begin(w, WITHOUT);
+    log_init("test", LOG_TEXT, LOG_WARN);
+    for (unsigned time = 0; time < 2; time++) {
+        log_capture_begin(&log);
+        w->store.admit = refuse_canary;
+        world_root(w, time == 0 ? OF(NAMES("\"a\"")) : OF(NAMES("\"a\",\"b\"")));
+        world_expect_condition(w, "Ready", "False", "Refused");
+        world_pass(w, 60000);
+        const char *text = log_capture_end(&log);
+        assert_int_equal(occurrences(text, "a child was refused"), 1);
+        w->store.admit = NULL;
+        world_expect_condition(w, "Ready", "True", "Enforced");
+        world_settle(w);
+    }
+    log_init("test", LOG_TEXT, LOG_ERROR);
+}
+
 static void test_canary_whose_name_is_taken(void **state)
 {
     struct world *w = *state;
@@ -304,9 +337,13 @@ static void test_manager_stopped_after_each_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_canary_that_is_refused),           TEST(test_canary_whose_name_is_taken),
-        TEST(test_first_canary_is_refused),          TEST(test_more_for_the_canary_is_refused),
-        TEST(test_canary_that_is_not_made_again),    TEST(test_edits),
+        TEST(test_refusal_is_logged_once),
+        TEST(test_canary_that_is_refused),
+        TEST(test_canary_whose_name_is_taken),
+        TEST(test_first_canary_is_refused),
+        TEST(test_more_for_the_canary_is_refused),
+        TEST(test_canary_that_is_not_made_again),
+        TEST(test_edits),
         TEST(test_manager_stopped_after_each_write),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
