@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "object/preconditions.h"
 
+#include <string.h>
+
 cJSON *preconditions_set(struct edit *ed, cJSON *body, const char *uid, const char *version)
 {
     cJSON *meta = edit_object(ed, body, "metadata");
     edit_string(ed, meta, "uid", uid);
     edit_string(ed, meta, "resourceVersion", version);
     return meta;
+}
+
+void preconditions_unbind(struct edit *ed, cJSON *patch, const char *uid, const char *version,
+                          const cJSON *finalizers, const char *finalizer)
+{
+    cJSON *list = edit_array(ed, preconditions_set(ed, patch, uid, version), "finalizers");
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item, finalizers)
+    {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, finalizer) != 0) {
+            edit_append_string(ed, list, item->valuestring);
+        }
+    }
 }
 
 cJSON *preconditions_delete(const char *uid, const char *version)

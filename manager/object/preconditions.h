@@ -10,6 +10,9 @@
 
 /* The metadata of a merge patch, or of an object to apply, made if it is absent. */
 cJSON *preconditions_set(struct edit *ed, cJSON *body, const char *uid, const char *version);
+/* A merge patch that takes a finalizer off those that there are. */
+void preconditions_unbind(struct edit *ed, cJSON *patch, const char *uid, const char *version,
+                          const cJSON *finalizers, const char *finalizer);
 /* DeleteOptions. NULL: out of memory. */
 MUST_CHECK cJSON *preconditions_delete(const char *uid, const char *version);
 /* A merge patch that makes `status` of the status `old`: fields that it lacks, at any depth of

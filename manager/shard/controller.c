@@ -17,7 +17,6 @@ enum {
     GATHER_MS = 10,          /* changes of pods are gathered for so long, */
     GATHER_PODS_PER_MS = 20, /* and longer where there are many */
     SHARDS_OF_POD_MAX = 32,
-    KEPT_EVENTS_MAX = 100, /* pods of one config of which an Event tells that they keep its rules */
 };
 
 uint64_t controller_now(const struct controller *c)
@@ -29,6 +28,17 @@ char *controller_path(const char *group, const char *ns, const char *resource)
 {
     char *path = NULL;
     return asprintf(&path, "%s/namespaces/%s/%s", group, ns, resource) < 0 ? NULL : path;
+}
+
+void shard_request(struct shard *s, const char *group, const char *resource,
+                   struct object_request_options q, uint64_t *counts, object_request_cb next)
+{
+    char *ns = group == NULL ? NULL : strndup(s->key, strcspn(s->key, "/"));
+    char *path = ns == NULL ? NULL : controller_path(group, ns, resource);
+    q.path = path;
+    reconcile_write(&s->run, &q, counts, next);
+    free(path);
+    free(ns);
 }
 
 /* ---- shards ---- */
@@ -54,6 +64,7 @@ static void drop(void *state)
     rules_map_free(s->written);
     rules_map_free(s->outdated);
     shard_wait_end(s);
+    free(s->message);
     rules_unref(s->compiled);
     handover_deinit(&s->past);
     rules_unref(s->sent);
@@ -95,6 +106,14 @@ const char *shard_refusal(const struct shard *s)
     return s->refusal.code == 0 ? NULL : s->refusal.msg;
 }
 
+void shard_set_reason(struct shard *s, enum publish_reason reason, char *message)
+{
+    free(s->message);
+    s->message = message;
+    s->reason = reason;
+    s->retry_after = 0;
+}
+
 bool shard_is_beside(const struct shard *s, const char *key)
 {
     size_t len = strcspn(key, "/");
@@ -106,17 +125,18 @@ bool shard_is_given_up(const struct shard *s)
     return s->refusal.code == -EDQUOT;
 }
 
-static void drop_rules(struct rules **at)
+void shard_keep_rules(struct rules **at, struct rules *rules)
 {
-    rules_unref(*at);
-    *at = NULL;
+    struct rules *before = *at;
+    *at = rules == NULL ? NULL : rules_ref(rules);
+    rules_unref(before);
 }
 
 /* It is a root by now, and its ConfigMap is gone. */
 static void forget_rules(struct shard *s)
 {
-    drop_rules(&s->own);
-    drop_rules(&s->sent);
+    shard_keep_rules(&s->own, NULL);
+    shard_keep_rules(&s->sent, NULL);
     handover_deinit(&s->past);
     s->past.lost = false;
 }
@@ -124,9 +144,9 @@ static void forget_rules(struct shard *s)
 static void give_up_all(struct shard *s)
 {
     operator_coverage_note(s->controller->operator_coverage, s->compiled);
-    drop_rules(&s->compiled);
-    drop_rules(&s->own);
-    drop_rules(&s->sent);
+    shard_keep_rules(&s->compiled, NULL);
+    shard_keep_rules(&s->own, NULL);
+    shard_keep_rules(&s->sent, NULL);
     if (s->written != NULL) {
         rules_map_give_up(s->written);
     }
@@ -136,10 +156,10 @@ static void give_up_all(struct shard *s)
 static void give_up_earlier(struct shard *s)
 {
     if (s->own != NULL && (s->compiled == NULL || !rules_share(s->own, s->compiled))) {
-        drop_rules(&s->own);
+        shard_keep_rules(&s->own, NULL);
     }
     if (s->sent != NULL && (s->compiled == NULL || !rules_share(s->sent, s->compiled))) {
-        drop_rules(&s->sent);
+        shard_keep_rules(&s->sent, NULL);
     }
 }
 
@@ -159,7 +179,7 @@ void shard_give_up_rules(struct shard *s, const struct shard_cache_config *confi
     handover_deinit(&s->past);
 }
 
-void controller_look_after(struct shard *s, uint64_t ms)
+void controller_look_after(const struct shard *s, uint64_t ms)
 {
     reconcile_after(&s->run, ms);
 }
@@ -209,6 +229,13 @@ void controller_look_now(struct controller *c, const char *key)
     reconciler_look(c->reconciler, key, 0);
 }
 
+void controller_look_again(struct controller *c)
+{
+    for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
+        controller_look(c, s->key);
+    }
+}
+
 static uint64_t gather_ms(const struct shard_cache_config *config)
 {
     return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);
@@ -217,16 +244,10 @@ static uint64_t gather_ms(const struct shard_cache_config *config)
 static void look(void *state)
 {
     struct shard *s = state;
+    const struct shard_cache_config *config = shard_config_or_root(s);
     if (!is_ready(s)) {
         shard_done(s, WORK_DONE, 0); /* on_ready brings it again */
-    } else if (shard_config(s) == NULL) {
-        const struct shard_cache_config *root = shard_config_or_root(s);
-        if (root == NULL || !shard_unbind(s, root)) {
-            shard_clean_up(s);
-        }
-    } else {
-        s->gone_at = 0;
-        s->kept_told = false;
+    } else if (config == NULL || !config->root || !shard_unbind(s, config)) {
         shard_publish(s);
     }
 }
@@ -245,8 +266,8 @@ static void on_shard(void *data, const char *key, enum shard_cache_part part)
     }
     if (s != NULL && part == SHARD_CACHE_CONFIG && shard_config(s) == NULL) {
         operator_coverage_note(c->operator_coverage, s->compiled);
-        drop_rules(&s->compiled);
-        drop_rules(&s->sent);
+        shard_keep_rules(&s->compiled, NULL);
+        shard_keep_rules(&s->sent, NULL);
     } else if (s != NULL && part != SHARD_CACHE_PODS) {
         shard_give_up_rules(s, config);
     }
@@ -290,39 +311,30 @@ static void on_ready(void *data)
 
 /* ---- pods ---- */
 
-const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
-                                                         const struct pod *p)
+/* "namespace/name" of it. NULL: there is none, or that cannot be told. */
+static const char *mounted_key(const struct controller *c, const struct pod *p)
 {
     const struct shard_cache *w = c->options.cache;
     if (p->proxy_port == 0 || p->over) {
         return NULL;
     }
-    if (p->injected[0] == '\0') {
-        return shard_cache_shard_count(w, p) == 1 ? shard_cache_shard_of(w, p, NULL) : NULL;
+    if (p->shard[0] != '\0') {
+        return p->shard;
     }
-    char *key = NULL;
-    if (asprintf(&key, "%s/%s", p->ns, p->injected) < 0) {
-        return NULL;
-    }
-    const struct shard_cache_config *config = shard_cache_find_config(w, key);
-    free(key);
-    return config;
+    return shard_cache_shard_count(w, p) == 1 ? shard_cache_shard_of(w, p, NULL)->key : NULL;
+}
+
+const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
+                                                         const struct pod *p)
+{
+    const char *key = mounted_key(c, p);
+    return key == NULL ? NULL : shard_cache_find_config(c->options.cache, key);
 }
 
 struct shard *controller_mounted_shard(const struct controller *c, const struct pod *p)
 {
-    const struct shard_cache_config *config = controller_shard_of_pod(c, p);
-    char *key = NULL;
-    if (config != NULL) {
-        return controller_find_shard(c, config->key);
-    }
-    if (p->proxy_port == 0 || p->over || p->injected[0] == '\0' ||
-        asprintf(&key, "%s/%s", p->ns, p->injected) < 0) {
-        return NULL;
-    }
-    struct shard *s = controller_find_shard(c, key);
-    free(key);
-    return s;
+    const char *key = mounted_key(c, p);
+    return key == NULL ? NULL : controller_find_shard(c, key);
 }
 
 /* Those that do not say whose sidecars they have. */
@@ -480,61 +492,11 @@ const struct control_load *controller_load(const struct controller *c, const cha
     return r != NULL && r->state == PROBE_ANSWERED ? r->load : NULL;
 }
 
-/* ---- the end of a config ---- */
-
-static uint64_t kept_generation(const struct controller *c, const struct pod *p)
-{
-    const struct probe_result *r = prober_result(c->prober, p->key);
-    return r != NULL && r->generation != 0 ? r->generation : p->generation;
-}
-
-static void tell_pod(struct controller *c, const char *shard, bool root, const struct pod *p)
-{
-    struct event_object about = {
-        .api_version = "v1", .kind = "Pod", .namespace = p->ns, .name = p->name, .uid = p->uid};
-    event_record(c->options.events, &about, EVENT_WARNING, "RulesKept",
-                 "ShardingConfig %s %s: this pod keeps enforcing generation %" PRIu64
-                 " of its rules until it is gone.",
-                 shard, root ? "has become a root" : "was deleted", kept_generation(c, p));
-}
-
-void controller_tell_kept(struct controller *c, const struct event_object *config, bool root,
-                          const struct pod *const *pods, size_t count)
-{
-    for (size_t i = 0; i < count && i < KEPT_EVENTS_MAX; i++) {
-        tell_pod(c, config->name, root, pods[i]);
-    }
-    if (count > 0) {
-        event_record(c->options.events, config, EVENT_WARNING, "RulesKept",
-                     "%s while %zu pod%s enforced it: %s its rules until %s gone.",
-                     root ? "Became a root" : "Deleted", count, count == 1 ? "" : "s",
-                     count == 1 ? "it keeps" : "they keep", count == 1 ? "it is" : "they are");
-    }
-}
-
-static void on_deleted(void *data, const struct shard_cache_config *config)
-{
-    struct controller *c = data;
-    struct shard *s = reconciler_provide(c->reconciler, config->key);
-    size_t kept = 0;
-    const struct pod **pods = controller_own_pods(c, config->key, &kept);
-    struct event_object about = event_object_of(config->object);
-    if (pods != NULL) {
-        controller_tell_kept(c, &about, false, pods, kept);
-    }
-    if (s != NULL) {
-        s->kept_told = true;
-    }
-    free(pods);
-    operator_coverage_note(c->operator_coverage, s == NULL ? NULL : s->compiled);
-}
-
 /* ---- life ---- */
 
 static const struct shard_cache_handlers handlers = {
     .on_shard = on_shard,
     .on_pod = on_pod,
-    .on_deleted = on_deleted,
     .on_excess = on_excess,
     .on_ready = on_ready,
 };

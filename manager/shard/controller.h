@@ -92,7 +92,6 @@ struct controller_options {
     const char *watch_namespace;     /* the cache's; NULL: all; copied */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
     unsigned parallel;               /* shards that are handled at a time; 0: 8 */
-    unsigned nudges;                 /* pods that are told at a time; 0: 16 */
     uint64_t orphan_ms; /* how long a config and its pods are gone before its ConfigMap is deleted;
                            0: 1,000 */
     bool policies;      /* CircuitBreakers and FaultInjections are followed: controller_serve */

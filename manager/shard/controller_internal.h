@@ -3,8 +3,7 @@
  * controller_internal.h - what the steps of the controller share.
  *
  *     queue -> shard_publish -> shard_report -> shard_publish_traffic -> shard_report_status
- *                 -> shard_done                               while there is a config
- *           -> shard_clean_up -> shard_done                   when it is gone
+ *                 -> shard_done
  *
  * Each step goes on to the next one, at once or when its request was answered. At most one request
  * of a shard is under way. Between two steps the cache may have changed: each looks anew.
@@ -25,25 +24,14 @@
 #include "shard/exclusive.h"
 #include "shard/labelling.h"
 #include "shard/operator_coverage.h"
+#include "shard/publish_plan.h"
 #include "shard/shard_traffic.h"
 #include "shard/status.h"
-
-/* Why the rules of a shard are not in its ConfigMap. */
-enum shard_trouble {
-    SHARD_TROUBLE_NONE, /* they are */
-    SHARD_WAITING_FOR_HANDOVER,
-    SHARD_WAITING_FOR_LABELS,
-    SHARD_HELD_BACK, /* there are pods that could not read them */
-    SHARD_NAME_TAKEN,
-    SHARD_TOO_LARGE,
-    SHARD_REFUSED, /* by the API server */
-    SHARD_TROUBLES,
-};
 
 /* What users should see, once. */
 struct shard_news {
     bool refused;  /* the spec is invalid */
-    bool trouble;  /* its rules do not stand in the ConfigMap */
+    bool trouble;  /* its rules do not stand in the ConfigMap, and somebody should know */
     bool enforced; /* all is well */
     bool lost;     /* something is wrong with pods */
     bool shared;   /* others may show what it shows */
@@ -56,8 +44,8 @@ struct shard {
     const char *key; /* of run */
 
     /* The spec that was compiled last. */
-    char *uid; /* of its config; NULL: none was */
-    double spec_version;
+    char *uid;      /* of its config; NULL: none was */
+    uint64_t spec;  /* shard_spec_hash() of it */
     unsigned round; /* and of what namespaces it selects */
     char checksum[RULES_CHECKSUM_LEN + 1];
     struct err refusal; /* code 0: it makes sense */
@@ -80,18 +68,15 @@ struct shard {
     /* What it gains waits for others to give it up. */
     struct list waiting; /* in controller->waiting */
     char *holders;       /* who may show it, for people; NULL: it does not wait */
-    char *waits_text;    /* the same as a condition says it */
     uint64_t waits_since;
     uint64_t waits_ms;                      /* for so long at most, or until it is told of */
     char waits_for[RULES_CHECKSUM_LEN + 1]; /* the rules that it is to have */
     uint64_t doubt;                         /* ownership_plan.doubt, since: */
     uint64_t doubt_since;
-    bool waits_pods; /* one of the holders is a pod */
-    bool late;       /* it has waited for so long */
+    bool late; /* it has waited for so long */
 
-    enum shard_trouble trouble;
-    struct err trouble_text;
-    bool retry; /* trying again may help */
+    enum publish_reason reason; /* why the rules of its spec are not in the ConfigMap, */
+    char *message;              /* for people; NULL: nothing more is known */
     unsigned retry_after;
 
     cJSON *status;          /* that is being written, */
@@ -140,7 +125,6 @@ void shard_publish(struct shard *s);
 void shard_report(struct shard *s);
 void shard_publish_traffic(struct shard *s);
 void shard_report_status(struct shard *s);
-void shard_clean_up(struct shard *s);
 /* Whether it takes a foreign finalizer off the config now: then that is the last step. */
 bool shard_unbind(struct shard *s, const struct shard_cache_config *config);
 /* The last one. `s` may be gone afterwards. */
@@ -165,6 +149,15 @@ const struct rules_map *shard_map(struct shard *s);
 /* Why the config's spec is invalid, or there is no memory for it; NULL: it is valid. */
 const char *shard_refusal(const struct shard *s);
 bool shard_is_given_up(const struct shard *s);
+/* Another number for each edit of a spec, and for each object of that name. */
+uint64_t shard_spec_hash(const struct shard_cache_config *config);
+/* Compiles the spec, if that is another one than before. 0, also if it is invalid: shard_refusal;
+ * or -ENOMEM. */
+MUST_CHECK int shard_compile(struct shard *s, const struct shard_cache_config *config);
+/* Holds a reference to `rules`, NULL: to none, instead of to what is there. */
+void shard_keep_rules(struct rules **at, struct rules *rules);
+/* Takes `message`, which may be NULL. */
+void shard_set_reason(struct shard *s, enum publish_reason reason, char *message);
 /* Whether it is that spec which was looked at last, and not an edit that came since. */
 bool shard_has_looked(const struct shard *s, const struct shard_cache_config *config);
 /* If there is no memory for its rules, none are kept; if there is none for what stands in its
@@ -174,7 +167,7 @@ void shard_give_up_rules(struct shard *s, const struct shard_cache_config *confi
 
 /* Looks at the shard, whose key is being handled, again: after so many ms; or when nothing of what
  * was written is believed any more. */
-void controller_look_after(struct shard *s, uint64_t ms);
+void controller_look_after(const struct shard *s, uint64_t ms);
 void controller_look_later(struct shard *s);
 
 void controller_observe(struct prometheus_histogram *h, uint64_t ms);
@@ -182,6 +175,10 @@ uint64_t controller_now(const struct controller *c);
 
 /* "/api/v1/namespaces/NS/<resource>"; the caller frees. */
 char *controller_path(const char *group, const char *ns, const char *resource);
+/* As reconcile_write, in the shard's namespace: `q` without its path. `group` NULL: out of memory.
+ */
+void shard_request(struct shard *s, const char *group, const char *resource,
+                   struct object_request_options q, uint64_t *counts, object_request_cb next);
 
 /* NULL: nothing is remembered of it. */
 struct shard *controller_find_shard(const struct controller *c, const char *key);
@@ -198,33 +195,43 @@ MUST_CHECK const struct pod **controller_own_pods(const struct controller *c, co
 /* Asks the pod's proxy from now on, if it has one, and expects the shard's generation of it. */
 void controller_watch_pod(struct controller *c, const struct pod *p);
 
-/* Tells by Events on the pods and on the config, which is gone or has become a root, that pods keep
- * its rules. */
-void controller_tell_kept(struct controller *c, const struct event_object *config, bool root,
-                          const struct pod *const *pods, size_t count);
-
 /* ---- its ConfigMap ---- */
 
+/* As shard_request, for the ConfigMap: without its name. */
+void shard_request_map(struct shard *s, struct object_request_options q, uint64_t *counts,
+                       object_request_cb next);
 /* Asks the API server for it, since the cache has not read it; then the step begins anew. Nothing
  * may be done with `s` afterwards. */
 void shard_read_map(struct shard *s);
+/* Writes it; then the status is reported. */
+void shard_write_map(struct shard *s, bool create, const cJSON *body);
+/* When no pod has mounted it for a while, and the API server says that there is no config. */
+void shard_delete_map(struct shard *s);
+/* Tells pods of a generation that stands there, unless they know; `fresh`: it is another one than
+ * before. */
+void shard_tell_pods(struct shard *s, uint64_t generation, bool fresh);
+/* Tells by Events on the pods, of which there are some, and on the config, which is gone or has
+ * become a root, that pods keep its rules. `map` NULL: there is none. */
+void shard_tell_kept(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+                     size_t count);
+/* The memory of these counts for the shard's namespace; NULL is ignored. */
+void shard_count_rules(const struct shard *s, struct rules *rules);
+/* What Events are about. `config` NULL: it is gone; `map` NULL: there is none. */
+struct event_object shard_event_object(const struct shard *s,
+                                       const struct shard_cache_config *config, const char *ns,
+                                       const struct rules_map *map);
+/* Why a ConfigMap of somebody else is left alone; the caller frees. NULL without memory. */
+char *shard_name_taken(const struct rules_map *map);
 /* Whether it may be written: it is ours, or the shard was published before; `s` NULL: nothing is
  * remembered of it; `config` NULL: it is gone. */
 bool shard_owns_map(const struct shard *s, const struct shard_cache_config *config,
                     const struct rules_map *map);
 /* Its generation counts, whoever wrote it: pods may have taken it. `map` NULL is ignored. */
 void shard_hear(struct shard *s, const struct rules_map *map);
-/* What a manager wrote last is put back over what somebody else did, where nothing newer can be
- * published. `config` NULL: it is gone. False: nothing is under way. */
-bool shard_put_back(struct shard *s, const struct shard_cache_config *config,
-                    const struct rules_map *map);
 /* If it is not as it was written, the log and an Event say who changed it, once for each version of
- * it. `config` NULL: it is gone. */
+ * it. `config` NULL: it is gone; `map` NULL: there is nothing to say. */
 void shard_tell_tampered(struct shard *s, const struct shard_cache_config *config,
                          const struct rules_map *map);
-/* These were sent, or are known to stand there. */
-void shard_note_sent(struct shard *s, struct rules *rules);
-void shard_note_own(struct shard *s, struct rules *rules);
 /* What stands there is its own, if it was sent last or is what the status tells of. `config` and
  * `map` may be NULL. */
 void shard_learn_own(struct shard *s, const struct shard_cache_config *config,
@@ -240,8 +247,8 @@ MUST_CHECK int shard_note_base(struct shard *s);
 /* ---- traffic policies ---- */
 
 void shard_traffic_deinit(struct shard_traffic *t);
-/* For how long, in ms, the first ConfigMap waits for the policies to be known; 0: it does not. */
-uint64_t shard_waits_for_policies(const struct shard *s);
+/* Whether the first ConfigMap waits for the policies to be known; the shard comes again then. */
+bool shard_waits_for_policies(const struct shard *s);
 /* The traffic document, as it is to be now, goes with rules that are written: into what
  * rules_map_make has made. 0 or -ENOMEM. */
 MUST_CHECK int shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
@@ -266,9 +273,10 @@ void controller_look_policies(struct controller *c, const char *key);
 /* ---- waiting for another shard's pods ---- */
 
 /* Whether rules `to` must not be published yet, and the shard comes again when that may be
- * different. `from`: what its own pods may enforce, NULL: nothing. 1, 0 or -ENOMEM. */
+ * different. `from`: what its own pods may enforce, NULL: nothing. 1 with *message, which the
+ * caller frees; 0 or -ENOMEM. */
 MUST_CHECK int shard_wait(struct shard *s, const struct shard_cache_config *config,
-                          const struct rules *from, struct rules *to);
+                          const struct rules *from, struct rules *to, char **message);
 void shard_wait_end(struct shard *s);
 /* The rules without the namespaces that its config shares on purpose: what others are compared
  * with. The caller holds one reference. NULL without memory. */
@@ -276,8 +284,8 @@ MUST_CHECK struct rules *shard_leave_out_shared(const struct shard *s,
                                                 const struct shard_cache_config *config,
                                                 struct rules *rules);
 /* Forgets rules that none of its pods enforces any more. */
-void shard_settle(struct shard *s, const struct shard_cache_config *config,
-                  const struct rules_map *map);
+void shard_settle(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+                  size_t count);
 /* It was published late: an Event names the other shard. */
 void shard_tell_late(struct shard *s, const struct shard_cache_config *config, uint64_t generation);
 /* Something about this shard or pod, "namespace/name", has changed: who waits in that namespace
@@ -287,18 +295,15 @@ void controller_wake(struct controller *c, const char *key);
 void controller_look(struct controller *c, const char *key);
 void controller_look_now(struct controller *c, const char *key);
 
-/* ---- waiting for pods that read later rules ---- */
+/* ---- pods that cannot read later versions of rules ---- */
 
-/* Appends who of the shard's pods does not read that version of rules; how many they are, or
- * -ENOMEM. `map`: what is published; NULL: nothing. */
-MUST_CHECK int shard_find_held_back(const struct shard *s, const struct rules_map *map,
-                                    enum rules_version version, struct buf *names);
+/* How many of these pods do not read that version of rules, so that they would keep those they have
+ * for ever; appends their names. `first`: there were no rules before. */
+size_t incompatible_pods(const struct prober *prober, const struct pod *const *pods, size_t count,
+                         enum rules_version version, bool first, struct buf *names);
 
-/* ---- waiting for control labels ---- */
+/* ---- control labels ---- */
 
-/* Whether its rules must not be published yet; the shard comes again when they may be. */
-bool shard_waits_for_labels(struct shard *s, const struct shard_cache_config *config,
-                            const struct rules_map *map, struct labelling *why);
 void shard_look_labelling(struct shard *s, const struct shard_cache_config *config,
                           struct labelling *out);
 

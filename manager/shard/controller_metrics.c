@@ -81,7 +81,7 @@ static void write_states(struct buf *out, const struct controller *c)
         const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
         if (config != NULL && !config->root) {
             compiled += s->refusal.code == 0;
-            published += s->refusal.code == 0 && s->trouble == SHARD_TROUBLE_NONE;
+            published += s->refusal.code == 0 && s->reason == PUBLISH_OK;
             not_ready += !s->ready;
             shared += s->exclusive == EXCLUSIVE_NO;
             enforced[s->enforced]++;
@@ -109,56 +109,49 @@ static void write_states(struct buf *out, const struct controller *c)
 
 /* ---- each shard by its name ---- */
 
-static bool is_ready(const struct shard *s)
-{
-    return s->ready;
-}
-
-static bool is_compiled(const struct shard *s)
-{
-    return s->refusal.code == 0;
-}
-
-static bool is_shared(const struct shard *s)
-{
-    return s->exclusive == EXCLUSIVE_NO;
-}
-
-static bool is_labelled(const struct shard *s)
-{
-    return s->labelling != LABELLING_UNDER_WAY && s->labelling != LABELLING_NEVER;
-}
-
-static bool is_late(const struct shard *s)
-{
-    return s->holders != NULL && s->late &&
-           s->controller->options.handover == HANDOVER_STRICT; /* else it goes on */
-}
+enum family { READY, COMPILED, LABELLED, SHARED, HANDOVER_LATE, FAMILIES };
 
 static const struct {
     const char *name;
     const char *help;
-    bool (*holds)(const struct shard *s);
     bool well; /* what it is when all is well */
-} families[] = {
-    {"cmesh_manager_shard_ready",
-     "1 while the condition Ready of the shard's ShardingConfig is True, 0 otherwise.", is_ready,
-     true},
-    {"cmesh_manager_shard_compiled",
-     "1 while the spec of the shard's ShardingConfig is valid, 0 while it is refused.", is_compiled,
-     true},
-    {"cmesh_manager_shard_labelled",
-     "0 while the shard selects by control labels that objects do not have yet, or never will, 1 "
-     "otherwise.",
-     is_labelled, true},
-    {"cmesh_manager_shard_shared",
-     "1 while others may see some of what the shard sees, not on purpose, 0 otherwise.", is_shared,
-     false},
-    {"cmesh_manager_shard_handover_late",
-     "1 while the shard has waited longer than --handover-wait for others to release what it "
-     "gains, 0 otherwise.",
-     is_late, false},
+} families[FAMILIES] = {
+    [READY] = {"cmesh_manager_shard_ready",
+               "1 while the condition Ready of the shard's ShardingConfig is True, 0 otherwise.",
+               true},
+    [COMPILED] = {"cmesh_manager_shard_compiled",
+                  "1 while the spec of the shard's ShardingConfig is valid, 0 while it is refused.",
+                  true},
+    [LABELLED] = {"cmesh_manager_shard_labelled",
+                  "0 while the shard selects by control labels that objects do not have yet, or "
+                  "never will, 1 "
+                  "otherwise.",
+                  true},
+    [SHARED] = {"cmesh_manager_shard_shared",
+                "1 while others may see some of what the shard sees, not on purpose, 0 otherwise.",
+                false},
+    [HANDOVER_LATE] =
+        {"cmesh_manager_shard_handover_late",
+         "1 while the shard has waited longer than --handover-wait for others to release what it "
+         "gains, 0 otherwise.",
+         false},
 };
+
+static bool holds(const struct shard *s, enum family f)
+{
+    switch (f) {
+    case READY:
+        return s->ready;
+    case COMPILED:
+        return s->refusal.code == 0;
+    case LABELLED:
+        return s->labelling != LABELLING_UNDER_WAY && s->labelling != LABELLING_NEVER;
+    case SHARED:
+        return s->exclusive == EXCLUSIVE_NO;
+    default: /* if bounded, it goes on */
+        return s->holders != NULL && s->late && s->controller->options.handover == HANDOVER_STRICT;
+    }
+}
 
 /* Bytes that all series of shards may take, and those of one series beside the shard's key. */
 enum { SERIES_BYTES_MAX = 1024 * 1024, SERIES_BYTES = 96 };
@@ -166,8 +159,8 @@ enum { SERIES_BYTES_MAX = 1024 * 1024, SERIES_BYTES = 96 };
 static bool is_well(const struct shard *s)
 {
     bool well = s->enforced == STATUS_ENFORCED || s->enforced == STATUS_NO_PODS;
-    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
-        well = well && families[i].holds(s) == families[i].well;
+    for (enum family f = 0; f < FAMILIES; f++) {
+        well = well && holds(s, f) == families[f].well;
     }
     return well;
 }
@@ -186,7 +179,7 @@ static const struct shard **choose_shards(const struct controller *c, size_t *co
             if (config == NULL || config->root || is_well(s) != (well == 1)) {
                 continue;
             }
-            bytes += (ARRAY_LEN(families) + 1) * (strlen(s->key) + SERIES_BYTES);
+            bytes += (FAMILIES + 1) * (strlen(s->key) + SERIES_BYTES);
             if (bytes <= SERIES_BYTES_MAX) {
                 list[(*count)++] = s;
             } else {
@@ -219,11 +212,11 @@ static int write_shards(struct buf *out, const struct controller *c)
         begin_series(out, state, list[i]);
         buf_printf(out, ",state=\"%s\"} 1\n", reasons[list[i]->enforced]);
     }
-    for (size_t f = 0; f < ARRAY_LEN(families); f++) {
+    for (enum family f = 0; f < FAMILIES; f++) {
         prometheus_head(out, families[f].name, "gauge", families[f].help);
         for (size_t i = 0; i < count; i++) {
             begin_series(out, families[f].name, list[i]);
-            buf_printf(out, "} %d\n", families[f].holds(list[i]) ? 1 : 0);
+            buf_printf(out, "} %d\n", holds(list[i], f));
         }
     }
     free(list);

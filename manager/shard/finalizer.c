@@ -37,23 +37,6 @@ static bool is_due(const struct shard *s, const struct shard_cache_config *confi
     return false;
 }
 
-/* The others stay. Refused when the config has changed since. */
-static cJSON *make_patch(const struct shard_cache_config *config)
-{
-    struct edit ed = {.rc = 0};
-    cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = preconditions_set(&ed, patch, config->uid, config->version);
-    cJSON *list = edit_array(&ed, meta, "finalizers");
-    const cJSON *item;
-    cJSON_ArrayForEach(item, finalizers_of(config))
-    {
-        if (cJSON_IsString(item) && strcmp(item->valuestring, FINALIZER) != 0) {
-            edit_append_string(&ed, list, item->valuestring);
-        }
-    }
-    return edit_result(&ed, patch);
-}
-
 static void on_taken(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
@@ -74,18 +57,19 @@ bool shard_unbind(struct shard *s, const struct shard_cache_config *config)
     if (!is_due(s, config)) {
         return false;
     }
-    char *path = controller_path(SHARD_CACHE_GROUP_PATH, config->ns, SHARD_CACHE_RESOURCE);
-    cJSON *body = make_patch(config);
-    struct object_request_options q = {
+    struct edit ed = {.rc = 0};
+    cJSON *patch = cJSON_CreateObject();
+    preconditions_unbind(&ed, patch, config->uid, config->version, finalizers_of(config),
+                         FINALIZER);
+    cJSON *body = edit_result(&ed, patch);
+    const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
-        .path = path,
         .name = config->name,
         .body = body,
         .field_manager = "cmesh-manager",
         .metadata_only = true,
     };
-    reconcile_write(&s->run, &q, NULL, on_taken);
+    shard_request(s, SHARD_CACHE_GROUP_PATH, SHARD_CACHE_RESOURCE, q, NULL, on_taken);
     cJSON_Delete(body);
-    free(path);
     return true;
 }

@@ -13,29 +13,27 @@
 
 #include "base/log.h"
 #include "compile/sharing.h"
+#include "inject/inject_options.h"
+#include "object/names.h"
 #include "shard/controller_internal.h"
 #include "shard/ownership_facts.h"
 #include "shard/waits_text.h"
 
 enum { MS = 1000 };
 
-void shard_settle(struct shard *s, const struct shard_cache_config *config,
-                  const struct rules_map *map)
+void shard_settle(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+                  size_t count)
 {
-    struct controller *c = s->controller;
+    const struct controller *c = s->controller;
     enum handover_hold most = HANDOVER_NOTHING;
-    size_t count = 0;
-    bool open = s->past.count > 1 && map != NULL && map->rules != NULL;
-    const struct pod **pods = open ? controller_own_pods(c, config->key, &count) : NULL;
-    if (pods == NULL) {
-        return; /* without memory it is remembered for longer */
+    if (s->past.count <= 1 || map == NULL || map->rules == NULL) {
+        return;
     }
     for (size_t i = 0; i < count; i++) {
         enum handover_hold hold = handover_hold_of(pods[i], prober_result(c->prober, pods[i]->key),
                                                    s->key, map, &s->past, c->options.handover);
         most = hold > most ? hold : most;
     }
-    free(pods);
     if (most <= HANDOVER_PUBLISHED) {
         handover_settled(&s->past, map->rules);
     }
@@ -44,9 +42,7 @@ void shard_settle(struct shard *s, const struct shard_cache_config *config,
 void shard_wait_end(struct shard *s)
 {
     free(s->holders);
-    free(s->waits_text);
     s->holders = NULL;
-    s->waits_text = NULL;
     s->late = false;
     list_remove(&s->waiting);
 }
@@ -125,9 +121,32 @@ static bool waits_for_pods(const struct ownership_plan *plan)
     return i < plan->count;
 }
 
-/* 0 or -ENOMEM. */
+/* As a condition says it. NULL without memory. */
+static char *make_message(const struct shard *s, const struct ownership_plan *plan)
+{
+    char limit[64] = "";
+    char let_go[NAMES_KEY_SIZE + 128] = "";
+    char key[NAMES_KEY_SIZE];
+    const struct controller_options *o = &s->controller->options;
+    char *text = NULL;
+    if (o->handover == HANDOVER_BOUNDED) {
+        (void)snprintf(limit, sizeof limit, ", for %" PRIu64 " s at most,", s->waits_ms / MS);
+    }
+    if (waits_for_pods(plan)) {
+        (void)snprintf(let_go, sizeof let_go,
+                       " A pod that works on nothing for certain need not be waited for: kubectl "
+                       "annotate pod POD %s=true",
+                       names_key(o->prefix, POD_LET_GO, key));
+    }
+    return asprintf(&text, "Publishing what the spec adds waits%s until it is given up by: %s.%s",
+                    limit, s->holders, let_go) < 0
+               ? NULL
+               : text;
+}
+
+/* As shard_wait. */
 static int carry_out(struct shard *s, const struct shard_cache_config *config,
-                     struct ownership_plan *plan, const char *checksum)
+                     struct ownership_plan *plan, const char *checksum, char **message)
 {
     struct controller *c = s->controller;
     struct takeover_word *leases = ask_leases(c, plan);
@@ -138,7 +157,6 @@ static int carry_out(struct shard *s, const struct shard_cache_config *config,
     }
     wait_for(s, text, checksum);
     s->waits_ms = plan->patience;
-    s->waits_pods = waits_for_pods(plan);
     if (plan->late && plan->step == OWNERSHIP_RELEASE && !s->late) {
         tell_blocked(s, config);
     }
@@ -148,8 +166,10 @@ static int carry_out(struct shard *s, const struct shard_cache_config *config,
     }
     if (plan->step == OWNERSHIP_OVERRIDE) {
         note_override(s, plan);
+        return 0;
     }
-    return 0;
+    *message = make_message(s, plan);
+    return *message == NULL ? -ENOMEM : 1;
 }
 
 /* NULL: without memory; or they are large, and nearly too large. */
@@ -162,10 +182,9 @@ struct rules *shard_leave_out_shared(const struct shard *s, const struct shard_c
     return own == NULL && e.code == -E2BIG ? rules_ref(rules) : own;
 }
 
-/* `own`: of what is to be published, what it does not share on purpose. 1: it waits; 0 or -ENOMEM.
- */
+/* `own`: of what is to be published, what it does not share on purpose. As shard_wait. */
 static int ask(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-               const struct rules *own, const char *checksum)
+               const struct rules *own, const char *checksum, char **message)
 {
     struct ownership_gathering g;
     struct ownership_plan plan;
@@ -185,16 +204,16 @@ static int ask(struct shard *s, const struct shard_cache_config *config, const s
     ownership_plan(&g.facts, &q, &plan);
     s->doubt_since = plan.doubt == s->doubt ? s->doubt_since : now;
     s->doubt = plan.doubt;
-    int rc = plan.count == 0 ? 0 : carry_out(s, config, &plan, checksum);
-    ownership_facts_deinit(&g);
-    if (rc == 0 && plan.count == 0) {
+    int rc = plan.count == 0 ? 0 : carry_out(s, config, &plan, checksum, message);
+    if (plan.count == 0) {
         shard_wait_end(s);
     }
-    return rc != 0 ? rc : plan.step == OWNERSHIP_RELEASE;
+    ownership_facts_deinit(&g);
+    return rc;
 }
 
 int shard_wait(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-               struct rules *to)
+               struct rules *to, char **message)
 {
     struct controller *c = s->controller;
     if (c->options.handover == HANDOVER_OFF) {
@@ -209,7 +228,7 @@ int shard_wait(struct shard *s, const struct shard_cache_config *config, const s
     if (from != NULL && !gain_cache_ask(c->gains, from, own, NULL)) {
         shard_wait_end(s);
     } else {
-        rc = ask(s, config, from, own, rules_checksum(to));
+        rc = ask(s, config, from, own, rules_checksum(to), message);
     }
     rules_unref(own);
     return rc;

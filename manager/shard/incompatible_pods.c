@@ -3,9 +3,6 @@
  * Rules that only a later version of the document can hold wait until all pods of the shard read
  * it: a pod that does not would go on with the rules that it has, for ever.
  */
-#include <errno.h>
-#include <stdlib.h>
-
 #include "shard/controller_internal.h"
 
 enum { NAMED_MAX = 3 };
@@ -33,27 +30,18 @@ static void name_pod(struct buf *out, const struct pod *p, const struct probe_re
                      known ? "cmesh " : "not heard of yet", known ? r->version : "");
 }
 
-int shard_find_held_back(const struct shard *s, const struct rules_map *map,
-                         enum rules_version version, struct buf *names)
+size_t incompatible_pods(const struct prober *prober, const struct pod *const *pods, size_t count,
+                         enum rules_version version, bool first, struct buf *names)
 {
-    bool first = map == NULL || map->generation == 0;
-    const struct controller *c = s->controller;
-    size_t count = 0;
-    int found = 0;
-    const struct pod **pods = controller_own_pods(c, s->key, &count);
-    for (size_t i = 0; pods != NULL && i < count; i++) {
-        const struct probe_result *r = prober_result(c->prober, pods[i]->key);
-        if (holds_back(pods[i], r, version, first)) {
-            found++;
-            if (found <= NAMED_MAX) {
-                name_pod(names, pods[i], r);
-            }
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct probe_result *r = prober_result(prober, pods[i]->key);
+        if (holds_back(pods[i], r, version, first) && ++found <= NAMED_MAX) {
+            name_pod(names, pods[i], r);
         }
     }
     if (found > NAMED_MAX) {
-        (void)buf_printf(names, " and %d more", found - NAMED_MAX);
+        (void)buf_printf(names, " and %zu more", found - NAMED_MAX);
     }
-    int rc = pods == NULL ? -ENOMEM : buf_error(names) != 0 ? buf_error(names) : found;
-    free(pods);
-    return rc;
+    return found;
 }

@@ -25,25 +25,21 @@ bool shard_owns_map(const struct shard *s, const struct shard_cache_config *conf
     return written || published || strcmp(map->config_uid, config->uid) == 0;
 }
 
+char *shard_name_taken(const struct rules_map *map)
+{
+    char *text = NULL;
+    int len = asprintf(&text,
+                       "ConfigMap %s is not managed by this manager%s and was left unchanged: "
+                       "delete or rename it, or rename the ShardingConfig",
+                       map->name, map->foreign_owner ? ", who controls it," : "");
+    return len < 0 ? NULL : text;
+}
+
 void shard_hear(struct shard *s, const struct rules_map *map)
 {
     if (map != NULL && map->generation > s->heard) {
         s->heard = map->generation;
     }
-}
-
-void shard_note_sent(struct shard *s, struct rules *rules)
-{
-    struct rules *before = s->sent;
-    s->sent = rules_ref(rules);
-    rules_unref(before);
-}
-
-void shard_note_own(struct shard *s, struct rules *rules)
-{
-    struct rules *before = s->own;
-    s->own = rules_ref(rules);
-    rules_unref(before);
 }
 
 static bool is_of(const struct rules_map *map, uint64_t generation, const char *checksum)
@@ -67,7 +63,7 @@ void shard_learn_own(struct shard *s, const struct shard_cache_config *config,
     }
     bool sent = s->sent != NULL && is_of(map, rules_generation(s->sent), rules_checksum(s->sent));
     if (sent || (s->own == NULL && is_told(config, map))) {
-        shard_note_own(s, map->rules);
+        shard_keep_rules(&s->own, map->rules);
     }
 }
 
@@ -97,49 +93,52 @@ static bool is_told_of(struct shard *s, const struct rules_map *map)
     return told;
 }
 
-static struct event_object about(const struct shard *s, const struct shard_cache_config *config,
-                                 const struct rules_map *map)
+struct event_object shard_event_object(const struct shard *s,
+                                       const struct shard_cache_config *config, const char *ns,
+                                       const struct rules_map *map)
 {
     if (config != NULL) {
         return event_object_of(config->object);
     }
     return (struct event_object){.api_version = COMPILE_API_VERSION,
                                  .kind = COMPILE_KIND,
-                                 .namespace = map->ns,
-                                 .name = map->shard,
-                                 .uid = s->uid == NULL ? map->config_uid : s->uid};
+                                 .namespace = ns,
+                                 .name = strchr(s->key, '/') + 1,
+                                 .uid = s->uid != NULL ? s->uid
+                                        : map == NULL  ? NULL
+                                                       : map->config_uid};
+}
+
+static void tell_changed(struct shard *s, const struct shard_cache_config *config,
+                         const struct rules_map *map, const char *reason, const char *what)
+{
+    if (map->changed_by[0] == '\0' || is_told_of(s, map)) {
+        return;
+    }
+    struct event_object object = shard_event_object(s, config, map->ns, map);
+    log_warn("somebody changed the ConfigMap of a shard", log_str("shard", s->key),
+             log_str("configmap", map->name), log_str("changed", what),
+             log_str("changed by", map->changed_by));
+    event_record(s->controller->options.events, &object, EVENT_WARNING, reason,
+                 "The %s in ConfigMap %s were changed by %s, which is no manager of them: they are "
+                 "put right as soon as possible.",
+                 what, map->name, map->changed_by);
 }
 
 void shard_tell_tampered(struct shard *s, const struct shard_cache_config *config,
                          const struct rules_map *map)
 {
-    if (map->changed_by[0] == '\0' || !is_tampered(s, config, map) || is_told_of(s, map)) {
-        return;
+    if (map != NULL && is_tampered(s, config, map)) {
+        tell_changed(s, config, map, "RulesChanged", "rules");
     }
-    struct event_object object = about(s, config, map);
-    log_warn("somebody changed the ConfigMap of a shard", log_str("shard", s->key),
-             log_str("configmap", map->name), log_str("changed by", map->changed_by));
-    event_record(s->controller->options.events, &object, EVENT_WARNING, "RulesChanged",
-                 "ConfigMap %s was changed by %s, which is no manager of rules: it is put right as "
-                 "soon as it can be.",
-                 map->name, map->changed_by);
 }
 
 void shard_tell_traffic_changed(struct shard *s, const struct shard_cache_config *config,
                                 const struct rules_map *map)
 {
-    const struct shard_traffic *t = &s->traffic;
     const struct rules_map_traffic *is = &map->traffic;
-    bool other = t->sent_hash != 0 && is->text_hash != t->sent_hash && is->present;
-    bool unknown = is->present && !is->intact;
-    if (map->changed_by[0] == '\0' || (!other && !unknown) || is_told_of(s, map)) {
-        return;
+    bool other = s->traffic.sent_hash != 0 && is->text_hash != s->traffic.sent_hash;
+    if (is->present && (other || !is->intact)) {
+        tell_changed(s, config, map, "TrafficChanged", "traffic policies");
     }
-    struct event_object object = about(s, config, map);
-    log_warn("somebody changed the traffic policies of a shard", log_str("shard", s->key),
-             log_str("configmap", map->name), log_str("changed by", map->changed_by));
-    event_record(s->controller->options.events, &object, EVENT_WARNING, "TrafficChanged",
-                 "The traffic policies in ConfigMap %s were changed by %s, which is no manager of "
-                 "them: they are put right.",
-                 map->name, map->changed_by);
 }

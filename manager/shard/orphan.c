@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ConfigMap of a config that is gone, or has become a root. Its rules stay until the last pod
- * that mounts them is gone, and hold what they show; then it is deleted. Traffic policies are
- * followed until then.
+ * The ConfigMap of a config that is gone, or has become a root: how it is deleted when no pod
+ * mounts it any more.
  */
-#include <stdlib.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "object/preconditions.h"
 #include "shard/controller_internal.h"
 #include "json/field.h"
+
+/* Pods of one config of which an Event tells that they keep its rules. */
+enum { KEPT_EVENTS_MAX = 100 };
 
 static void on_deleted(void *data, const cJSON *object, const struct api_error *error)
 {
@@ -27,14 +29,10 @@ static void on_deleted(void *data, const cJSON *object, const struct api_error *
 
 static void delete_map(struct shard *s, const struct rules_map *map)
 {
-    char *path = controller_path("/api/v1", map->ns, "configmaps");
     cJSON *body = preconditions_delete(map->uid, map->version);
-    struct object_request_options q = {
-        .verb = OBJECT_REQUEST_DELETE, .path = path, .name = map->name, .body = body};
-    reconcile_write(&s->run, &q, s->controller->options.counts->writes[CONTROLLER_CLEANUP],
-                    on_deleted);
+    const struct object_request_options q = {.verb = OBJECT_REQUEST_DELETE, .body = body};
+    shard_request_map(s, q, s->controller->options.counts->writes[CONTROLLER_CLEANUP], on_deleted);
     cJSON_Delete(body);
-    free(path);
 }
 
 /* The cache may be behind: only the API server's word counts. */
@@ -51,76 +49,48 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
     }
 }
 
-static void get_config(struct shard *s, const struct rules_map *map)
-{
-    char *path = controller_path(SHARD_CACHE_GROUP_PATH, map->ns, SHARD_CACHE_RESOURCE);
-    struct object_request_options q = {
-        .verb = OBJECT_REQUEST_GET, .path = path, .name = map->shard};
-    reconcile_write(&s->run, &q, NULL, on_looked);
-    free(path);
-}
-
-/* It became a root, or was deleted while nobody led. */
-static void tell_late(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
-                      size_t count)
-{
-    struct event_object about = {.api_version = COMPILE_API_VERSION,
-                                 .kind = COMPILE_KIND,
-                                 .namespace = map->ns,
-                                 .name = map->shard,
-                                 .uid = map->config_uid};
-    controller_tell_kept(s->controller, &about, shard_config_or_root(s) != NULL, pods, count);
-    s->kept_told = true;
-}
-
-/* Pods that are being created may mount it still: the manager's webhook has let them in before. */
-static void wait_or_delete(struct shard *s, const struct rules_map *map)
+void shard_delete_map(struct shard *s)
 {
     struct controller *c = s->controller;
     uint64_t now = controller_now(c);
     s->gone_at = s->gone_at != 0 ? s->gone_at : now;
     uint64_t gone = now - s->gone_at;
-    if (gone >= c->options.orphan_ms) {
-        get_config(s, map);
+    if (gone < c->options.orphan_ms) {
+        controller_look_after(s, c->options.orphan_ms - gone);
+        shard_done(s, WORK_DONE, 0);
         return;
     }
-    controller_look_after(s, c->options.orphan_ms - gone);
-    shard_done(s, WORK_DONE, 0);
+    const struct object_request_options q = {.verb = OBJECT_REQUEST_GET,
+                                             .name = strchr(s->key, '/') + 1};
+    shard_request(s, SHARD_CACHE_GROUP_PATH, SHARD_CACHE_RESOURCE, q, NULL, on_looked);
 }
 
-void shard_clean_up(struct shard *s)
+static uint64_t kept_generation(const struct controller *c, const struct pod *p)
 {
-    struct controller *c = s->controller;
-    const struct rules_map *map = shard_map(s);
-    size_t count = 0;
-    shard_wait_end(s);
-    bool overwritten = shard_is_overwritten(s, map);
-    bool claimed = map != NULL && (rules_map_claims(map) || s->own != NULL); /* by us at least */
-    bool ours = claimed && rules_map_ours(map);
-    if (map == NULL || (!ours && !overwritten)) {
-        shard_done(s, WORK_DONE, 0);
-        return;
+    const struct probe_result *r = prober_result(c->prober, p->key);
+    return r != NULL && r->generation != 0 ? r->generation : p->generation;
+}
+
+static void tell_pod(struct controller *c, const char *shard, bool root, const struct pod *p)
+{
+    struct event_object about = {
+        .api_version = "v1", .kind = "Pod", .namespace = p->ns, .name = p->name, .uid = p->uid};
+    event_record(c->options.events, &about, EVENT_WARNING, "RulesKept",
+                 "ShardingConfig %s %s: this pod keeps enforcing generation %" PRIu64
+                 " of its rules until it is gone.",
+                 shard, root ? "has become a root" : "was deleted", kept_generation(c, p));
+}
+
+void shard_tell_kept(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+                     size_t count)
+{
+    struct event_object about = shard_event_object(s, NULL, pods[0]->ns, map);
+    bool root = shard_config_or_root(s) != NULL;
+    for (size_t i = 0; i < count && i < KEPT_EVENTS_MAX; i++) {
+        tell_pod(s->controller, about.name, root, pods[i]);
     }
-    const struct pod **pods = controller_own_pods(c, s->key, &count);
-    if (pods == NULL) {
-        shard_done(s, WORK_RETRY, 0);
-        return;
-    }
-    if (!s->kept_told) {
-        tell_late(s, map, pods, count);
-    }
-    free(pods);
-    if (count > 0 && map->unread) {
-        shard_read_map(s); /* others ask what it shows */
-    } else if (count > 0 && overwritten && shard_put_back(s, NULL, map)) {
-        return;
-    } else if (count > 0 && ours) {
-        s->gone_at = 0;
-        shard_publish_traffic(s); /* its pods bring it again, and policies that change */
-    } else if (!ours) {
-        s->gone_at = 0;
-        shard_done(s, WORK_DONE, 0);
-    } else {
-        wait_or_delete(s, map);
-    }
+    event_record(s->controller->options.events, &about, EVENT_WARNING, "RulesKept",
+                 "%s while %zu pod%s enforced it: %s its rules until %s gone.",
+                 root ? "Became a root" : "Deleted", count, count == 1 ? "" : "s",
+                 count == 1 ? "it keeps" : "they keep", count == 1 ? "it is" : "they are");
 }

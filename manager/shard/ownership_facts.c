@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/keyed_hash.h"
 #include "compile/compile.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
@@ -20,15 +19,6 @@ static const char *text_of(const struct shard_cache_config *config, const char *
                            const char *key)
 {
     return field_text(field_get(field_get(config->object, "metadata"), map), key);
-}
-
-/* Of this very object, and its generation. */
-static uint64_t spec_of(const struct shard_cache_config *config)
-{
-    const cJSON *n = field_get(field_get(config->object, "metadata"), "generation");
-    double generation = cJSON_IsNumber(n) ? n->valuedouble : 0;
-    struct slice bytes = {(const char *)&generation, sizeof generation};
-    return keyed_hash(keyed_hash(0, slice_str(config->uid)), bytes);
 }
 
 static const char *lock_of(const struct shard_cache_config *config)
@@ -76,7 +66,7 @@ static int add_shard(struct ownership_gathering *g, const struct controller *c, 
         o->root = config->name;
     } else if (config != NULL) {
         o->exists = true;
-        o->spec = spec_of(config);
+        o->spec = shard_spec_hash(config);
         o->lock = lock_of(config);
         o->root = text_of(config, "labels", g->root);
         o->shares_with = text_of(config, "annotations", g->shares_with);

@@ -119,7 +119,7 @@ struct reconciler *pod_notifier_new(struct controller *c, struct err *e)
     const struct reconciler_options o = {
         .name = "pods",
         .kind = "pod",
-        .parallel = c->options.nudges != 0 ? c->options.nudges : PARALLEL,
+        .parallel = PARALLEL,
         .state_size = sizeof(struct nudge),
     };
     return controller_reconciler(c, &o, &handlers, e);

@@ -78,15 +78,11 @@ static void attend_pods(struct controller *c, const struct policy_object *o, boo
     }
 }
 
-/* Also at those whose config is gone, while pods mount their ConfigMap. */
+/* Also at those whose config is gone, while pods mount their ConfigMap. `ns` NULL: at all. */
 static void look_at_shards(struct controller *c, const char *ns)
 {
-    const struct shard_cache_config *config = NULL;
-    while ((config = shard_cache_next_config_in(c->options.cache, ns, config)) != NULL) {
-        controller_look_now(c, config->key);
-    }
     for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
-        if (shard_is_beside(s, ns) && shard_config(s) == NULL) {
+        if (ns == NULL || shard_is_beside(s, ns)) {
             controller_look_now(c, s->key);
         }
     }
@@ -108,16 +104,7 @@ static void on_policy(void *data, const struct policy_object *o, bool gone, bool
 
 static void on_known(void *data)
 {
-    struct controller *c = data;
-    const struct shard_cache_config *config = NULL;
-    while ((config = shard_cache_next_config(c->options.cache, config)) != NULL) {
-        controller_look_now(c, config->key);
-    }
-    for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
-        if (shard_config(s) == NULL) {
-            controller_look_now(c, s->key);
-        }
-    }
+    look_at_shards(data, NULL);
 }
 
 static const struct policy_cache_handlers handlers = {.on_policy = on_policy, .on_known = on_known};

@@ -83,15 +83,7 @@ static int reset_if_replaced(struct state *s, const struct policy_object *o)
         return -ENOMEM;
     }
     drop(s);
-    s->uid = uid;
-    s->last = NULL;
-    s->stored = NULL;
-    s->unbound = false;
-    s->bared = false;
-    s->unbind_at = 0;
-    s->untaken = false;
-    s->refused = false;
-    s->reported = false;
+    *s = (struct state){.run = s->run, .uid = uid};
     return 0;
 }
 
@@ -124,15 +116,8 @@ static cJSON *without_finalizer(const struct policy_object *o, const cJSON *rest
 {
     struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateObject();
-    cJSON *meta = preconditions_set(&ed, patch, o->uid, o->version);
-    const cJSON *item = NULL;
-    cJSON *list = edit_array(&ed, meta, "finalizers");
-    cJSON_ArrayForEach(item, field_get(field_get(rest, "metadata"), "finalizers"))
-    {
-        if (cJSON_IsString(item) && strcmp(item->valuestring, POLICY_FINALIZER) != 0) {
-            edit_append_string(&ed, list, item->valuestring);
-        }
-    }
+    preconditions_unbind(&ed, patch, o->uid, o->version,
+                         field_get(field_get(rest, "metadata"), "finalizers"), POLICY_FINALIZER);
     if (bared) {
         empty_spec(&ed, patch);
     }

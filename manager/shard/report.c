@@ -12,7 +12,10 @@
 #include "json/edit.h"
 #include "json/field.h"
 
-enum { MICROSECONDS = 1000 };
+enum {
+    MICROSECONDS = 1000,
+    LABELLING_MS = 20000, /* how far labels are is reported this often */
+};
 
 /* ---- facts ---- */
 
@@ -81,22 +84,28 @@ static void look_again_for_bypass(struct shard *s, const struct status_facts *f)
     }
 }
 
-/* As conditions say it. */
-static const char *const trouble_reasons[SHARD_TROUBLES] = {
-    [SHARD_WAITING_FOR_HANDOVER] = "WaitingForHandover",
-    [SHARD_WAITING_FOR_LABELS] = "WaitingForLabels",
-    [SHARD_HELD_BACK] = "HeldBack",
-    [SHARD_NAME_TAKEN] = "NameTaken",
-    [SHARD_TOO_LARGE] = "TooLarge",
-    [SHARD_REFUSED] = "Refused",
-};
-
-static const char *publish_error(const struct shard *s)
+/* A labeller that begins anew, with another leader, lists all again, but does not find it bare. */
+static bool was_labelled(const struct shard_cache_config *config)
 {
-    if (s->trouble == SHARD_WAITING_FOR_HANDOVER && s->waits_text != NULL) {
-        return s->waits_text;
+    const cJSON *conditions = field_get(field_get(config->object, "status"), "conditions");
+    const cJSON *labelled = edit_find(conditions, "type", "Labelled");
+    const cJSON *generation = field_get(field_get(config->object, "metadata"), "generation");
+    return strcmp(field_text(labelled, "status"), "True") == 0 &&
+           cJSON_Compare(field_get(labelled, "observedGeneration"), generation, true);
+}
+
+void shard_look_labelling(struct shard *s, const struct shard_cache_config *config,
+                          struct labelling *out)
+{
+    const struct rules *rules = shard_refusal(s) == NULL ? s->compiled : NULL;
+    labelling_look(rules, s->controller->options.labelled, out);
+    if (out->state == LABELLING_UNDER_WAY && was_labelled(config)) {
+        labelling_done(out);
     }
-    return s->trouble == SHARD_TROUBLE_NONE ? NULL : s->trouble_text.msg;
+    s->labelling = out->state;
+    if (out->state == LABELLING_UNDER_WAY) {
+        controller_look_after(s, LABELLING_MS);
+    }
 }
 
 bool shard_is_left_out(const struct shard *s, const char *ns)
@@ -130,8 +139,8 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .unlimited = config->unlimited,
         .by_namespaces = config->by_namespaces && s->refusal.code != -EAGAIN,
         .namespaces = config->namespaces,
-        .publish_reason = trouble_reasons[s->trouble],
-        .publish_error = publish_error(s),
+        .publish_reason = s->reason,
+        .publish_message = s->message,
         .generation = ours ? map->generation : 0,
         .checksum = ours ? map->checksum : "",
         .configmap_uid = ours ? map->uid : NULL,
@@ -189,51 +198,46 @@ static bool is_alarm(enum status_enforced e)
            e == STATUS_OTHER_RULES || e == STATUS_REFUSED || e == STATUS_SILENT;
 }
 
-/* What it waits for comes by itself. */
-static bool is_held(const struct shard *s)
-{
-    return s->trouble == SHARD_WAITING_FOR_HANDOVER || s->trouble == SHARD_WAITING_FOR_LABELS;
-}
-
 static struct shard_news compare_status(const struct shard *s, const cJSON *old, const cJSON *new)
 {
     bool moved = differs(old, new, "Enforced", "status") || other_generation(old, new);
     return (struct shard_news){
         .refused = s->refusal.code != 0 && (differs(old, new, "Compiled", "status") ||
                                             differs(old, new, "Compiled", "message")),
-        .trouble =
-            s->trouble != SHARD_TROUBLE_NONE && !is_held(s) &&
-            (differs(old, new, "Published", "status") || differs(old, new, "Published", "message")),
+        .trouble = !publish_reason_passes(s->reason) && (differs(old, new, "Published", "status") ||
+                                                         differs(old, new, "Published", "message")),
         .enforced = s->enforced == STATUS_ENFORCED && moved,
         .shared = s->exclusive == EXCLUSIVE_NO && differs(old, new, "Exclusive", "reason"),
         .lost = is_alarm(s->enforced) && differs(old, new, "Enforced", "reason"),
     };
 }
 
+/* With the message of a condition. */
+static void tell(struct shard *s, const struct shard_cache_config *config, enum event_type type,
+                 const char *of, const char *reason)
+{
+    struct event_object about = event_object_of(config->object);
+    event_record(s->controller->options.events, &about, type, reason, "%s",
+                 field_text(condition(s->status, of), "message"));
+}
+
 static void record_events(struct shard *s, const struct shard_cache_config *config)
 {
-    struct event_recorder *events = s->controller->options.events;
-    struct event_object about = event_object_of(config->object);
-    const cJSON *enforced = condition(s->status, "Enforced");
     if (s->news.refused) {
-        event_record(events, &about, EVENT_WARNING, "CompileFailed", "%s",
-                     field_text(condition(s->status, "Compiled"), "message"));
+        tell(s, config, EVENT_WARNING, "Compiled", "CompileFailed");
     }
     if (s->news.trouble) {
-        event_record(events, &about, EVENT_WARNING, "PublishFailed", "%s",
-                     field_text(condition(s->status, "Published"), "message"));
+        tell(s, config, EVENT_WARNING, "Published", "PublishFailed");
     }
     if (s->news.enforced) {
-        event_record(events, &about, EVENT_NORMAL, "Enforced", "%s",
-                     field_text(enforced, "message"));
+        tell(s, config, EVENT_NORMAL, "Enforced", "Enforced");
     }
     if (s->news.shared) {
-        event_record(events, &about, EVENT_WARNING, "Shared", "%s",
-                     field_text(condition(s->status, "Exclusive"), "message"));
+        tell(s, config, EVENT_WARNING, "Exclusive", "Shared");
     }
     if (s->news.lost) {
-        event_record(events, &about, EVENT_WARNING, field_text(enforced, "reason"), "%s",
-                     field_text(enforced, "message"));
+        tell(s, config, EVENT_WARNING, "Enforced",
+             field_text(condition(s->status, "Enforced"), "reason"));
     }
 }
 
@@ -241,7 +245,7 @@ static void record_events(struct shard *s, const struct shard_cache_config *conf
 
 static void finish_report(struct shard *s)
 {
-    bool retry = s->trouble != SHARD_TROUBLE_NONE && s->retry;
+    bool retry = publish_reason_retried(s->reason);
     bool refused =
         s->traffic.trouble_reason != NULL && strcmp(s->traffic.trouble_reason, "Refused") == 0;
     unsigned after = retry ? s->retry_after : refused ? s->traffic.retry_after : 0;

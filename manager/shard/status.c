@@ -190,6 +190,25 @@ static void add_compiled(struct view *v, cJSON *conditions)
     add_condition(v, conditions, "Compiled", false, refusal_reason(f), cause);
 }
 
+static const char *const publish_reasons[PUBLISH_REASONS] = {
+    [PUBLISH_OK] = "Pending", /* nothing was published yet */
+    [PUBLISH_PENDING] = "Pending",
+    [PUBLISH_WAITS_FOR_NAMESPACES] = "Pending",
+    [PUBLISH_WAITS_FOR_PODS] = "Pending",
+    [PUBLISH_WAITS_FOR_POLICIES] = "Pending",
+    [PUBLISH_WAITS_FOR_LABELS] = "WaitingForLabels",
+    [PUBLISH_WAITS_FOR_HANDOVER] = "WaitingForHandover",
+    [PUBLISH_HELD_BACK] = "HeldBack",
+    [PUBLISH_OVERSIZED] = "TooLarge",
+    [PUBLISH_NAME_TAKEN] = "NameTaken",
+    [PUBLISH_REFUSED] = "Refused",
+};
+
+static bool is_published(const struct status_facts *f)
+{
+    return f->compile_error == NULL && f->publish_reason == PUBLISH_OK && f->generation != 0;
+}
+
 static void add_published(struct view *v, cJSON *conditions)
 {
     const struct status_facts *f = v->f;
@@ -201,12 +220,10 @@ static void add_published(struct view *v, cJSON *conditions)
                        f->configmap, f->generation,
                        f->given_up ? "which stays in force" : "of an earlier spec");
         add_condition(v, conditions, "Published", false, "NotCompiled", text);
-    } else if (f->publish_error != NULL) {
-        utf8_copy_plain(text, CAUSE_MAX, f->publish_error);
-        add_condition(v, conditions, "Published", false,
-                      f->publish_reason != NULL ? f->publish_reason : "Failed", text);
-    } else if (f->generation == 0) {
-        add_condition(v, conditions, "Published", false, "Pending", "Publishing is pending.");
+    } else if (!is_published(f)) {
+        const char *message = f->publish_message;
+        utf8_copy_plain(text, CAUSE_MAX, message != NULL ? message : "Publishing is pending.");
+        add_condition(v, conditions, "Published", false, publish_reasons[f->publish_reason], text);
     } else {
         (void)snprintf(text, sizeof text, "ConfigMap %s holds generation %" PRIu64 ".",
                        f->configmap, f->generation);
@@ -253,11 +270,6 @@ static void add_exclusive(struct view *v, cJSON *conditions)
         add_any(v, conditions, "Exclusive", exclusive_status(x->state), exclusive_reason(x->state),
                 x->text);
     }
-}
-
-static bool is_published(const struct status_facts *f)
-{
-    return f->compile_error == NULL && f->publish_error == NULL && f->generation != 0;
 }
 
 static int write_remedy(const struct view *v, struct buf *out)

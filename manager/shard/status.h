@@ -40,6 +40,7 @@
 #include "shard/exclusive.h"
 #include "shard/labelling.h"
 #include "shard/operator_coverage.h"
+#include "shard/publish_plan.h"
 
 /* Rows that are written; of more pods those that are not right come first. */
 #define STATUS_ROWS_MAX 200
@@ -57,17 +58,17 @@ struct status_pod {
 };
 
 struct status_facts {
-    const cJSON *config;        /* the ShardingConfig as it is, with its old status */
-    const char *prefix;         /* of labels and annotations */
-    const char *compile_error;  /* why the spec is invalid; NULL: it is valid */
-    bool namespaces_unknown;    /* compile_error is that its limits select some; or that */
-    bool given_up;              /* there is no memory for its limits */
-    bool lacks_limits;          /* of a valid spec: it has no list of limits, */
-    bool unlimited;             /* or an empty one */
-    bool by_namespaces;         /* its limits select namespaces by their labels, */
-    size_t namespaces;          /* so many */
-    const char *publish_reason; /* why its rules do not stand in the ConfigMap: one word, */
-    const char *publish_error;  /* and for people; NULL: they do */
+    const cJSON *config;                /* the ShardingConfig as it is, with its old status */
+    const char *prefix;                 /* of labels and annotations */
+    const char *compile_error;          /* why the spec is invalid; NULL: it is valid */
+    bool namespaces_unknown;            /* compile_error is that its limits select some; or that */
+    bool given_up;                      /* there is no memory for its limits */
+    bool lacks_limits;                  /* of a valid spec: it has no list of limits, */
+    bool unlimited;                     /* or an empty one */
+    bool by_namespaces;                 /* its limits select namespaces by their labels, */
+    size_t namespaces;                  /* so many */
+    enum publish_reason publish_reason; /* why its rules do not stand in the ConfigMap, */
+    const char *publish_message;        /* for people; NULL: nothing more is known */
     uint64_t generation; /* of the rules in the ConfigMap; 0: there are none. After compile_error
                             those of an earlier spec, which stay in force. */
     const char *checksum;

@@ -40,15 +40,6 @@ void shard_traffic_deinit(struct shard_traffic *t)
     traffic_unref(t->good);
 }
 
-/* Of the config and its spec. */
-static uint64_t config_hash(const struct shard_cache_config *config)
-{
-    char number[32];
-    const cJSON *n = field_get(field_get(config->object, "metadata"), "generation");
-    (void)snprintf(number, sizeof number, "/%.0f", cJSON_IsNumber(n) ? n->valuedouble : 0);
-    return keyed_hash(keyed_hash(0, slice_str(config->uid)), slice_str(number));
-}
-
 /* For whose pods it is: of a config that is gone its ConfigMap tells, as long as pods mount it.
  * `out` is for that. NULL: for nobody's. */
 static const struct shard_cache_config *subject(struct shard *s, struct shard_cache_config *out)
@@ -76,7 +67,7 @@ static bool is_fresh(const struct shard *s, const struct shard_cache_config *con
     const struct shard_traffic *t = &s->traffic;
     bool fits = room == t->room || (!t->squeezed && t->size <= room);
     bool kept = !t->kept || (map != NULL && map->traffic.text_hash == t->kept_hash);
-    return t->compiled && fits && kept && t->config == config_hash(config) &&
+    return t->compiled && fits && kept && t->config == shard_spec_hash(config) &&
            t->revision == policy_cache_revision(s->controller->policies, config->ns);
 }
 
@@ -200,7 +191,7 @@ static int refresh(struct shard *s, const struct shard_cache_config *config,
     if (rc == 0) {
         t->compiled = true;
         t->revision = policy_cache_revision(s->controller->policies, config->ns);
-        t->config = config_hash(config);
+        t->config = shard_spec_hash(config);
         t->room = room;
         t->kept_hash = map == NULL ? 0 : map->traffic.text_hash;
         remember_good(t, map, read);
@@ -475,25 +466,19 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 
 static void send_document(struct shard *s, const struct rules_map *map, const char *text)
 {
-    char *path = controller_path("/api/v1", map->ns, "configmaps");
-    char *name = strdup(map->name);
     cJSON *body = rules_map_make_traffic(map, text);
-    struct object_request_options q = {
+    const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
-        .path = path,
-        .name = name,
         .body = body,
         .field_manager = RULES_MAP_MANAGER,
     };
-    if (name == NULL || shard_note_base(s) != 0) {
+    if (shard_note_base(s) != 0) {
         shard_done(s, WORK_RETRY, 0);
     } else {
-        reconcile_write(&s->run, &q, s->controller->options.counts->writes[CONTROLLER_TRAFFIC],
-                        on_written);
+        shard_request_map(s, q, s->controller->options.counts->writes[CONTROLLER_TRAFFIC],
+                          on_written);
     }
     cJSON_Delete(body);
-    free(path);
-    free(name);
 }
 
 static void write_document(struct shard *s, const struct shard_cache_config *config,
@@ -533,26 +518,16 @@ static void on_read(void *data, const cJSON *object, const struct api_error *err
     traffic_unref(read.published);
 }
 
-static void read_document(struct shard *s, const struct rules_map *map)
-{
-    char *path = controller_path("/api/v1", map->ns, "configmaps");
-    char *name = strdup(map->name);
-    struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = path, .name = name};
-    if (name == NULL) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
-        reconcile_write(&s->run, &q, NULL, on_read);
-    }
-    free(path);
-    free(name);
-}
-
 /* ---- the step ---- */
 
-/* Why there is no place for it; NULL: there is one. */
+/* Why it cannot be written; NULL: it can be. */
 static const char *obstacle(const struct shard *s, const struct shard_cache_config *config,
                             const struct rules_map *map, const char **why)
 {
+    if (!is_known(s, config)) {
+        *why = "the policies of the namespace are not known";
+        return "Pending";
+    }
     if (map == NULL || map->unread) {
         *why = "the ShardingConfig has no rules yet, without which its pods do not start";
         return "NoRules";
@@ -576,7 +551,8 @@ static void go_on(struct shard *s, const struct reading *read)
     } else if (v == NEED_WRITE) {
         write_document(s, config, map, read);
     } else if (v == NEED_READ) {
-        read_document(s, map);
+        const struct object_request_options q = {.verb = OBJECT_REQUEST_GET};
+        shard_request_map(s, q, NULL, on_read);
     } else {
         shard_done(s, WORK_RETRY, 0);
     }
@@ -588,25 +564,24 @@ void shard_publish_traffic(struct shard *s)
     const struct shard_cache_config *config = subject(s, &gone);
     const struct rules_map *map = shard_map(s);
     const char *why = NULL;
-    if (!is_known(s, config)) {
-        if (s->controller->policies != NULL) {
-            note_missing(s, "Pending", "the policies of the namespace are not known");
-        }
-        shard_report_status(s);
-        return;
-    }
     const char *reason = obstacle(s, config, map, &why);
-    if (reason != NULL) {
-        note_missing(s, reason, why);
-        shard_report_status(s);
+    if (reason == NULL) {
+        const struct reading read = remembered(&s->traffic, map);
+        go_on(s, &read);
         return;
     }
-    const struct reading read = remembered(&s->traffic, map);
-    go_on(s, &read);
+    if (s->controller->policies != NULL) {
+        note_missing(s, reason, why);
+    }
+    shard_report_status(s);
 }
 
-uint64_t shard_waits_for_policies(const struct shard *s)
+bool shard_waits_for_policies(const struct shard *s)
 {
     const struct policy_cache *p = s->controller->policies;
-    return p == NULL ? 0 : policy_cache_waits_ms(p);
+    uint64_t ms = p == NULL ? 0 : policy_cache_waits_ms(p);
+    if (ms > 0) {
+        controller_look_after(s, ms);
+    }
+    return ms > 0;
 }

@@ -672,24 +672,25 @@ static void test_rules_that_are_not_published(void **state)
 {
     (void)state;
     struct status_facts f = published(NULL, 0);
-    f.publish_reason = "TooLarge";
-    f.publish_error = "the rules would need 1.2 MiB";
+    f.publish_reason = PUBLISH_OVERSIZED;
+    f.publish_message = "the rules would need 1.2 MiB";
     struct made m = make(f);
     expect_condition(&m, "Compiled", "True", "Valid", "The spec is valid.");
     expect_condition(&m, "Published", "False", "TooLarge", "the rules would need 1.2 MiB");
     expect_condition(&m, "Enforced", "False", "NotPublished",
                      "0 of 0 pods enforce generation 7, of an earlier spec.");
     made_free(&m);
-    f.publish_reason = NULL;
     f.generation = 0;
     m = make(f);
-    expect_condition(&m, "Published", "False", "Failed", "the rules would need 1.2 MiB");
     expect_condition(&m, "Enforced", "False", "NotPublished", "No rules are published.");
     made_free(&m);
-    f.publish_error = NULL;
-    m = make(f);
-    expect_condition(&m, "Published", "False", "Pending", "Publishing is pending.");
-    made_free(&m);
+    f.publish_message = NULL;
+    for (enum publish_reason i = PUBLISH_OK; i < PUBLISH_WAITS_FOR_LABELS; i++) {
+        f.publish_reason = i;
+        m = make(f);
+        expect_condition(&m, "Published", "False", "Pending", "Publishing is pending.");
+        made_free(&m);
+    }
 }
 
 /* What stands in the ConfigMap may well be of this spec. */
@@ -718,7 +719,8 @@ static void test_long_errors_are_cut(void **state)
     assert_in_range(strlen(text_at(condition(&m, "Compiled"), "message")), 4000, 4096);
     made_free(&m);
     f.compile_error = NULL;
-    f.publish_error = text;
+    f.publish_reason = PUBLISH_REFUSED;
+    f.publish_message = text;
     m = make(f);
     assert_in_range(strlen(text_at(condition(&m, "Published"), "message")), 4000, 4096);
     made_free(&m);
@@ -770,19 +772,21 @@ static void test_ready(void **state)
     expect_ready(published(NULL, 0), "Current", "Enforced", "NoPods");
     expect_ready(published(pods, 2), "InProgress", "Enforced", "Silent");
     static const struct {
-        const char *reason;
+        enum publish_reason reason;
+        const char *word;
         const char *want;
-    } troubles[] = {{"WaitingForHandover", "InProgress"},
-                    {"Refused", "InProgress"},
-                    {"NameTaken", "Failed"},
-                    {"HeldBack", "Failed"},
-                    {"TooLarge", "Failed"}};
+    } troubles[] = {{PUBLISH_PENDING, "Pending", "InProgress"},
+                    {PUBLISH_WAITS_FOR_LABELS, "WaitingForLabels", "InProgress"},
+                    {PUBLISH_WAITS_FOR_HANDOVER, "WaitingForHandover", "InProgress"},
+                    {PUBLISH_REFUSED, "Refused", "InProgress"},
+                    {PUBLISH_NAME_TAKEN, "NameTaken", "Failed"},
+                    {PUBLISH_HELD_BACK, "HeldBack", "Failed"},
+                    {PUBLISH_OVERSIZED, "TooLarge", "Failed"}};
     for (size_t i = 0; i < ARRAY_LEN(troubles); i++) {
         f.publish_reason = troubles[i].reason;
-        f.publish_error = "because";
-        expect_ready(f, troubles[i].want, "Published", troubles[i].reason);
+        expect_ready(f, troubles[i].want, "Published", troubles[i].word);
     }
-    f.publish_error = NULL;
+    f.publish_reason = PUBLISH_OK;
     f.generation = 0;
     expect_ready(f, "InProgress", "Published", "Pending");
     f.compile_error = "spec: wrong";
