@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/keyed_hash.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/state_machine.h"
@@ -79,6 +80,7 @@ struct target {
     uint64_t expected; /* 0: nothing is */
     bool unmet;        /* it is expected and not enforced, since unmet_at */
     uint64_t unmet_at;
+    uint64_t stale; /* hash of what it complained of before that, without rules; 0: nothing */
     bool attended;
     bool traffic_expected; /* the document with the checksum below */
     bool traffic_unmet;    /* is expected and not in force, since traffic_unmet_at */
@@ -400,6 +402,19 @@ static void keep_later_load(const struct target *t, struct probe_result *r)
     }
 }
 
+static uint64_t hash_of(const char *message)
+{
+    return keyed_hash(0, slice_str(message));
+}
+
+/* Whether it says the same of what is expected as when there was nothing to expect, although that
+ * may just be on its way. */
+static bool is_stale(const struct target *t, const char *message)
+{
+    return t->unmet && t->stale == hash_of(message) &&
+           now_of(t->prober) - t->unmet_at < PATIENCE_MS;
+}
+
 /* What a pod says, asked or not. */
 static void take_word(struct target *t, struct probe_result *r)
 {
@@ -418,6 +433,7 @@ static void take_word(struct target *t, struct probe_result *r)
     }
     keep_later_load(t, r);
     set_unmet(t, t->expected != 0 && !(r->enforcing && r->generation == t->expected));
+    r->says_why = r->says_why && !is_stale(t, r->message);
     if (!r->says_why && (!needs_rulesync(t) || t->result.state != PROBE_ANSWERED)) {
         r->message[0] = '\0'; /* else what was said of it last stands until it is asked again */
     }
@@ -637,9 +653,15 @@ void prober_expect(struct prober *p, const char *key, uint64_t generation)
     if (t == NULL || t->expected == generation) {
         return;
     }
+    struct probe_result *r = &t->result;
     t->expected = generation;
     t->unmet = false;
     set_unmet(t, generation != 0 && !enforces(t));
+    if (t->unmet && r->state == PROBE_ANSWERED && r->generation == 0) {
+        t->stale = r->says_why ? hash_of(r->message) : t->stale;
+        r->says_why = false;
+        r->message[0] = '\0';
+    }
     if (t->phase == PHASE_IDLE && generation != 0) {
         make_due(t, t->tells ? RETRY_MS : 0);
     }

@@ -202,6 +202,40 @@ static void test_localproxy_says_why(void **state)
     assert_true(f->rulesyncs[0].asked > 0);
 }
 
+static void say_none(struct sidecar *s, const char *why)
+{
+    char text[256];
+    (void)snprintf(text, sizeof text,
+                   "{\"program\":\"localproxy\",\"rules\":{\"inForce\":false},\"rulesync\":{"
+                   "\"error\":\"%s\"}}",
+                   why);
+    say(s, 200, text);
+}
+
+/* That there were no rules is no complaint about the first ones, while these are on their way. */
+static void test_what_was_said_before_there_were_rules(void **state)
+{
+    struct fixture *f = *state;
+    struct sidecar *s = begin(f, NULL);
+    say_none(s, "no rules");
+    pass_and_await(f, 15000, s);
+    assert_string_equal(result(f)->message, "no rules");
+    prober_expect(f->prober, "demo/pod-0", 1);
+    assert_string_equal(result(f)->message, "");
+    unsigned changes = f->changes;
+    pass(f, 800);
+    assert_string_equal(result(f)->message, "");
+    assert_int_equal(f->changes, changes);
+    pass(f, 1000); /* they should have come by now */
+    assert_string_equal(result(f)->message, "no rules");
+    prober_expect(f->prober, "demo/pod-0", 2);
+    pass(f, 200);
+    assert_string_equal(result(f)->message, "");
+    say_none(s, "line 3: no such operator"); /* which is about them */
+    pass(f, 200);
+    assert_string_equal(result(f)->message, "line 3: no such operator");
+}
+
 static void test_rulesync_does_not_answer(void **state)
 {
     struct fixture *f = *state;
@@ -785,6 +819,7 @@ int main(void)
         TEST(test_asks_ever_more_rarely),
         TEST(test_rulesync_says_why),
         TEST(test_localproxy_says_why),
+        TEST(test_what_was_said_before_there_were_rules),
         TEST(test_rulesync_does_not_answer),
         TEST(test_one_miss_is_no_news),
         TEST(test_connection_refused),
