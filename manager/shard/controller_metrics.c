@@ -53,10 +53,11 @@ static void write_writes(struct buf *out, const struct controller_counts *n)
 enum { REASONS = STATUS_WAITING + 1 };
 static const char *const reasons[REASONS] = {
     [STATUS_ENFORCED] = "enforced",       [STATUS_NO_PODS] = "no_pods",
-    [STATUS_NO_RULES] = "no_rules",       [STATUS_NO_SIDECAR] = "no_sidecar",
-    [STATUS_BYPASSED] = "bypassed",       [STATUS_OVERLAPPING] = "overlapping",
-    [STATUS_OTHER_RULES] = "other_rules", [STATUS_REFUSED] = "refused",
-    [STATUS_SILENT] = "silent",           [STATUS_WAITING] = "waiting",
+    [STATUS_NO_RULES] = "no_rules",       [STATUS_HANDOVER] = "handover",
+    [STATUS_NO_SIDECAR] = "no_sidecar",   [STATUS_BYPASSED] = "bypassed",
+    [STATUS_OVERLAPPING] = "overlapping", [STATUS_OTHER_RULES] = "other_rules",
+    [STATUS_REFUSED] = "refused",         [STATUS_SILENT] = "silent",
+    [STATUS_WAITING] = "waiting",
 };
 
 static void write_unlabelled(struct buf *out, const uint64_t counts[LABELLING_STATES])

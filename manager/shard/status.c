@@ -351,7 +351,9 @@ static enum status_enforced enforced_of(const struct view *v, const char **reaso
     enum pod_verdict worst = 0;
     *reason = "NotPublished";
     if (!is_published(v->f)) {
-        return STATUS_NO_RULES;
+        bool waits =
+            v->f->compile_error == NULL && v->f->publish_reason == PUBLISH_WAITS_FOR_HANDOVER;
+        return waits ? STATUS_HANDOVER : STATUS_NO_RULES;
     }
     *reason = "NoPods";
     if (v->counted == 0) {

@@ -90,7 +90,8 @@ enum status_enforced {
     STATUS_ENFORCED,    /* pods that are not ready do not hinder it, if nothing is in force there
                            that they could show, and another pod enforces the rules */
     STATUS_NO_PODS,     /* nobody enforces anything: True, for nobody shows anything */
-    STATUS_NO_RULES,    /* this spec's were not published */
+    STATUS_NO_RULES,    /* this spec's were not published, */
+    STATUS_HANDOVER,    /* for others have not given up yet what it adds */
     STATUS_NO_SIDECAR,  /* pods without a proxy see everything */
     STATUS_BYPASSED,    /* pods whose operators go around their proxies */
     STATUS_OVERLAPPING, /* pods that another shard selects too, and that do not enforce ours */

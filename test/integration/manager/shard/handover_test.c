@@ -64,6 +64,19 @@ static void expect_no_pods_waited_for(struct fixture *s, const char *shard)
     assert_null(strstr(fixture_condition(s, shard, "Published", "message"), "let-go"));
 }
 
+/* In the metrics. */
+static void expect_state(struct fixture *s, const char *shard, const char *state)
+{
+    char line[128];
+    struct buf out = BUF_INIT(1024 * 1024);
+    (void)snprintf(line, sizeof line,
+                   "cmesh_manager_shard_state{shard_namespace=\"n\",shard=\"%s\",state=\"%s\"} 1\n",
+                   shard, state);
+    assert_int_equal(controller_metrics(s->controller, &s->counts, &out), 0);
+    assert_non_null(strstr(buf_cstr(&out), line));
+    buf_reset(&out);
+}
+
 static void stays_at(struct fixture *s, const char *shard, uint64_t generation)
 {
     run_for(s->store.api.loop, PAUSE_MS);
@@ -125,6 +138,7 @@ static void test_the_gainer_waits_for_the_other_edit(void **state)
     begin(s, LONG_MS);
     sees(s, "green", "\"2\",\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "n/blue");
+    expect_state(s, "green", "handover");
     sees(s, "green", "\"3\",\"4\",\"5\"");
     stays_at(s, "green", 1);
     fixture_settle(s);

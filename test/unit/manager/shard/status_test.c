@@ -679,6 +679,11 @@ static void test_rules_that_are_not_published(void **state)
     expect_condition(&m, "Published", "False", "TooLarge", "the rules would need 1.2 MiB");
     expect_condition(&m, "Enforced", "False", "NotPublished",
                      "0 of 0 pods enforce generation 7, of an earlier spec.");
+    assert_int_equal(m.result.enforced, STATUS_NO_RULES);
+    made_free(&m);
+    f.publish_reason = PUBLISH_WAITS_FOR_HANDOVER;
+    m = make(f);
+    assert_int_equal(m.result.enforced, STATUS_HANDOVER);
     made_free(&m);
     f.generation = 0;
     m = make(f);
