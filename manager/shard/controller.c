@@ -199,7 +199,7 @@ static bool end(void *state, enum work_result result)
         return shard_config_or_root(s) != NULL;
     }
     if (gone && s->written != NULL) {
-        controller_look_later(s); /* the ConfigMap may be gone, too */
+        controller_look_after(s, RECONCILE_BELIEF_MS + 1); /* the ConfigMap may be gone, too */
     }
     rules_map_free(s->outdated);
     s->outdated = NULL;
@@ -210,11 +210,6 @@ static bool end(void *state, enum work_result result)
 void shard_done(struct shard *s, enum work_result result, unsigned retry_after)
 {
     reconcile_done(&s->run, result, retry_after);
-}
-
-void controller_look_later(struct shard *s)
-{
-    controller_look_after(s, RECONCILE_BELIEF_MS + 1);
 }
 
 /* ---- what is to be done ---- */
@@ -337,46 +332,38 @@ struct shard *controller_mounted_shard(const struct controller *c, const struct 
     return key == NULL ? NULL : controller_find_shard(c, key);
 }
 
-/* Those that do not say whose sidecars they have. */
-static int add_selected(const struct controller *c, const char *key, const struct pod ***pods,
+static void add_own_pod(const struct controller *c, const struct pod *p, struct ownership_pod *pods,
                         size_t *count)
 {
-    const struct shard_cache_config *config = shard_cache_find_config(c->options.cache, key);
-    if (config == NULL || config->pod_count == 0) {
-        return 0;
-    }
-    const struct pod **selected = shard_cache_pods_of(c->options.cache, config);
-    const struct pod **all =
-        realloc(*pods, (*count + config->pod_count) * sizeof(const struct pod *));
-    if (all != NULL) {
-        *pods = all;
-    }
-    for (size_t i = 0; selected != NULL && all != NULL && i < config->pod_count; i++) {
-        const struct pod *p = selected[i];
-        if (p->injected[0] == '\0' && controller_shard_of_pod(c, p) == config) {
-            all[(*count)++] = p;
-        }
-    }
-    bool done = selected != NULL && all != NULL;
-    free(selected);
-    return done ? 0 : -ENOMEM;
+    pods[(*count)++] = (struct ownership_pod){p, prober_result(c->prober, p->key)};
 }
 
-const struct pod **controller_own_pods(const struct controller *c, const char *key, size_t *count)
+/* Selected are also those that do not say whose sidecars they have. */
+struct ownership_pod *controller_own_pods(const struct controller *c, const char *key,
+                                          size_t *count)
 {
+    const struct shard_cache *w = c->options.cache;
+    const struct shard_cache_config *config = shard_cache_find_config(w, key);
     size_t injected = 0;
-    const struct pod **pods = shard_cache_injected(c->options.cache, key, &injected);
+    size_t selected = config == NULL ? 0 : config->pod_count;
+    const struct pod **a = shard_cache_injected(w, key, &injected);
+    const struct pod **b = selected == 0 ? NULL : shard_cache_pods_of(w, config);
+    bool found = a != NULL && (selected == 0 || b != NULL);
+    struct ownership_pod *out = found ? calloc(injected + selected + 1, sizeof *out) : NULL;
     *count = 0;
-    for (size_t i = 0; pods != NULL && i < injected; i++) {
-        if (pods[i]->proxy_port != 0 && !pods[i]->over) {
-            pods[(*count)++] = pods[i];
+    for (size_t i = 0; out != NULL && i < injected; i++) {
+        if (a[i]->proxy_port != 0 && !a[i]->over) {
+            add_own_pod(c, a[i], out, count);
         }
     }
-    if (pods != NULL && add_selected(c, key, &pods, count) != 0) {
-        free(pods);
-        pods = NULL;
+    for (size_t i = 0; out != NULL && i < selected; i++) {
+        if (b[i]->injected[0] == '\0' && controller_shard_of_pod(c, b[i]) == config) {
+            add_own_pod(c, b[i], out, count);
+        }
     }
-    return pods;
+    free(a);
+    free(b);
+    return out;
 }
 
 static void expect_generation(struct controller *c, const struct pod *p)

@@ -18,7 +18,7 @@
 #include "kube/client/object_request.h"
 #include "net/work_queue.h"
 #include "ownership/gain_cache.h"
-#include "ownership/handover.h"
+#include "ownership/ownership.h"
 #include "policy/policy_cache.h"
 #include "shard/controller.h"
 #include "shard/exclusive.h"
@@ -165,10 +165,8 @@ bool shard_has_looked(const struct shard *s, const struct shard_cache_config *co
  * is gone. */
 void shard_give_up_rules(struct shard *s, const struct shard_cache_config *config);
 
-/* Looks at the shard, whose key is being handled, again: after so many ms; or when nothing of what
- * was written is believed any more. */
+/* Looks at the shard, whose key is being handled, again after so many ms. */
 void controller_look_after(const struct shard *s, uint64_t ms);
-void controller_look_later(struct shard *s);
 
 void controller_observe(struct prometheus_histogram *h, uint64_t ms);
 uint64_t controller_now(const struct controller *c);
@@ -190,8 +188,8 @@ const struct shard_cache_config *controller_shard_of_pod(const struct controller
 struct shard *controller_mounted_shard(const struct controller *c, const struct pod *p);
 /* The pods that mount the rules of this shard, which may have no config any more; the caller frees.
  * NULL without memory. */
-MUST_CHECK const struct pod **controller_own_pods(const struct controller *c, const char *key,
-                                                  size_t *count);
+MUST_CHECK struct ownership_pod *controller_own_pods(const struct controller *c, const char *key,
+                                                     size_t *count);
 /* Asks the pod's proxy from now on, if it has one, and expects the shard's generation of it. */
 void controller_watch_pod(struct controller *c, const struct pod *p);
 
@@ -212,7 +210,7 @@ void shard_delete_map(struct shard *s);
 void shard_tell_pods(struct shard *s, uint64_t generation, bool fresh);
 /* Tells by Events on the pods, of which there are some, and on the config, which is gone or has
  * become a root, that pods keep its rules. `map` NULL: there is none. */
-void shard_tell_kept(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+void shard_tell_kept(struct shard *s, const struct rules_map *map, const struct ownership_pod *pods,
                      size_t count);
 /* The memory of these counts for the shard's namespace; NULL is ignored. */
 void shard_count_rules(const struct shard *s, struct rules *rules);
@@ -284,7 +282,7 @@ MUST_CHECK struct rules *shard_leave_out_shared(const struct shard *s,
                                                 const struct shard_cache_config *config,
                                                 struct rules *rules);
 /* Forgets rules that none of its pods enforces any more. */
-void shard_settle(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+void shard_settle(struct shard *s, const struct rules_map *map, const struct ownership_pod *pods,
                   size_t count);
 /* It was published late: an Event names the other shard. */
 void shard_tell_late(struct shard *s, const struct shard_cache_config *config, uint64_t generation);
@@ -294,13 +292,6 @@ void controller_wake(struct controller *c, const char *key);
 /* The shard is looked at again soon, or at once. */
 void controller_look(struct controller *c, const char *key);
 void controller_look_now(struct controller *c, const char *key);
-
-/* ---- pods that cannot read later versions of rules ---- */
-
-/* How many of these pods do not read that version of rules, so that they would keep those they have
- * for ever; appends their names. `first`: there were no rules before. */
-size_t incompatible_pods(const struct prober *prober, const struct pod *const *pods, size_t count,
-                         enum rules_version version, bool first, struct buf *names);
 
 /* ---- control labels ---- */
 

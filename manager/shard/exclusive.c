@@ -95,13 +95,11 @@ static void look_at_others(const struct shard *s, const struct shard_cache_confi
 /* By rules that cannot be read, or that were there before. */
 static bool may_show_something(const struct shard *s, const struct rules_map *map)
 {
-    const struct controller *c = s->controller;
     size_t count = 0;
-    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    struct ownership_pod *pods = controller_own_pods(s->controller, s->key, &count);
     bool found = pods == NULL || (map != NULL && map->later);
     for (size_t i = 0; i < count && !found; i++) {
-        const struct probe_result *r = prober_result(c->prober, pods[i]->key);
-        found = r != NULL && r->generation != 0;
+        found = pods[i].probe != NULL && pods[i].probe->generation != 0;
     }
     free(pods);
     return found;

@@ -21,17 +21,16 @@
 
 enum { MS = 1000 };
 
-void shard_settle(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+void shard_settle(struct shard *s, const struct rules_map *map, const struct ownership_pod *pods,
                   size_t count)
 {
-    const struct controller *c = s->controller;
     enum handover_hold most = HANDOVER_NOTHING;
     if (s->past.count <= 1 || map == NULL || map->rules == NULL) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        enum handover_hold hold = handover_hold_of(pods[i], prober_result(c->prober, pods[i]->key),
-                                                   s->key, map, &s->past, c->options.handover);
+        enum handover_hold hold = handover_hold_of(pods[i].pod, pods[i].probe, s->key, map,
+                                                   &s->past, s->controller->options.handover);
         most = hold > most ? hold : most;
     }
     if (most <= HANDOVER_PUBLISHED) {

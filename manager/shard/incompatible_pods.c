@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Rules that only a later version of the document can hold wait until all pods of the shard read
- * it: a pod that does not would go on with the rules that it has, for ever.
- */
-#include "shard/controller_internal.h"
+#include "shard/incompatible_pods.h"
 
 enum { NAMED_MAX = 3 };
 
@@ -30,14 +26,14 @@ static void name_pod(struct buf *out, const struct pod *p, const struct probe_re
                      known ? "cmesh " : "not heard of yet", known ? r->version : "");
 }
 
-size_t incompatible_pods(const struct prober *prober, const struct pod *const *pods, size_t count,
-                         enum rules_version version, bool first, struct buf *names)
+size_t incompatible_pods(const struct ownership_pod *pods, size_t count, enum rules_version version,
+                         bool first, struct buf *names)
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
-        const struct probe_result *r = prober_result(prober, pods[i]->key);
-        if (holds_back(pods[i], r, version, first) && ++found <= NAMED_MAX) {
-            name_pod(names, pods[i], r);
+        const struct pod *p = pods[i].pod;
+        if (holds_back(p, pods[i].probe, version, first) && ++found <= NAMED_MAX) {
+            name_pod(names, p, pods[i].probe);
         }
     }
     if (found > NAMED_MAX) {

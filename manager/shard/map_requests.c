@@ -49,7 +49,7 @@ void shard_store_map(struct shard *s, struct rules_map *map)
     rules_map_free(s->written);
     s->written = map;
     s->written_at = controller_now(s->controller);
-    controller_look_later(s);
+    controller_look_after(s, RECONCILE_BELIEF_MS + 1);
 }
 
 int shard_note_base(struct shard *s)
@@ -68,13 +68,13 @@ void shard_tell_pods(struct shard *s, uint64_t generation, bool fresh)
 {
     struct controller *c = s->controller;
     size_t count = 0;
-    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    struct ownership_pod *pods = controller_own_pods(c, s->key, &count);
     for (size_t i = 0; pods != NULL && i < count; i++) {
         if (fresh) {
-            prober_expect(c->prober, pods[i]->key, generation);
+            prober_expect(c->prober, pods[i].pod->key, generation);
         }
-        if (!generation_was_told(pods[i]->generation, generation)) {
-            pod_notifier_add(c->pod_notifier, pods[i]);
+        if (!generation_was_told(pods[i].pod->generation, generation)) {
+            pod_notifier_add(c->pod_notifier, pods[i].pod);
         }
     }
     free(pods);

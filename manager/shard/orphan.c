@@ -65,29 +65,30 @@ void shard_delete_map(struct shard *s)
     shard_request(s, SHARD_CACHE_GROUP_PATH, SHARD_CACHE_RESOURCE, q, NULL, on_looked);
 }
 
-static uint64_t kept_generation(const struct controller *c, const struct pod *p)
+static void tell_pod(struct event_recorder *events, const char *shard, bool root,
+                     const struct ownership_pod *p)
 {
-    const struct probe_result *r = prober_result(c->prober, p->key);
-    return r != NULL && r->generation != 0 ? r->generation : p->generation;
-}
-
-static void tell_pod(struct controller *c, const char *shard, bool root, const struct pod *p)
-{
-    struct event_object about = {
-        .api_version = "v1", .kind = "Pod", .namespace = p->ns, .name = p->name, .uid = p->uid};
-    event_record(c->options.events, &about, EVENT_WARNING, "RulesKept",
+    const struct pod *pod = p->pod;
+    bool known = p->probe != NULL && p->probe->generation != 0;
+    struct event_object about = {.api_version = "v1",
+                                 .kind = "Pod",
+                                 .namespace = pod->ns,
+                                 .name = pod->name,
+                                 .uid = pod->uid};
+    event_record(events, &about, EVENT_WARNING, "RulesKept",
                  "ShardingConfig %s %s: this pod keeps enforcing generation %" PRIu64
                  " of its rules until it is gone.",
-                 shard, root ? "has become a root" : "was deleted", kept_generation(c, p));
+                 shard, root ? "has become a root" : "was deleted",
+                 known ? p->probe->generation : pod->generation);
 }
 
-void shard_tell_kept(struct shard *s, const struct rules_map *map, const struct pod *const *pods,
+void shard_tell_kept(struct shard *s, const struct rules_map *map, const struct ownership_pod *pods,
                      size_t count)
 {
-    struct event_object about = shard_event_object(s, NULL, pods[0]->ns, map);
+    struct event_object about = shard_event_object(s, NULL, pods[0].pod->ns, map);
     bool root = shard_config_or_root(s) != NULL;
     for (size_t i = 0; i < count && i < KEPT_EVENTS_MAX; i++) {
-        tell_pod(s->controller, about.name, root, pods[i]);
+        tell_pod(s->controller->options.events, about.name, root, &pods[i]);
     }
     event_record(s->controller->options.events, &about, EVENT_WARNING, "RulesKept",
                  "%s while %zu pod%s enforced it: %s its rules until %s gone.",

@@ -27,33 +27,6 @@ static const char *lock_of(const struct shard_cache_config *config)
     return field_text(field_get(spec, "controller"), COMPILE_LOCK_NAME);
 }
 
-static int add_pods(struct ownership_gathering *g, const struct controller *c, const char *key,
-                    size_t *added)
-{
-    const struct pod **pods = controller_own_pods(c, key, added);
-    size_t room = g->pod_count + *added;
-    if (pods == NULL) {
-        return -ENOMEM;
-    }
-    if (room > g->pod_room) {
-        room = room + room / 2;
-        struct ownership_pod *all = realloc(g->pods, room * sizeof *all);
-        if (all == NULL) {
-            free(pods);
-            return -ENOMEM;
-        }
-        g->pods = all;
-        g->pod_room = room;
-    }
-    for (size_t i = 0; i < *added; i++) {
-        g->pods[g->pod_count++] =
-            (struct ownership_pod){pods[i], prober_result(c->prober, pods[i]->key)};
-    }
-    free(pods);
-    return 0;
-}
-
-/* Its pods are placed when all are known. */
 static int add_shard(struct ownership_gathering *g, const struct controller *c, const char *key)
 {
     const struct shard_cache_config *config = shard_cache_find_config(c->options.cache, key);
@@ -75,17 +48,9 @@ static int add_shard(struct ownership_gathering *g, const struct controller *c, 
     }
     o->map = map != NULL && shard_owns_map(s, config, map) ? map : NULL;
     o->past = s == NULL ? NULL : &s->past;
+    o->pods = controller_own_pods(c, key, &o->pod_count);
     g->facts.shard_count++;
-    return add_pods(g, c, key, &o->pod_count);
-}
-
-static void place_pods(struct ownership_gathering *g)
-{
-    const struct ownership_pod *next = g->pods;
-    for (size_t i = 0; i < g->facts.shard_count; i++) {
-        g->shards[i].pods = next;
-        next += g->shards[i].pod_count;
-    }
+    return o->pods == NULL ? -ENOMEM : 0;
 }
 
 static int add_shards(struct ownership_gathering *g, const struct controller *c,
@@ -110,7 +75,6 @@ static int add_shards(struct ownership_gathering *g, const struct controller *c,
         rc = add_shard(g, c, keys[i]);
     }
     free(keys);
-    place_pods(g);
     return rc;
 }
 
@@ -227,8 +191,10 @@ int ownership_facts_gather(struct shard *s, const struct shard_cache_config *con
 
 void ownership_facts_deinit(struct ownership_gathering *g)
 {
+    for (size_t i = 0; i < g->facts.shard_count; i++) {
+        free((void *)g->shards[i].pods);
+    }
     free(g->shards);
-    free(g->pods);
     free(g->bare);
     free(g->by_key);
     free(g->waits);

@@ -17,9 +17,6 @@ struct ownership_gathering {
     const struct ownership_shard *self;
     struct ownership_wait *waits; /* room for all that there can be */
     struct ownership_shard *shards;
-    struct ownership_pod *pods;
-    size_t pod_count;
-    size_t pod_room;
     struct ownership_bare_pod *bare;
     const struct ownership_shard **by_key; /* by the address of their keys; NULL until needed */
     char shares_with[NAMES_KEY_SIZE];      /* keys, which are the same for all shards */

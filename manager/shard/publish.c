@@ -11,6 +11,7 @@
 #include "compile/rules_gain.h"
 #include "ownership/generation.h"
 #include "shard/controller_internal.h"
+#include "shard/incompatible_pods.h"
 #include "shard/publish_plan.h"
 #include "json/field.h"
 
@@ -21,7 +22,7 @@ struct publishing {
     struct shard *s;
     const struct shard_cache_config *config; /* NULL: it is gone, or a root */
     const struct rules_map *map;             /* NULL: there is none */
-    const struct pod **pods;                 /* that have its sidecars */
+    struct ownership_pod *pods;              /* that have its sidecars */
     size_t pod_count;
     struct publish_facts facts;
     struct rules *next; /* what the ConfigMap is to hold, with its generation */
@@ -48,8 +49,8 @@ static void ask_managers(struct generation *g, const struct shard *s,
 static void ask_pods(struct generation *g, const struct publishing *p, const char *checksum)
 {
     for (size_t i = 0; i < p->pod_count; i++) {
-        const struct probe_result *r = prober_result(p->s->controller->prober, p->pods[i]->key);
-        generation_heard(g, p->pods[i]->generation);
+        const struct probe_result *r = p->pods[i].probe;
+        generation_heard(g, p->pods[i].pod->generation);
         if (r != NULL && strcmp(r->shard, p->s->key) == 0) {
             generation_known(g, r->generation, r->checksum, checksum);
         }
@@ -146,9 +147,8 @@ static int check_readers(struct publishing *p, enum rules_version version,
     struct err e = ERR_INIT;
     struct buf names = BUF_INIT(ERR_MSG_MAX);
     bool first = p->map == NULL || p->map->generation == 0;
-    size_t count = version == RULES_V1 ? 0
-                                       : incompatible_pods(p->s->controller->prober, p->pods,
-                                                           p->pod_count, version, first, &names);
+    size_t count =
+        version == RULES_V1 ? 0 : incompatible_pods(p->pods, p->pod_count, version, first, &names);
     int rc = buf_error(&names);
     *out = count > 0 ? PUBLISH_UNREADABLE : PUBLISH_FITS;
     if (rc == 0 && count > 0) {
@@ -223,10 +223,8 @@ static int look_at_labels(struct publishing *p)
 
 static bool has_unasked(const struct publishing *p)
 {
-    const struct probe_result *r = NULL;
     size_t i = 0;
-    while (i < p->pod_count &&
-           ((r = prober_result(p->s->controller->prober, p->pods[i]->key)) == NULL || r->asked)) {
+    while (i < p->pod_count && (p->pods[i].probe == NULL || p->pods[i].probe->asked)) {
         i++;
     }
     return i < p->pod_count;
@@ -340,10 +338,12 @@ static void write_next(struct publishing *p)
 static void note_end(struct publishing *p, enum publish_action action)
 {
     struct shard *s = p->s;
-    if (p->facts.mounted && !s->kept_told && p->config == NULL) {
+    bool foreign = p->facts.map == PUBLISH_MAP_FOREIGN && !p->facts.overwritten;
+    bool kept = p->config == NULL && p->facts.mounted && !foreign;
+    if (kept && !s->kept_told) {
         shard_tell_kept(s, p->map, p->pods, p->pod_count);
     }
-    s->kept_told = p->facts.mounted && p->config == NULL;
+    s->kept_told = p->config == NULL && (kept || s->kept_told);
     s->gone_at = action == PUBLISH_DELETE ? s->gone_at : 0;
 }
 

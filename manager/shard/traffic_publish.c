@@ -203,12 +203,11 @@ static int refresh(struct shard *s, const struct shard_cache_config *config,
 
 static int ask_pods(struct generation *g, const struct shard *s)
 {
-    struct controller *c = s->controller;
     size_t count = 0;
-    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    struct ownership_pod *pods = controller_own_pods(s->controller, s->key, &count);
     for (size_t i = 0; pods != NULL && i < count; i++) {
-        const struct probe_result *r = prober_result(c->prober, pods[i]->key);
-        generation_heard(g, pods[i]->traffic);
+        const struct probe_result *r = pods[i].probe;
+        generation_heard(g, pods[i].pod->traffic);
         if (r != NULL && r->traffic != NULL && pod_traffic_is_of(r->traffic, s->key)) {
             generation_known(g, r->traffic->generation, r->traffic->checksum, s->traffic.checksum);
         }
@@ -354,11 +353,11 @@ static void tell_pods(struct shard *s)
     struct controller *c = s->controller;
     size_t count = 0;
     uint64_t generation = 0;
-    const struct pod **pods = controller_own_pods(c, s->key, &count);
+    struct ownership_pod *pods = controller_own_pods(c, s->key, &count);
     for (size_t i = 0; pods != NULL && i < count; i++) {
-        prober_expect_traffic(c->prober, pods[i]->key, s->traffic.checksum);
-        if (shard_traffic_due(s, pods[i], &generation)) {
-            pod_notifier_add(c->pod_notifier, pods[i]);
+        prober_expect_traffic(c->prober, pods[i].pod->key, s->traffic.checksum);
+        if (shard_traffic_due(s, pods[i].pod, &generation)) {
+            pod_notifier_add(c->pod_notifier, pods[i].pod);
         }
     }
     free(pods);

@@ -456,43 +456,6 @@ static void test_pods_that_read_no_later_rules(void **state)
     assert_non_null(strstr(fixture_rules(s, "a"), "cmesh/v1"));
 }
 
-/* They wait for rules in an init container, before localproxy could say what it reads. */
-static void test_first_rules_wait_for_no_pod_that_waits_for_them(void **state)
-{
-    struct fixture *s = *state;
-    fixture_pod(s, "a-0", "a", "a");
-    fixture_config_in(s, "a", 60000, true);
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    assert_non_null(strstr(fixture_rules(s, "a"), "cmesh/v2"));
-}
-
-/* Somebody has deleted the ConfigMap: a pod that was told of rules has got past its init container,
- * and nobody knows what it reads. */
-static void test_rules_that_are_not_the_first_wait_for_pods_not_heard_of(void **state)
-{
-    struct fixture *s = *state;
-    fixture_pod(s, "a-0", "a", "a");
-    fixture_config(s, "a", "pods", "app=a");
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    fixture_expect_told(s, "a-0", 1);
-    fixture_settle(s);
-    fixture_retire(s);
-    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
-    fixture_config_in(s, "a", 60000, true);
-    run_for(s->store.api.loop, 100); /* until the cache shows it */
-    fixture_forget_probes(s);
-    fixture_lead(s);
-    fixture_expect_condition(s, "a", "Published", "False");
-    assert_string_equal(fixture_condition(s, "a", "Published", "reason"), "HeldBack");
-    assert_non_null(
-        strstr(fixture_condition(s, "a", "Published", "message"), "a-0 (not heard of yet)"));
-    assert_null(store_get(&s->store, "configmaps", "n", "cmesh-rules-a"));
-    store_delete(&s->store, "pods", "n", "a-0");
-    fixture_expect_condition(s, "a", "Published", "True");
-}
-
 /* Whoever may write to pods writes anything there: nobody counts on from it, and the pod is told.
  */
 static void test_an_annotation_that_is_not_believed_is_corrected(void **state)
@@ -517,35 +480,6 @@ static void test_an_annotation_that_is_not_believed_is_corrected(void **state)
         (void)snprintf(name, sizeof name, "a-%zu", i);
         fixture_expect_told(s, name, 1);
     }
-}
-
-/* No node has room for it, say. */
-static void test_later_rules_wait_for_no_pod_that_has_not_started(void **state)
-{
-    struct fixture *s = *state;
-    fixture_config(s, "a", "pods", "app=a");
-    store_put_text(&s->store, "pods", "n",
-                   "{\"metadata\":{\"name\":\"a-0\",\"labels\":{\"shard\":\"a\"}},\"spec\":{"
-                   "\"containers\":[{\"name\":\"cmesh-localproxy\"}]}}");
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    fixture_config_in(s, "a", 60000, true);
-    fixture_expect_generation(s, "a", 2);
-}
-
-/* It runs on a node that is gone, say, and cannot be asked any more. */
-static void test_later_rules_wait_for_no_pod_that_is_let_go(void **state)
-{
-    struct fixture *s = *state;
-    fixture_pod(s, "a-0", "a", "a");
-    fixture_config(s, "a", "pods", "app=a");
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    fixture_config_in(s, "a", 60000, true);
-    fixture_expect_condition(s, "a", "Published", "False");
-    assert_string_equal(fixture_condition(s, "a", "Published", "reason"), "HeldBack");
-    fixture_let_go(s, "a-0", "a");
-    fixture_expect_generation(s, "a", 2);
 }
 
 static void test_made_again(void **state)
@@ -993,11 +927,7 @@ int main(void)
         TEST(test_a_foreign_finalizer_that_comes_back),
         TEST(test_too_large),
         TEST(test_pods_that_read_no_later_rules),
-        TEST(test_first_rules_wait_for_no_pod_that_waits_for_them),
-        TEST(test_rules_that_are_not_the_first_wait_for_pods_not_heard_of),
         TEST(test_an_annotation_that_is_not_believed_is_corrected),
-        TEST(test_later_rules_wait_for_no_pod_that_has_not_started),
-        TEST(test_later_rules_wait_for_no_pod_that_is_let_go),
         TEST(test_made_again),
         TEST(test_a_proxy_knows_more),
         TEST(test_pods_are_asked_first),

@@ -98,20 +98,6 @@ static void test_first_rules_wait(void **state)
     fixture_expect_event(s, "a", "PublishFailed", 0);
 }
 
-static void test_until_resources_are_known(void **state)
-{
-    struct played *p = *state;
-    struct fixture *s = &p->s;
-    p->known = LABELLED_UNKNOWN;
-    fixture_config(s, "a", "pods", BY_NAMESPACE);
-    fixture_lead(s);
-    expect_reason(s, "Published", "WaitingForLabels");
-    p->known = LABELLED_KNOWN;
-    come_to(p, LABELLED_NEVER); /* waiting would be no use */
-    fixture_expect_generation(s, "a", 1);
-    expect_reason(s, "Labelled", "NeverLabelled");
-}
-
 static void test_later_rules_do_not_wait(void **state)
 {
     struct played *p = *state;
@@ -161,26 +147,15 @@ static void test_not_when_told_not_to(void **state)
     expect_reason(s, "Labelled", "Labelling");
 }
 
-static void test_nobody_labels(void **state)
-{
-    struct played *p = *state;
-    struct fixture *s = &p->s;
-    p->known = LABELLED_BY_NOBODY;
-    fixture_config(s, "a", "pods", BY_NAMESPACE);
-    fixture_lead(s);
-    fixture_expect_generation(s, "a", 1);
-    expect_reason(s, "Labelled", "NotLabelling");
-    fixture_expect_condition(s, "a", "Labelled", "Unknown");
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_first_rules_wait),        TEST(test_until_resources_are_known),
-        TEST(test_later_rules_do_not_wait), TEST(test_another_leader),
-        TEST(test_not_when_told_not_to),    TEST(test_nobody_labels),
+        TEST(test_first_rules_wait),
+        TEST(test_later_rules_do_not_wait),
+        TEST(test_another_leader),
+        TEST(test_not_when_told_not_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

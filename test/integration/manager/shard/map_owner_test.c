@@ -68,19 +68,6 @@ static void test_its_config_is_gone(void **state)
     expect_put_back(s, 3);
 }
 
-/* What it should have is too large for a ConfigMap. */
-static void test_it_cannot_be_written(void **state)
-{
-    struct fixture *s = *state;
-    fixture_begin_enforced(s);
-    fixture_config_in(s, "a", 90000, false);
-    fixture_expect_condition(s, "a", "Published", "False");
-    fixture_settle(s);
-    overwrite(s, 2);
-    expect_put_back(s, 3);
-    fixture_expect_condition(s, "a", "Published", "False");
-}
-
 /* What nobody wants any more is not read, and so nobody knows whether it is the shard's own. */
 static void test_nobody_has_read_it(void **state)
 {
@@ -103,8 +90,9 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_the_spec_is_refused), TEST(test_under_another_leader),
-        TEST(test_its_config_is_gone),  TEST(test_it_cannot_be_written),
+        TEST(test_the_spec_is_refused),
+        TEST(test_under_another_leader),
+        TEST(test_its_config_is_gone),
         TEST(test_nobody_has_read_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
