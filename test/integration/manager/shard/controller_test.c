@@ -200,6 +200,40 @@ static void test_deleted_map_comes_back(void **state)
     fixture_expect_generation(s, "a", 2);
 }
 
+/* The next leader counts on from what the status tells, however far that is from nothing. */
+static void test_a_large_generation_that_the_status_tells(void **state)
+{
+    static const double large = 8589934592; /* GENERATION_FAR, twice */
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Published", "True");
+    fixture_settle(s);
+    fixture_retire(s);
+    cJSON *config = cJSON_Duplicate(store_get(&s->store, "shardingconfigs", "n", "a"), true);
+    cJSON *status = cJSON_GetObjectItem(config, "status");
+    assert_true(cJSON_ReplaceItemInObject(status, "generation", cJSON_CreateNumber(large)));
+    store_put(&s->store, "shardingconfigs", "n", config);
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
+    run_for(s->store.api.loop, 200); /* until the cache shows it */
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", (uint64_t)large);
+}
+
+/* Only the manager that wrote it knows which generation that was. */
+static void test_deleted_map_comes_back_before_there_is_a_status(void **state)
+{
+    struct fixture *s = *state;
+    store_fail(&s->store, "/status", 500, STORE_NONE, 1000);
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    run_for(s->store.api.loop, 100); /* until the cache shows it */
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
+    fixture_expect_text(s, "configmaps", "cmesh-rules-a", "metadata/name", "cmesh-rules-a");
+    assert_int_equal(fixture_generation(s, "a"), 1);
+}
+
 static void test_edited_map_is_put_right(void **state)
 {
     struct fixture *s = *state;
@@ -915,6 +949,8 @@ int main(void)
         TEST(test_overlap_is_seen_on_both),
         TEST(test_pods_that_are_not_selected_any_more),
         TEST(test_deleted_map_comes_back),
+        TEST(test_a_large_generation_that_the_status_tells),
+        TEST(test_deleted_map_comes_back_before_there_is_a_status),
         TEST(test_edited_map_is_put_right),
         TEST(test_label_is_put_back),
         TEST(test_somebody_elses_map),
