@@ -373,7 +373,7 @@ static bool has_pods(const struct world *w, unsigned shard)
     return false;
 }
 
-/* As shard_clean_up does. */
+/* What shard_publish does without a config. */
 static bool clean_up(struct world *w, unsigned shard)
 {
     if (w->maps[shard].generation == 0 || has_pods(w, shard)) {

@@ -346,6 +346,28 @@ static void test_what_was_written_is_taken_back(void **state)
     expect_taken_back(s, 21);
 }
 
+/* That a generation which nobody reaches by counting is void stays in the rules. */
+static void test_what_is_void_is_put_back(void **state)
+{
+    static const char *const voids = ",\"voids\":4294967297";
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    fixture_settle(s);
+    put_hostile_map(s, LABELLED, RULES_OF("9000000000"));
+    fixture_expect_rules(s, "a", voids);
+    fixture_settle(s);
+    char *text = strdup(fixture_rules(s, "a"));
+    assert_non_null(text);
+    char *found = strstr(text, voids);
+    memmove(found, found + strlen(voids), strlen(found + strlen(voids)) + 1);
+    fixture_set_rules(s, "a", text);
+    free(text);
+    fixture_expect_rules(s, "a", voids);
+    assert_int_equal(fixture_generation(s, "a"), 1);
+}
+
 /* The next leader knows by the status whose it was. */
 static void test_what_another_leader_wrote_is_taken_back(void **state)
 {
@@ -488,6 +510,21 @@ static void test_pods_that_read_no_later_rules(void **state)
     fixture_config(s, "a", "pods", "app=b");
     fixture_expect_generation(s, "a", 3);
     assert_non_null(strstr(fixture_rules(s, "a"), "cmesh/v1"));
+}
+
+/* They wait for rules in an init container, before localproxy could say what it reads, and what
+ * stands there is none. */
+static void test_first_rules_wait_for_no_pod_that_waits_for_them(void **state)
+{
+    struct fixture *s = *state;
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-a\"" LABELLED
+                   "},\"data\":{\"rules.json\":\"nonsense\"}}");
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config_in(s, "a", 60000, true);
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    assert_non_null(strstr(fixture_rules(s, "a"), "cmesh/v2"));
 }
 
 /* Whoever may write to pods writes anything there: nobody counts on from it, and the pod is told.
@@ -956,6 +993,7 @@ int main(void)
         TEST(test_somebody_elses_map),
         TEST(test_somebody_elses_map_with_our_label),
         TEST(test_what_was_written_is_taken_back),
+        TEST(test_what_is_void_is_put_back),
         TEST(test_what_another_leader_wrote_is_taken_back),
         TEST(test_generation_of_a_map_that_was_deleted),
         TEST(test_rules_that_nobody_had),
@@ -963,6 +1001,7 @@ int main(void)
         TEST(test_a_foreign_finalizer_that_comes_back),
         TEST(test_too_large),
         TEST(test_pods_that_read_no_later_rules),
+        TEST(test_first_rules_wait_for_no_pod_that_waits_for_them),
         TEST(test_an_annotation_that_is_not_believed_is_corrected),
         TEST(test_made_again),
         TEST(test_a_proxy_knows_more),

@@ -180,6 +180,22 @@ static void test_a_swap(void **state)
     assert_int_equal(s->counts.late, 0);
 }
 
+/* Who leads next knows by the ConfigMaps what either has. */
+static void test_a_swap_under_another_leader(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    fixture_retire(s);
+    fixture_lead(s);
+    fixture_settle(s);
+    sees(s, "blue", "\"1\",\"2\",\"4\"");
+    sees(s, "green", "\"3\",\"5\"");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "green", 2);
+    expect_waiting(s, "blue", "n/green");
+    expect_waiting(s, "green", "n/blue");
+}
+
 /* It enforces what is published, but writes to what it lost may still be executed. */
 static void is_unsettled(struct fixture *s, const char *pod, const char *shard)
 {
@@ -1169,6 +1185,7 @@ int main(void)
         TEST(test_the_gainer_is_edited_first),
         TEST(test_the_gainer_waits_for_the_other_edit),
         TEST(test_a_swap),
+        TEST(test_a_swap_under_another_leader),
         TEST(test_a_proxy_that_has_not_settled),
         TEST(test_writes_that_may_be_executed_are_waited_for),
         TEST(test_the_longer_of_both_times_is_waited_for),

@@ -220,6 +220,15 @@ static void given_up_when_it_is_certain_and_no_sooner(void **state)
     fixture_expect_generation(s, "green", 3);
 }
 
+/* Nothing else happens by then. */
+static void it_comes_again_when_it_is_certain(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, renew);
+    pass(s, CERTAIN_MS - SOON_MS);
+    fixture_expect_generation(s, "green", 2);
+}
+
 /* The watch shows it: the time begins anew. */
 static void one_that_renews_is_waited_for(void **state)
 {
@@ -486,6 +495,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         TEST(given_up_when_it_is_certain_and_no_sooner),
+        TEST(it_comes_again_when_it_is_certain),
         TEST(one_that_renews_is_waited_for),
         TEST(renewed_at_the_last_moment),
         TEST(while_nothing_is_seen),
