@@ -8,6 +8,7 @@
 #ifndef CORE_KUBE_CLIENT_EVENT_BODY_H
 #define CORE_KUBE_CLIENT_EVENT_BODY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <cjson/cJSON.h>
@@ -34,13 +35,11 @@ struct event_body {
 /* The namespace that an Event about that is in. */
 const char *event_body_namespace(const struct event_object *about);
 
-/* "NAME.0123456789abcdef": what it is about, with bytes that cannot stand in the name of an Event
- * replaced, cut to fit, and a number that no other Event about it has. */
+/* "NAME.0123456789abcdef": the name of what it is about, which is a DNS subdomain, cut to fit, and
+ * a number that no other Event about it has. */
 void event_body_name(const char *about, uint64_t unique, char out[EVENT_NAME_SIZE]);
 
-/* The Event; NULL without memory. */
-MUST_CHECK cJSON *event_body_new(const struct event_body *b);
-/* A merge patch of what changes when it repeats; NULL without memory. */
-MUST_CHECK cJSON *event_body_repeat(const struct event_body *b);
+/* The Event, or a merge patch of what changes when it repeats; NULL without memory. */
+MUST_CHECK cJSON *event_body(const struct event_body *b, bool repeat);
 
 #endif

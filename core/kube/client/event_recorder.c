@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An Event is in the list `pending` until it is written, then in none; `request` says that it is
+ * being written. It becomes pending again when it repeats, and after a failure, with a later `due`.
+ * One that repeats while it is being written becomes pending once the answer has come.
+ */
 #include "kube/client/event_recorder.h"
 
 #include <errno.h>
@@ -7,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/backoff.h"
-#include "base/due_heap.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "base/state_machine.h"
+#include "base/table.h"
+#include "base/token_bucket.h"
 #include "base/utf8.h"
 #include "kube/client/event_body.h"
-#include "kube/client/event_correlator.h"
 #include "kube/client/object_request.h"
 #include "json/field.h"
 
@@ -24,43 +29,42 @@ enum {
     RETRY_MIN_MS = 1000,
     RETRY_MAX_MS = 60000,
     PATH_SIZE = 300,
+    OBJECT_SIZE = 1024,
+    SUBJECT_BURST = 25, /* of one object at once, and then one every 300 s: as client-go */
+    SUBJECT_S = 300,
+    TOTAL_BURST = 100,
+    TOTAL_PER_SECOND = 20,
+    ALIKE_MAX = 10, /* Events that differ in their message only, within 600 s: as client-go */
+    ALIKE_S = 600,
 };
 
-/*
- *            recorded              handed out              written
- *   KNOWN -------------> READY --------------> WRITING ---------------> KNOWN, or READY again
- *                         ^  |  no token        |   |
- *                    due  |  v                  |   +---> given up: FORGOTTEN
- *                        WAITING <--------------+
- *                                    failed
- *
- * and each of them --> FORGOTTEN, when there are too many.
- */
-enum state { STATE_KNOWN, STATE_READY, STATE_WAITING, STATE_WRITING, STATE_FORGOTTEN };
+static const char combined_mark[] = "(combined from similar events): ";
 
-static const struct state_machine machine = {
-    .object = "Event",
-    .states = {[STATE_KNOWN] = {"known", STATE(STATE_READY) | STATE(STATE_FORGOTTEN)},
-               [STATE_READY] = {"ready", STATE(STATE_WRITING) | STATE(STATE_WAITING) |
-                                             STATE(STATE_FORGOTTEN)},
-               [STATE_WAITING] = {"waiting", STATE(STATE_READY) | STATE(STATE_FORGOTTEN)},
-               [STATE_WRITING] = {"writing", STATE(STATE_KNOWN) | STATE(STATE_READY) |
-                                                 STATE(STATE_WAITING) | STATE(STATE_FORGOTTEN)},
-               [STATE_FORGOTTEN] = {"forgotten", 0}},
+/* What Events are about. */
+struct subject {
+    struct table_node node;
+    struct token_bucket tokens;
+    size_t events; /* at least one */
+    char key[];
 };
 
 struct event {
-    struct correlated_event is;
-    struct list ready; /* READY */
-    struct due due;    /* WAITING */
+    struct list link; /* in the recorder's */
+    struct list pending;
+    struct subject *subject;
     struct event_recorder *recorder;
-    struct object_request *request; /* WRITING */
-    enum state state;
-    bool created;     /* the API server has it */
-    unsigned sent;    /* of the count: told with the request that is under way */
-    unsigned written; /* of the count: told */
+    struct object_request *request; /* NULL: none is under way */
+    struct event_body body;         /* all but its name */
+    uint64_t unique;                /* of its name */
+    uint64_t due;                   /* pending: not to be written before; ms */
+    bool combined;                  /* of several that differ in their message */
+    bool created;                   /* the API server has it */
+    unsigned sent;                  /* of the count: with the request that is under way */
+    unsigned written;               /* of the count: confirmed */
     unsigned attempts;
-    char name[EVENT_NAME_SIZE];
+    struct backoff pause;
+    char *message; /* the body's: after a mark, if it is combined */
+    char text[];   /* of the body */
 };
 
 struct event_recorder {
@@ -69,12 +73,12 @@ struct event_recorder {
     const struct net_clock *clock;
     char *component;
     char *host;
-    unsigned calls; /* of ours on the stack that may call the user */
-    bool closed;
 
-    struct event_correlator correlator;
-    struct list ready;
-    struct due_heap waiting; /* with room for all Events */
+    struct table subjects;
+    struct list events; /* the one that was recorded last at the end */
+    struct list pending;
+    struct token_bucket tokens; /* of all */
+    size_t count;               /* of Events */
     size_t writing;
     uint64_t serial;
 
@@ -91,150 +95,228 @@ static const char *or_empty(const char *text)
     return text == NULL ? "" : text;
 }
 
-/* ---- what is to be written ---- */
+static int64_t wall_seconds(const struct event_recorder *r)
+{
+    return net_clock_wall(r->clock) / 1000000;
+}
+
+/* ---- what is kept ---- */
+
+/* All of an object, one line each; the version, which does not tell objects apart, comes last.
+ * Returns whether it fits. */
+static bool write_object(const struct event_object *o, char text[OBJECT_SIZE])
+{
+    int n = snprintf(text, OBJECT_SIZE, "%s\n%s\n%s\n%s\n%s\n%s", or_empty(o->api_version),
+                     or_empty(o->kind), or_empty(o->namespace), or_empty(o->name), or_empty(o->uid),
+                     or_empty(o->version));
+    return n > 0 && n < OBJECT_SIZE;
+}
+
+/* The object of that text, which is cut up. */
+static struct event_object read_object(char *text)
+{
+    struct event_object o = {.name = NULL};
+    const char **const lines[] = {&o.api_version, &o.kind, &o.namespace,
+                                  &o.name,        &o.uid,  &o.version};
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        *lines[i] = strsep(&text, "\n");
+    }
+    return o;
+}
+
+static void forget_subject(struct event_recorder *r, struct subject *s)
+{
+    table_remove(&r->subjects, &s->node);
+    free(s);
+}
+
+static void forget_event(struct event *v)
+{
+    struct event_recorder *r = v->recorder;
+    r->count--;
+    r->writing -= v->request != NULL ? 1 : 0;
+    object_request_cancel(v->request);
+    list_remove(&v->pending);
+    list_remove(&v->link);
+    if (--v->subject->events == 0) {
+        forget_subject(r, v->subject);
+    }
+    free(v);
+}
+
+/* With room for so many bytes of messages. */
+static struct event *event_new(struct event_recorder *r, struct subject *s, const char *object,
+                               enum event_type type, const char *reason, size_t room)
+{
+    struct event *v = calloc(1, sizeof *v + strlen(object) + strlen(reason) + 2 + room);
+    if (v == NULL) {
+        return NULL;
+    }
+    char *word = stpcpy(v->text, object) + 1;
+    v->message = stpcpy(word, reason) + 1;
+    v->body = (struct event_body){
+        .about = read_object(v->text),
+        .type = type,
+        .reason = word,
+        .message = v->message,
+        .component = r->component,
+        .host = r->host,
+        .first = wall_seconds(r),
+    };
+    v->recorder = r;
+    v->subject = s;
+    if (s->events++ == 0) {
+        token_bucket_init(&s->tokens, 1.0 / SUBJECT_S, SUBJECT_BURST);
+    }
+    backoff_init(&v->pause, RETRY_MIN_MS, RETRY_MAX_MS);
+    list_init(&v->pending);
+    list_append(&r->events, &v->link);
+    if (++r->count > EVENT_RECORDER_KEPT) {
+        struct event *oldest = LIST_ITEM(r->events.next, struct event, link);
+        r->stats.dropped += oldest->written < oldest->body.count ? 1 : 0;
+        forget_event(oldest);
+    }
+    return v;
+}
+
+/* The Event that counts this one; NULL: none yet. *combine: it is of several messages. */
+static struct event *find_event(const struct event_recorder *r, const struct subject *s,
+                                enum event_type type, const char *reason, const char *message,
+                                bool *combine)
+{
+    struct event *combined = NULL;
+    unsigned alike = 0;
+    *combine = false;
+    LIST_FOR_EACH(n, &r->events)
+    {
+        struct event *v = LIST_ITEM(n, struct event, link);
+        if (v->subject != s || v->body.type != type || strcmp(v->body.reason, reason) != 0) {
+            continue;
+        }
+        if (v->combined) {
+            combined = v;
+        } else if (strcmp(v->message, message) == 0) {
+            return v;
+        } else {
+            alike += wall_seconds(r) - v->body.last < ALIKE_S ? 1 : 0;
+        }
+    }
+    *combine = alike >= ALIKE_MAX;
+    return *combine ? combined : NULL;
+}
+
+/* NULL without memory. */
+static struct event *count_event(struct event_recorder *r, const struct event_object *about,
+                                 enum event_type type, const char *reason, const char *message)
+{
+    char object[OBJECT_SIZE];
+    bool combine;
+    if (!write_object(about, object)) {
+        return NULL;
+    }
+    struct slice key = slice_of(object, strlen(object) - strlen(or_empty(about->version)));
+    struct subject *s = TABLE_PROVIDE(&r->subjects, key, struct subject, key);
+    if (s == NULL) {
+        return NULL;
+    }
+    struct event *v = find_event(r, s, type, reason, message, &combine);
+    size_t room = combine ? sizeof combined_mark + EVENT_MESSAGE_MAX : strlen(message) + 1;
+    if (v == NULL) {
+        v = event_new(r, s, object, type, reason, room);
+    }
+    if (v != NULL) {
+        v->combined = combine;
+        (void)snprintf(v->message, room, "%s%s", combine ? combined_mark : "", message);
+        v->body.last = wall_seconds(r);
+        v->body.count++;
+        list_remove(&v->link);
+        list_append(&r->events, &v->link);
+    } else if (s->events == 0) {
+        forget_subject(r, s);
+    }
+    return v;
+}
+
+/* ---- writing ---- */
 
 static void schedule_turn(struct event_recorder *r)
 {
     net_task_queue(r->loop, &r->turn);
 }
 
-/* Who goes to WAITING says until when, too. */
-static void set_state(struct event *v, enum state next)
+static void write_after(struct event *v, uint64_t ms)
+{
+    v->due = net_clock_now(v->recorder->clock) + ms;
+    list_remove(&v->pending);
+    list_append(&v->recorder->pending, &v->pending);
+    schedule_turn(v->recorder);
+}
+
+static void write_failed(struct event *v, const struct api_error *e)
 {
     struct event_recorder *r = v->recorder;
-    r->writing -= v->state == STATE_WRITING ? 1 : 0;
-    r->writing += next == STATE_WRITING ? 1 : 0;
-    due_heap_remove(&r->waiting, &v->due);
-    list_remove(&v->ready);
-    if (next == STATE_READY) {
-        list_append(&r->ready, &v->ready);
-    }
-    if (next == STATE_FORGOTTEN) {
-        object_request_cancel(v->request);
-    }
-    v->state = state_change(&machine, v->state, next, slice_str(v->is.reason));
-}
-
-static void on_forget(void *data, struct correlated_event *c)
-{
-    struct event_recorder *r = data;
-    struct event *v = LIST_ITEM(c, struct event, is);
-    r->stats.dropped += v->written < v->is.count ? 1 : 0;
-    set_state(v, STATE_FORGOTTEN);
-}
-
-/* ---- writing ---- */
-
-static int64_t wall_seconds(const struct event_recorder *r)
-{
-    return net_clock_wall(r->clock) / 1000000;
-}
-
-static void wait_for(struct event_recorder *r, struct event *v, uint64_t ms)
-{
-    set_state(v, STATE_WAITING);
-    due_heap_set(&r->waiting, &v->due, net_clock_now(r->clock) + ms);
-}
-
-static void drop_event(struct event_recorder *r, struct event *v, const char *why)
-{
-    log_warn("cannot write an Event", log_str("about", v->is.about->name),
-             log_str("reason", v->is.reason), log_str("error", why));
-    r->stats.failed++;
-    set_state(v, STATE_FORGOTTEN);
-    event_correlator_forget(&r->correlator, &v->is);
-}
-
-static void write_failed(struct event_recorder *r, struct event *v, const struct api_error *e)
-{
     bool again = e->code == 0 || e->code == 401 || e->code == 429 || e->code >= 500;
-    struct backoff b;
-    uint64_t longest = RETRY_MIN_MS;
     v->attempts++;
     if (!again || v->attempts >= ATTEMPTS_MAX) {
-        drop_event(r, v, e->msg);
+        log_warn("cannot write an Event", log_str("about", v->body.about.name),
+                 log_str("reason", v->body.reason), log_str("error", e->msg));
+        r->stats.failed++;
+        forget_event(v);
         return;
     }
-    for (unsigned i = 1; i < v->attempts && longest < RETRY_MAX_MS; i++) {
-        longest *= 2;
-    }
-    backoff_init(&b, longest < RETRY_MAX_MS ? longest : RETRY_MAX_MS, RETRY_MAX_MS);
-    uint64_t pause = backoff_next(&b, net_clock_random(r->clock));
+    uint64_t pause = backoff_next(&v->pause, net_clock_random(r->clock));
     uint64_t asked = (uint64_t)e->retry_after * 1000;
-    wait_for(r, v, pause > asked ? pause : asked);
-}
-
-static void write_succeeded(struct event_recorder *r, struct event *v)
-{
-    v->created = true;
-    v->attempts = 0;
-    v->written = v->sent;
-    r->stats.written++;
-    set_state(v, v->written < v->is.count ? STATE_READY : STATE_KNOWN);
+    write_after(v, pause > asked ? pause : asked);
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct event *v = data;
     struct event_recorder *r = v->recorder;
-    bool creating = !v->created;
     v->request = NULL;
-    if (object != NULL) {
-        write_succeeded(r, v);
-    } else if (creating && error->exists) {
-        v->created = true; /* the answer of an earlier attempt was lost */
-        set_state(v, STATE_READY);
-    } else if (!creating && error->code == 404) {
-        v->created = false; /* the API server forgets Events after an hour */
-        set_state(v, STATE_READY);
-    } else {
-        write_failed(r, v, error);
-    }
+    r->writing--;
     schedule_turn(r);
-}
-
-static struct event_body body_of(const struct event *v)
-{
-    return (struct event_body){
-        .name = v->name,
-        .about = *v->is.about,
-        .type = v->is.type,
-        .reason = v->is.reason,
-        .message = v->is.message,
-        .component = v->recorder->component,
-        .host = v->recorder->host,
-        .count = v->is.count,
-        .first = v->is.first,
-        .last = v->is.last,
-    };
+    if (object != NULL) {
+        v->created = true;
+        v->attempts = 0;
+        backoff_reset(&v->pause);
+        v->written = v->sent;
+        r->stats.written++;
+        if (v->written < v->body.count) {
+            write_after(v, 0);
+        }
+    } else if (!v->created && error->exists) {
+        v->created = true; /* the answer of an earlier attempt was lost */
+        write_after(v, 0);
+    } else if (v->created && error->code == 404) {
+        v->created = false; /* the API server forgets Events after an hour */
+        write_after(v, 0);
+    } else {
+        write_failed(v, error);
+    }
 }
 
 /* A name is kept until the Event is there, so that an answer that was lost does not make two. */
-static void name_event(struct event_recorder *r, struct event *v)
-{
-    if (v->attempts == 0) {
-        uint64_t unique = (uint64_t)net_clock_wall(r->clock) * 1000 + r->serial++ % 1000;
-        event_body_name(v->is.about->name, unique, v->name);
-    }
-}
-
 static int start_request(struct event_recorder *r, struct event *v, struct err *e)
 {
+    char name[EVENT_NAME_SIZE];
     char path[PATH_SIZE];
-    if (!v->created) {
-        name_event(r, v);
+    if (!v->created && v->attempts == 0) {
+        v->unique = (uint64_t)net_clock_wall(r->clock) * 1000 + r->serial++ % 1000;
     }
-    struct event_body body = body_of(v);
-    cJSON *object = v->created ? event_body_repeat(&body) : event_body_new(&body);
+    event_body_name(v->body.about.name, v->unique, name);
+    v->body.name = name;
+    cJSON *object = event_body(&v->body, v->created);
+    v->body.name = NULL;
     if (object == NULL) {
         return err_memory(e);
     }
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/%s/events",
-                   event_body_namespace(&body.about));
+                   event_body_namespace(&v->body.about));
     const struct object_request_options q = {
         .verb = v->created ? OBJECT_REQUEST_MERGE_PATCH : OBJECT_REQUEST_CREATE,
         .path = path,
-        .name = v->created ? v->name : NULL,
+        .name = v->created ? name : NULL,
         .body = object,
     };
     v->request = object_request_start(r->loop, r->client, &q, on_written, v, e);
@@ -245,102 +327,77 @@ static int start_request(struct event_recorder *r, struct event *v, struct err *
 static void write_event(struct event_recorder *r, struct event *v)
 {
     struct err e = ERR_INIT;
-    set_state(v, STATE_WRITING);
-    v->sent = v->is.count;
+    list_remove(&v->pending);
+    v->sent = v->body.count;
     if (start_request(r, v, &e) == 0) {
+        r->writing++;
         return;
     }
     struct api_error error = {.code = e.code == -EINVAL ? 400 : 0};
     memcpy(error.msg, e.msg, sizeof error.msg);
-    write_failed(r, v, &error);
+    write_failed(v, &error);
 }
 
-/* An object that has no token left waits alone; without a common one all wait. A retry costs the
- * object nothing. */
-static uint64_t write_ready(struct event_recorder *r)
+/* In how many milliseconds the Event may be written; 0: now, and it counts as written. A retry
+ * costs its object nothing. */
+static uint64_t admit_event(struct event_recorder *r, struct event *v, uint64_t now)
 {
-    while (r->writing < PARALLEL && !list_empty(&r->ready)) {
-        struct event *v = LIST_ITEM(r->ready.next, struct event, ready);
-        uint64_t now = net_clock_now(r->clock);
-        bool all = false;
-        uint64_t wait = event_correlator_admit(&r->correlator, &v->is, v->attempts > 0, now, &all);
-        if (all) {
-            return wait;
+    struct token_bucket *own = v->attempts > 0 ? NULL : &v->subject->tokens;
+    uint64_t wait = own == NULL ? 0 : token_bucket_look(own, now);
+    wait = wait > 0 ? wait : token_bucket_take(&r->tokens, now);
+    if (wait == 0 && own != NULL) {
+        (void)token_bucket_take(own, now);
+    }
+    return wait;
+}
+
+/* Returns when to look again, unless something happens before. */
+static uint64_t write_due_events(struct event_recorder *r, uint64_t now)
+{
+    uint64_t next = UINT64_MAX;
+    LIST_FOR_EACH_SAFE(n, after, &r->pending)
+    {
+        struct event *v = LIST_ITEM(n, struct event, pending);
+        if (r->writing == PARALLEL) {
+            break;
         }
-        if (wait > 0) {
-            wait_for(r, v, wait);
-        } else {
+        if (v->due <= now) {
+            v->due = now + admit_event(r, v, now);
+        }
+        if (v->due <= now) {
             write_event(r, v);
+        } else {
+            next = v->due < next ? v->due : next;
         }
     }
-    return UINT64_MAX;
+    return next;
 }
 
-/* ---- time ---- */
-
-static void take_due(struct event_recorder *r)
+static void on_timer(void *data)
 {
+    struct event_recorder *r = data;
     uint64_t now = net_clock_now(r->clock);
-    struct due *d;
-    while ((d = due_heap_first(&r->waiting)) != NULL && d->at <= now) {
-        set_state(LIST_ITEM(d, struct event, due), STATE_READY);
+    uint64_t at = write_due_events(r, now);
+    event_recorder_flush_cb cb = r->on_flushed;
+    bool idle = list_empty(&r->pending) && r->writing == 0;
+    if (cb != NULL && !idle && now < r->flush_by) {
+        at = r->flush_by < at ? r->flush_by : at;
+        cb = NULL;
     }
-}
-
-static void set_timer(struct event_recorder *r, uint64_t wait)
-{
-    uint64_t now = net_clock_now(r->clock);
-    const struct due *first = due_heap_first(&r->waiting);
-    uint64_t at = wait == UINT64_MAX ? UINT64_MAX : now + wait;
-    at = first != NULL && first->at < at ? first->at : at;
-    at = r->on_flushed != NULL && r->flush_by < at ? r->flush_by : at;
     if (at == UINT64_MAX) {
         net_timer_clear(r->timer);
     } else {
         net_clock_set_timer(r->clock, r->timer, at > now ? at - now : 0);
     }
-}
-
-static void tell_flushed(struct event_recorder *r)
-{
-    bool idle = list_empty(&r->ready) && r->writing == 0 && due_heap_first(&r->waiting) == NULL;
-    event_recorder_flush_cb cb = r->on_flushed;
-    if (cb != NULL && (idle || net_clock_now(r->clock) >= r->flush_by)) {
+    if (cb != NULL) {
         r->on_flushed = NULL;
-        cb(r->flush_data);
-    }
-}
-
-static void destroy_recorder(struct event_recorder *r)
-{
-    due_heap_deinit(&r->waiting);
-    free(r->component);
-    free(r->host);
-    free(r);
-}
-
-static void write_due_events(struct event_recorder *r)
-{
-    take_due(r);
-    uint64_t wait = write_ready(r);
-    r->calls++;
-    tell_flushed(r);
-    r->calls--;
-    if (r->closed) {
-        destroy_recorder(r);
-    } else {
-        set_timer(r, wait);
+        cb(r->flush_data); /* which may free the recorder */
     }
 }
 
 static void on_turn(struct net_task *t)
 {
-    write_due_events(LIST_ITEM(t, struct event_recorder, turn));
-}
-
-static void on_timer(void *data)
-{
-    write_due_events(data);
+    on_timer(LIST_ITEM(t, struct event_recorder, turn));
 }
 
 /* ---- what users call ---- */
@@ -353,23 +410,21 @@ struct event_recorder *event_recorder_new(struct net_loop *l,
         err_memory(e);
         return NULL;
     }
-    r->component = strdup(o->component);
-    r->host = strdup(or_empty(o->host));
-    if (r->component != NULL && r->host != NULL &&
-        due_heap_reserve(&r->waiting, EVENT_RECORDER_KEPT) == 0) {
-        r->timer = net_timer_new(l, on_timer, r);
-    }
-    if (r->timer == NULL) {
-        destroy_recorder(r);
-        err_memory(e);
-        return NULL;
-    }
-    event_correlator_init(&r->correlator, EVENT_RECORDER_KEPT, sizeof(struct event), on_forget, r);
     r->loop = l;
     r->client = o->client;
     r->clock = o->clock == NULL ? &net_clock_system : o->clock;
-    list_init(&r->ready);
+    r->component = strdup(o->component);
+    r->host = strdup(or_empty(o->host));
+    r->timer = net_timer_new(l, on_timer, r);
+    list_init(&r->events);
+    list_init(&r->pending);
+    token_bucket_init(&r->tokens, TOTAL_PER_SECOND, TOTAL_BURST);
     net_task_init(&r->turn, on_turn);
+    if (r->component == NULL || r->host == NULL || r->timer == NULL) {
+        event_recorder_free(r);
+        err_memory(e);
+        return NULL;
+    }
     return r;
 }
 
@@ -389,22 +444,20 @@ struct event_object event_object_of(const cJSON *object)
 /* Valid UTF-8 of at most EVENT_MESSAGE_MAX bytes. */
 static void write_message(char out[EVENT_MESSAGE_MAX + 1], const char *fmt, va_list ap)
 {
-    char text[EVENT_MESSAGE_MAX + 1];
-    int n = vsnprintf(text, sizeof text, fmt, ap);
-    bool cut = n < 0 || (size_t)n >= sizeof text;
-    struct slice left = slice_str(n < 0 ? "" : text);
+    char text[EVENT_MESSAGE_MAX + 4]; /* with all of a character that begins in time */
     size_t len = 0;
-    while (left.len > 0) {
+    size_t width;
+    int n = vsnprintf(text, sizeof text, fmt, ap);
+    for (struct slice left = slice_str(n < 0 ? "" : text); left.len > 0;
+         left = slice_of(left.ptr + width, left.len - width)) {
         uint32_t code_point;
-        size_t width = utf8_decode(left, &code_point);
-        bool invalid = code_point == UTF8_REPLACEMENT && width == 1;
-        if (invalid && cut && left.len < 4) {
+        width = utf8_decode(left, &code_point);
+        if (len + width > EVENT_MESSAGE_MAX) {
             break;
         }
-        for (size_t i = 0; i < width; i++) {
-            out[len++] = invalid ? '?' : left.ptr[i];
-        }
-        left = slice_of(left.ptr + width, left.len - width);
+        bool invalid = code_point == UTF8_REPLACEMENT && width == 1;
+        memcpy(&out[len], invalid ? "?" : left.ptr, width);
+        len += width;
     }
     out[len] = '\0';
 }
@@ -417,25 +470,13 @@ void event_record(struct event_recorder *r, const struct event_object *about, en
     va_start(ap, fmt);
     write_message(message, fmt, ap);
     va_end(ap);
+    bool named = or_empty(about->kind)[0] != '\0' && or_empty(about->name)[0] != '\0';
+    struct event *v = named ? count_event(r, about, type, reason, message) : NULL;
     r->stats.recorded++;
-    if (or_empty(about->kind)[0] == '\0' || or_empty(about->name)[0] == '\0') {
+    if (v == NULL) {
         r->stats.dropped++;
-        return;
-    }
-    struct correlated_event *c =
-        event_correlator_count(&r->correlator, about, type, reason, message, wall_seconds(r));
-    if (c == NULL) {
-        r->stats.dropped++;
-        return;
-    }
-    struct event *v = LIST_ITEM(c, struct event, is);
-    if (v->recorder == NULL) {
-        v->recorder = r;
-        list_init(&v->ready);
-    }
-    if (v->state == STATE_KNOWN) {
-        set_state(v, STATE_READY);
-        schedule_turn(r);
+    } else if (v->request == NULL && !list_linked(&v->pending)) {
+        write_after(v, 0);
     }
 }
 
@@ -455,18 +496,17 @@ void event_recorder_flush(struct event_recorder *r, uint64_t ms, event_recorder_
 
 void event_recorder_free(struct event_recorder *r)
 {
-    if (r == NULL || r->closed) {
+    if (r == NULL) {
         return;
     }
-    struct correlated_event *c;
-    while ((c = event_correlator_any(&r->correlator)) != NULL) {
-        set_state(LIST_ITEM(c, struct event, is), STATE_FORGOTTEN);
-        event_correlator_forget(&r->correlator, c);
+    LIST_FOR_EACH_SAFE(n, after, &r->events)
+    {
+        forget_event(LIST_ITEM(n, struct event, link));
     }
+    table_deinit(&r->subjects);
     net_task_cancel(&r->turn);
     net_timer_free(r->timer);
-    r->closed = true;
-    if (r->calls == 0) {
-        destroy_recorder(r);
-    }
+    free(r->component);
+    free(r->host);
+    free(r);
 }

