@@ -291,11 +291,6 @@ struct last_good *last_good_new_traffic(struct net_loop *l, const char *path, st
     return c;
 }
 
-const char *last_good_path(const struct last_good *c)
-{
-    return c->path;
-}
-
 const struct last_good_status *last_good_status(const struct last_good *c)
 {
     return &c->status;

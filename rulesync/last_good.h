@@ -47,7 +47,6 @@ void last_good_store_traffic(struct last_good *c, struct traffic *traffic);
 /* Tries again now what failed. */
 void last_good_retry(struct last_good *c);
 
-const char *last_good_path(const struct last_good *c);
 const struct last_good_status *last_good_status(const struct last_good *c);
 /* NULL is ignored. */
 void last_good_free(struct last_good *c);

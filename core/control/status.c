@@ -471,39 +471,6 @@ static bool read_intercept(const cJSON *row, void *data)
            read_count(row, "refused", &out->refused);
 }
 
-/* *data is undefined if there is none. */
-static bool row_at(const cJSON *root, const char *list, size_t i,
-                   bool (*read)(const cJSON *row, void *data), void *data)
-{
-    const cJSON *rows = member(member(root, "traffic"), list);
-    size_t seen = 0;
-    if (!cJSON_IsArray(rows)) {
-        return false;
-    }
-    for (const cJSON *row = rows->child; row != NULL && seen < CONTROL_TRAFFIC_RULES_MAX;
-         row = row->next, seen++) {
-        if (read(row, data) && i-- == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool control_traffic_breaker(const cJSON *root, size_t i, struct control_breaker *out)
-{
-    return row_at(root, "breakers", i, read_breaker, out);
-}
-
-bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *out)
-{
-    return row_at(root, "faults", i, read_fault, out);
-}
-
-bool control_traffic_intercept(const cJSON *root, size_t i, struct control_intercept *out)
-{
-    return row_at(root, "intercepts", i, read_intercept, out);
-}
-
 static bool next_row(const cJSON *root, const char *list, const cJSON **row,
                      bool (*read)(const cJSON *row, void *data), void *data)
 {
@@ -519,6 +486,11 @@ static bool next_row(const cJSON *root, const char *list, const cJSON **row,
 bool control_traffic_next_breaker(const cJSON *root, const cJSON **row, struct control_breaker *out)
 {
     return next_row(root, "breakers", row, read_breaker, out);
+}
+
+bool control_traffic_next_fault(const cJSON *root, const cJSON **row, struct control_fault *out)
+{
+    return next_row(root, "faults", row, read_fault, out);
 }
 
 bool control_traffic_next_intercept(const cJSON *root, const cJSON **row,

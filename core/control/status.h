@@ -165,8 +165,7 @@ struct control_intercept {
     uint64_t refused; /* requests, since localproxy's start */
 };
 
-/* So many rules of breakers, faults and intercepts together are told, and so many of each are read.
- */
+/* So many rules of breakers, faults and intercepts together are told. */
 #define CONTROL_TRAFFIC_RULES_MAX 256
 /* Bytes of a text in them; what is longer is not read. */
 #define CONTROL_TRAFFIC_TEXT_MAX 253
@@ -179,15 +178,11 @@ bool control_traffic_fault_add(cJSON *traffic, const struct control_fault *row);
 bool control_traffic_intercept_add(cJSON *traffic, const struct control_intercept *row);
 
 void control_traffic_status_read(const cJSON *root, struct control_traffic_status *out);
-/* The one at `i` of those that make sense. False: there are no more. The texts are views into the
- * tree. */
-bool control_traffic_breaker(const cJSON *root, size_t i, struct control_breaker *out);
-bool control_traffic_fault(const cJSON *root, size_t i, struct control_fault *out);
-bool control_traffic_intercept(const cJSON *root, size_t i, struct control_intercept *out);
-/* All that make sense, one after the other: *row NULL begins, and is where it goes on. False: there
- * are no more. Who reads many of them takes as long as there are rows. */
+/* All that make sense, one after the other: *row NULL begins, and is where it continues. False:
+ * there are no more. The texts are views into the tree. */
 bool control_traffic_next_breaker(const cJSON *root, const cJSON **row,
                                   struct control_breaker *out);
+bool control_traffic_next_fault(const cJSON *root, const cJSON **row, struct control_fault *out);
 bool control_traffic_next_intercept(const cJSON *root, const cJSON **row,
                                     struct control_intercept *out);
 

@@ -12,12 +12,6 @@
 #define HTTP_PORT 80
 #define HTTPS_PORT 443
 
-bool traffic_is_external(const struct traffic *t, const struct traffic_active *a)
-{
-    (void)t;
-    return a->any_external;
-}
-
 uint64_t traffic_patterns_exhausted(const struct traffic *t)
 {
     return t->external.exhausted;

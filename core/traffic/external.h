@@ -43,9 +43,6 @@ struct traffic_external {
     size_t header_count;
 };
 
-/* Whether one of the document's rules that select the pod is about such requests. */
-bool traffic_is_external(const struct traffic *t, const struct traffic_active *a);
-
 /* How often an expression of the document was exhausted since it was parsed. */
 uint64_t traffic_patterns_exhausted(const struct traffic *t);
 

@@ -22,16 +22,6 @@ const char *const traffic_recover_words[TRAFFIC_RECOVERS] = {
     [TRAFFIC_SLEEPING_WINDOW] = "SleepingWindow",
 };
 
-const char *traffic_trigger_text(enum traffic_trigger t)
-{
-    return traffic_trigger_words[t];
-}
-
-const char *traffic_recover_text(enum traffic_recover r)
-{
-    return traffic_recover_words[r];
-}
-
 struct traffic *traffic_ref(struct traffic *t)
 {
     t->refs++;

@@ -64,10 +64,6 @@ enum traffic_recover {
     TRAFFIC_RECOVERS,
 };
 
-/* The texts of the document for these: "LimiterOnly" and so on. */
-const char *traffic_trigger_text(enum traffic_trigger t);
-const char *traffic_recover_text(enum traffic_recover r);
-
 enum traffic_kind {
     TRAFFIC_BREAKER,
     TRAFFIC_FAULT_INJECTION,

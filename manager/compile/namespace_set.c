@@ -209,15 +209,6 @@ size_t namespace_set_select(const struct namespace_set *set, const struct select
     return count;
 }
 
-size_t namespace_set_weight(const struct namespace_set *s)
-{
-    size_t sum = s->entries.room * sizeof *s->entries.buckets;
-    for (const struct namespace_entry *e = NULL; (e = namespace_set_next(s, e)) != NULL;) {
-        sum += heap_size(entry_size(e));
-    }
-    return sum;
-}
-
 static int copy_entry(struct namespace_set *to, const struct namespace_entry *e)
 {
     struct namespace_entry *copy = malloc(entry_size(e));

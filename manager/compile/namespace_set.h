@@ -74,9 +74,6 @@ bool namespace_entry_matches(const struct namespace_entry *e, const struct selec
 size_t namespace_set_select(const struct namespace_set *set, const struct selector *s,
                             const char **names, size_t room);
 
-/* Bytes of memory, about. */
-size_t namespace_set_weight(const struct namespace_set *s);
-
 /* As it is now, for another thread, which may not look at one that changes: to be freed by
  * namespace_set_free. `own` is kept as it is. NULL without memory. */
 MUST_CHECK struct namespace_set *namespace_set_copy(const struct namespace_set *s);

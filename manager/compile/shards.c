@@ -29,21 +29,6 @@ struct selector *shards_pod_selector(const cJSON *config, struct err *e)
     return s;
 }
 
-bool shards_selects(const struct selector *s, const cJSON *object)
-{
-    size_t count = 0;
-    const struct selector_requirement *items = selector_requirements(s, &count);
-    const cJSON *labels = field_get(field_get(object, "metadata"), "labels");
-    for (size_t i = 0; i < count; i++) {
-        const cJSON *label = field_get(labels, items[i].key);
-        struct slice value = slice_str(cJSON_GetStringValue(label));
-        if (!selector_requirement_matches(&items[i], label == NULL ? NULL : &value)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 const char *shards_name(const cJSON *object)
 {
     return field_meta(object, "name");

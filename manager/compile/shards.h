@@ -19,9 +19,6 @@
  * (there is none, or it is empty, or wrong), or -ENOMEM. */
 MUST_CHECK struct selector *shards_pod_selector(const cJSON *config, struct err *e);
 
-/* Whether the labels of the object match. */
-bool shards_selects(const struct selector *s, const cJSON *object);
-
 /* "" when they are absent. */
 const char *shards_name(const cJSON *object);
 const char *shards_namespace(const cJSON *object);

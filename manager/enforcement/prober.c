@@ -262,7 +262,7 @@ static void learn(struct target *t, const struct probe_result *r)
     p->stats.other_versions += probe_is_other_version(r);
     t->result = *r;
     if (before != r->traffic) {
-        pod_traffic_unref(before);
+        pod_traffic_free(before);
     }
     if (counted != r->load) {
         t->load_at = now_of(p);
@@ -448,7 +448,7 @@ static void proxy_answered(struct target *t, struct probe_result *r)
     if (!late) {
         take_word(t, r);
     } else { /* it has told newer rules while the answer was on its way */
-        pod_traffic_unref(r->traffic);
+        pod_traffic_free(r->traffic);
         free(r->load);
     }
 }
@@ -533,7 +533,7 @@ static void target_free(struct target *t)
     t->prober->stats.other_versions -= probe_is_other_version(&t->result);
     t->prober->stats.telling -= t->tells;
     t->prober->stats.attended -= t->attended;
-    pod_traffic_unref(t->result.traffic);
+    pod_traffic_free(t->result.traffic);
     free(t->result.load);
     if (t->phase != PHASE_IDLE) {
         http_fetch_cancel(t->fetch);
@@ -569,7 +569,7 @@ static void forget_result(struct target *t)
 {
     t->prober->stats.other_versions -= probe_is_other_version(&t->result);
     t->prober->stats.telling -= t->tells;
-    pod_traffic_unref(t->result.traffic);
+    pod_traffic_free(t->result.traffic);
     free(t->result.load);
     t->result = (struct probe_result){0};
     t->expected = 0;
@@ -725,7 +725,7 @@ void prober_told(struct prober *p, const char *key, struct slice document)
         return;
     }
     if (r.generation != 0 && r.generation < t->answered) {
-        pod_traffic_unref(r.traffic);
+        pod_traffic_free(r.traffic);
         free(r.load);
         return;
     }

@@ -295,19 +295,3 @@ int inject_choose(const struct admission_request *r, const struct inject_setting
     }
     return *config == NULL ? e->code : 0;
 }
-
-int inject_admit(const struct admission_request *r, const struct inject_settings *s,
-                 const struct shards_list *shards, struct warnings *warnings, cJSON **patch,
-                 struct err *e)
-{
-    const cJSON *config;
-    *patch = NULL;
-    int rc = inject_choose(r, s, shards, warnings, &config, e);
-    if (rc != 0 || config == NULL) {
-        return rc;
-    }
-    struct inject_settings of_shard = *s;
-    of_shard.user_agent = compile_user_agent(config);
-    of_shard.count_load = inject_counts_load(s, config);
-    return inject_pod(&of_shard, r->object, r->namespace, shards_name(config), warnings, patch, e);
-}

@@ -80,17 +80,12 @@ MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, con
                           const char *shard, struct warnings *warnings, cJSON **patch,
                           struct err *e);
 
-/* The first half of that: the config of the shard that the pod is to become one of, as long as the
- * list; NULL with 0: it is left alone. Then inject_pod is due, with what the config says of
- * user_agent and count_load. */
+/* The webhook's question before that: the config of the shard that the pod is to become one of, as
+ * long as the list; NULL with 0: it is left alone, as is what is not a new pod that asks for
+ * injection. Then inject_pod is due, with what the config says of user_agent and count_load. Errors
+ * as above, and -ENOENT or -EEXIST when not exactly one of the configs selects the pod. */
 MUST_CHECK int inject_choose(const struct admission_request *r, const struct inject_settings *s,
                              const struct shards_list *shards, struct warnings *warnings,
                              const cJSON **config, struct err *e);
-
-/* The webhook's answer: errors as above, and -ENOENT or -EEXIST when not exactly one of the configs
- * selects the pod. What is not a new pod that asks for injection is left alone: 0 and NULL. */
-MUST_CHECK int inject_admit(const struct admission_request *r, const struct inject_settings *s,
-                            const struct shards_list *shards, struct warnings *warnings,
-                            cJSON **patch, struct err *e);
 
 #endif

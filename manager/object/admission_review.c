@@ -365,11 +365,6 @@ int admission_request_read(struct admission_request *r, struct slice text,
     return rc;
 }
 
-int admission_request_init(struct admission_request *r, struct slice text, struct err *e)
-{
-    return admission_request_read(r, text, ADMISSION_OBJECTS, e);
-}
-
 void admission_request_drop_objects(struct admission_request *r)
 {
     secret_json_delete(r->objects[0]);

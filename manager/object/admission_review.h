@@ -82,9 +82,6 @@ struct admission_answer {
  * with the message), -ENOMEM (500). Uses nothing but its arguments: any thread may. */
 MUST_CHECK int admission_request_read(struct admission_request *r, struct slice text,
                                       enum admission_parts parts, struct err *e);
-/* The same with the objects whole. */
-MUST_CHECK int admission_request_init(struct admission_request *r, struct slice text,
-                                      struct err *e);
 /* What it holds of objects, which may be Secrets, is overwritten: they are the most of it, and may
  * go before the rest. */
 void admission_request_drop_objects(struct admission_request *r);

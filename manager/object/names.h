@@ -18,7 +18,6 @@
 #define SIDECAR_TLS_PORT 5446      /* the same with TLS, also on ::1 */
 #define SIDECAR_ADMIN_PORT 5441    /* localproxy's health, metrics and status */
 #define SIDECAR_RULESYNC_PORT 5442 /* rulesync's */
-#define SIDECAR_EGRESS_PORT 15002  /* localproxy, for requests to other places, on 127.0.0.1 */
 
 /* What they are called in containers' ports. */
 #define SIDECAR_API_PORT_NAME "cmesh-api"

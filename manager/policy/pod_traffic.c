@@ -108,14 +108,13 @@ struct pod_traffic *pod_traffic_read(const cJSON *root)
     }
     struct control_fault fault;
     struct control_egress_status egress;
-    t->refs = 1;
     read_document(t, &s);
     read_breakers(t, root, most);
-    t->has_faults = control_traffic_fault(root, 0, &fault);
+    t->has_faults = control_traffic_next_fault(root, &(const cJSON *){NULL}, &fault);
     control_egress_status_read(root, &egress);
     t->has_egress = egress.known && egress.address[0] != '\0';
     if (read_intercepts(t, root) != 0) {
-        pod_traffic_unref(t);
+        pod_traffic_free(t);
         return NULL;
     }
     return t;
@@ -128,15 +127,9 @@ void pod_traffic_set_rough(struct pod_traffic *t)
     }
 }
 
-struct pod_traffic *pod_traffic_ref(struct pod_traffic *t)
+void pod_traffic_free(struct pod_traffic *t)
 {
-    t->refs++;
-    return t;
-}
-
-void pod_traffic_unref(struct pod_traffic *t)
-{
-    if (t != NULL && --t->refs == 0) {
+    if (t != NULL) {
         free(t->intercepts);
         free(t);
     }
@@ -205,7 +198,6 @@ static struct pod_traffic *add_breakers(struct pod_traffic *now, const struct po
         return now;
     }
     memcpy(t, now, sizeof *t + now->count * sizeof(struct pod_breaker));
-    t->refs = 1;
     for (size_t i = 0; i < before->count && t->left_out > 0; i++) {
         if (is_missing(now, &before->breakers[i])) {
             t->breakers[t->count++] = before->breakers[i];
@@ -214,7 +206,7 @@ static struct pod_traffic *add_breakers(struct pod_traffic *now, const struct po
     }
     qsort(t->breakers, t->count, sizeof *t->breakers, compare);
     now->intercepts = NULL; /* taken over */
-    pod_traffic_unref(now);
+    pod_traffic_free(now);
     return t;
 }
 

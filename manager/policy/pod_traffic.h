@@ -43,7 +43,6 @@ struct pod_intercept {
 
 /* Immutable and reference-counted. */
 struct pod_traffic {
-    unsigned refs;
     bool in_force;
     uint64_t generation; /* of the document that is; 0: none is */
     char checksum[TRAFFIC_CHECKSUM_LEN + 1];
@@ -60,9 +59,8 @@ struct pod_traffic {
 
 /* From localproxy's GET /status. NULL: it is too old for traffic policies, or out of memory. */
 struct pod_traffic *pod_traffic_read(const cJSON *root);
-struct pod_traffic *pod_traffic_ref(struct pod_traffic *t);
 /* NULL is fine. */
-void pod_traffic_unref(struct pod_traffic *t);
+void pod_traffic_free(struct pod_traffic *t);
 
 /* It comes from a Lease, which says of numbers only whether they are 0. */
 void pod_traffic_set_rough(struct pod_traffic *t);

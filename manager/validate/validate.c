@@ -1093,12 +1093,3 @@ int validate_drafted(const struct admission_request *r, const struct compile_opt
     }
     return d->examined ? examine(r, o, d, w, warnings, e) : 0;
 }
-
-int validate_admit(const struct admission_request *r, const struct compile_options *o,
-                   const struct validate_context *w, struct warnings *warnings, struct err *e)
-{
-    struct validate_draft *d = validate_draft_new(r, o);
-    int rc = d == NULL ? err_memory(e) : validate_drafted(r, o, d, w, warnings, e);
-    validate_draft_free(d);
-    return rc;
-}

@@ -61,16 +61,11 @@ MUST_CHECK struct validate_draft *validate_draft_new(const struct admission_requ
 /* NULL is ignored. */
 void validate_draft_free(struct validate_draft *d);
 
-/* As validate_admit; the draft is of the same request and options. */
+/* The webhook's answer to a request for a ShardingConfig: 0, or errors as above. A change that
+ * leaves the spec as it is, and one on the way to deletion, is always allowed: what came past the
+ * webhook must not get stuck. The draft is of the same request and options. */
 MUST_CHECK int validate_drafted(const struct admission_request *r, const struct compile_options *o,
                                 const struct validate_draft *d, const struct validate_context *w,
                                 struct warnings *warnings, struct err *e);
-
-/* The webhook's answer to a request for a ShardingConfig: 0, or errors as above. A change that
- * leaves the spec as it is, and one on the way to deletion, is always allowed: what came past the
- * webhook must not get stuck. */
-MUST_CHECK int validate_admit(const struct admission_request *r, const struct compile_options *o,
-                              const struct validate_context *w, struct warnings *warnings,
-                              struct err *e);
 
 #endif

@@ -45,7 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct admission_request r;
     struct err e = ERR_INIT;
-    if (admission_request_init(&r, slice_of((const char *)data, size), &e) != 0) {
+    if (admission_request_read(&r, slice_of((const char *)data, size), ADMISSION_OBJECTS, &e) !=
+        0) {
         CHECK(e.code < 0 && e.msg[0] != '\0');
         return 0;
     }

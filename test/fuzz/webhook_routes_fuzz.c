@@ -135,7 +135,7 @@ static void decide(const struct webhook_route *route, struct slice text, bool se
     struct buf part = BUF_INIT(1 << 24);
     inject.image = "image";
     CHECK(labels_keys_init(&keys, &compile.labels, NULL) == 0);
-    if (admission_request_init(&r, text, NULL) == 0) {
+    if (admission_request_read(&r, text, ADMISSION_OBJECTS, NULL) == 0) {
         (void)run(route, &context, &r, &whole);
         CHECK(!secretive || route->finish != NULL ||
               memmem(buf_data(&whole), whole.len, HIDDEN, sizeof HIDDEN - 1) == NULL);

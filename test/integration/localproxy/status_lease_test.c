@@ -595,11 +595,12 @@ static void test_it_tells_of_circuit_breakers(void **state)
     control_traffic_status_read(root, &status);
     assert_true(status.known);
     assert_true(status.document.enforcing);
-    assert_true(control_traffic_breaker(root, 0, &row));
+    const cJSON *at = NULL;
+    assert_true(control_traffic_next_breaker(root, &at, &row));
     assert_string_equal(row.rule, "r150");
     assert_int_equal(row.state, CONTROL_BREAKER_OPENED);
-    size_t told = 0;
-    while (control_traffic_breaker(root, told, &row)) {
+    size_t told = 1;
+    while (control_traffic_next_breaker(root, &at, &row)) {
         told++;
     }
     assert_int_equal(told + status.left_out, 200);
@@ -646,7 +647,8 @@ static void a_breaker_that_flaps_is_told_of_now_and_then(void **state)
     pass(f, 1);
     struct api_request *q = expect_write(f, "PUT", LEASE);
     cJSON *root = told_by(q);
-    assert_true(control_traffic_breaker(root, 0, &row)); /* the last state only */
+    const cJSON *at = NULL;
+    assert_true(control_traffic_next_breaker(root, &at, &row)); /* the last state only */
     assert_int_equal(row.state, CONTROL_BREAKER_OPENED);
     cJSON_Delete(root);
     accept_write(q);

@@ -324,7 +324,8 @@ static void test_traffic_is_read_as_it_was_written(void **state)
     assert_memory_equal(&status.document, &rules, sizeof rules);
     assert_string_equal(status.error, "old");
     assert_int_equal(status.left_out, 7);
-    assert_true(control_traffic_breaker(root, 0, &breaker));
+    const cJSON *row = NULL;
+    assert_true(control_traffic_next_breaker(root, &row, &breaker));
     assert_string_equal(breaker.policy, "guard");
     assert_string_equal(breaker.uid, "u-1");
     assert_string_equal(breaker.rule, "health");
@@ -333,28 +334,22 @@ static void test_traffic_is_read_as_it_was_written(void **state)
     assert_int_equal(breaker.since, 1000000000);
     assert_int_equal(breaker.until, 0);
     assert_true(breaker.refused == half.refused);
-    assert_false(control_traffic_breaker(root, 1, &breaker));
-    const cJSON *row = NULL;
-    assert_true(control_traffic_next_breaker(root, &row, &breaker));
-    assert_string_equal(breaker.rule, "health");
     assert_false(control_traffic_next_breaker(root, &row, &breaker));
     fault = (struct control_fault){NULL, NULL, NULL, 0, 0};
-    assert_true(control_traffic_fault(root, 0, &fault));
+    row = NULL;
+    assert_true(control_traffic_next_fault(root, &row, &fault));
     assert_string_equal(fault.policy, "slow");
     assert_string_equal(fault.uid, "");
     assert_int_equal(fault.delayed, 3);
     assert_int_equal(fault.aborted, 1);
-    assert_false(control_traffic_fault(root, 1, &fault));
+    assert_false(control_traffic_next_fault(root, &row, &fault));
     intercept = (struct control_intercept){NULL, NULL, NULL, 0};
-    assert_true(control_traffic_intercept(root, 0, &intercept));
+    row = NULL;
+    assert_true(control_traffic_next_intercept(root, &row, &intercept));
     assert_string_equal(intercept.policy, "guard");
     assert_string_equal(intercept.uid, "u-1");
     assert_string_equal(intercept.rule, "inside");
     assert_true(intercept.refused == 123456789012);
-    assert_false(control_traffic_intercept(root, 1, &intercept));
-    row = NULL;
-    assert_true(control_traffic_next_intercept(root, &row, &intercept));
-    assert_string_equal(intercept.rule, "inside");
     assert_false(control_traffic_next_intercept(root, &row, &intercept));
     cJSON_Delete(root);
 }
@@ -381,9 +376,10 @@ static void test_unknown_traffic(void **state)
         control_traffic_status_read(root, &status);
         assert_false(status.known);
         assert_false(status.document.enforcing);
-        assert_false(control_traffic_breaker(root, 0, &breaker));
-        assert_false(control_traffic_fault(root, 0, &fault));
-        assert_false(control_traffic_intercept(root, 0, &intercept));
+        const cJSON *row = NULL;
+        assert_false(control_traffic_next_breaker(root, &row, &breaker));
+        assert_false(control_traffic_next_fault(root, &row, &fault));
+        assert_false(control_traffic_next_intercept(root, &row, &intercept));
         cJSON_Delete(root);
     }
     cJSON *root = tree("{\"traffic\":{\"inForce\":false,\"error\":3,\"leftOut\":-1}}");
@@ -401,11 +397,12 @@ static void test_odd_intercepts_are_skipped(void **state)
     cJSON *root = tree("{\"traffic\":{\"intercepts\":[1,{\"policy\":\"guard\"},{\"policy\":\"A b\","
                        "\"rule\":\"r\"},{\"policy\":\"guard\",\"rule\":\"r\",\"refused\":-1},"
                        "{\"policy\":\"guard\",\"rule\":\"good\"}]}}");
-    assert_true(control_traffic_intercept(root, 0, &row));
+    const cJSON *at = NULL;
+    assert_true(control_traffic_next_intercept(root, &at, &row));
     assert_string_equal(row.rule, "good");
     assert_string_equal(row.uid, "");
     assert_int_equal(row.refused, 0);
-    assert_false(control_traffic_intercept(root, 1, &row));
+    assert_false(control_traffic_next_intercept(root, &at, &row));
     cJSON_Delete(root);
 }
 
@@ -488,38 +485,31 @@ static void test_odd_rules_are_skipped(void **state)
                        ",\"state\":\"HalfOpened\"}]}}",
                        odd[i]);
         cJSON *root = tree(text);
-        assert_true(control_traffic_breaker(root, 0, &breaker));
+        const cJSON *row = NULL;
+        assert_true(control_traffic_next_breaker(root, &row, &breaker));
         assert_int_equal(breaker.state, CONTROL_BREAKER_CLOSED);
-        if (!control_traffic_breaker(root, 1, &breaker) ||
+        if (!control_traffic_next_breaker(root, &row, &breaker) ||
             breaker.state != CONTROL_BREAKER_HALF_OPENED ||
-            control_traffic_breaker(root, 2, &breaker)) {
+            control_traffic_next_breaker(root, &row, &breaker)) {
             fail_msg("%s", odd[i]);
         }
         cJSON_Delete(root);
     }
 }
 
-static void test_rules_have_a_bound(void **state)
+static void test_texts_have_a_bound(void **state)
 {
-    struct control_breaker row = {"guard", "", "deletePod", CONTROL_BREAKER_CLOSED, 0, 0, "", 0};
     char name[CONTROL_TRAFFIC_TEXT_MAX + 2];
+    const cJSON *at = NULL;
     (void)state;
+    memset(name, 'a', sizeof name);
+    name[sizeof name - 1] = '\0';
+    struct control_breaker row = {"guard", "", name, CONTROL_BREAKER_CLOSED, 0, 0, "", 0};
     cJSON *root = cJSON_CreateObject();
     cJSON *traffic =
         control_traffic_status_add(root, &(struct control_traffic_status){.known = true});
-    for (size_t i = 0; i <= CONTROL_TRAFFIC_RULES_MAX; i++) {
-        assert_true(control_traffic_breaker_add(traffic, &row));
-    }
-    assert_true(control_traffic_breaker(root, CONTROL_TRAFFIC_RULES_MAX - 1, &row));
-    assert_false(control_traffic_breaker(root, CONTROL_TRAFFIC_RULES_MAX, &row));
-    cJSON_Delete(root);
-    memset(name, 'a', sizeof name);
-    name[sizeof name - 1] = '\0';
-    row = (struct control_breaker){"guard", "", name, CONTROL_BREAKER_CLOSED, 0, 0, "", 0};
-    root = cJSON_CreateObject();
-    traffic = control_traffic_status_add(root, &(struct control_traffic_status){.known = true});
     assert_true(control_traffic_breaker_add(traffic, &row));
-    assert_false(control_traffic_breaker(root, 0, &row));
+    assert_false(control_traffic_next_breaker(root, &at, &row));
     cJSON_Delete(root);
 }
 
@@ -607,7 +597,7 @@ int main(void)
         cmocka_unit_test(test_traffic_is_read_as_it_was_written),
         cmocka_unit_test(test_unknown_traffic),
         cmocka_unit_test(test_odd_rules_are_skipped),
-        cmocka_unit_test(test_rules_have_a_bound),
+        cmocka_unit_test(test_texts_have_a_bound),
         cmocka_unit_test(test_odd_intercepts_are_skipped),
         cmocka_unit_test(test_egress),
         cmocka_unit_test(test_unknown_egress),

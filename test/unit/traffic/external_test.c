@@ -233,11 +233,11 @@ static void test_only_what_selects(void **state)
     struct traffic_active active;
     (void)state;
     traffic_active_set(&active, t, NULL, 0);
-    assert_false(traffic_is_external(t, &active));
+    assert_false(active.any_external);
     assert_false(active.any_limiting);
     assert_int_equal(traffic_judge(t, &active, &c).verdict, TRAFFIC_ALLOWED);
     traffic_active_set(&active, t, blue, 1);
-    assert_true(traffic_is_external(t, &active));
+    assert_true(active.any_external);
     assert_int_equal(traffic_judge(t, &active, &a).verdict, TRAFFIC_ALLOWED_BY_RULE);
     assert_int_equal(traffic_judge(t, &active, &c).verdict, TRAFFIC_NOT_LISTED);
     traffic_unref(t);

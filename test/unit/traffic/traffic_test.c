@@ -565,13 +565,6 @@ static void same_state(void **state)
                                   ",\"recover\":{\"type\":\"SleepingWindow\",\"windowMs\":6}"))));
 }
 
-static void words(void **state)
-{
-    (void)state;
-    assert_string_equal(traffic_trigger_text(TRAFFIC_FORCE_OPENED), "ForceOpened");
-    assert_string_equal(traffic_recover_text(TRAFFIC_SLEEPING_WINDOW), "SleepingWindow");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -581,7 +574,6 @@ int main(void)
         cmocka_unit_test(refused),
         cmocka_unit_test(bounds),
         cmocka_unit_test(same_state),
-        cmocka_unit_test(words),
         cmocka_unit_test(external_rules),
         cmocka_unit_test(bounds_of_external_rules),
         cmocka_unit_test(lengths_of_external_texts),

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "inject/inject.h"
 #include "kube/selector_overlap.h"
+#include "selects.h"
 #include "storing_api.h"
 
 enum { PATIENCE_TURNS = 5000, WORLDS = 12, ASKED = 40, SHARDS = 6, PODS = 10, CONFIG_SIZE = 1024 };
@@ -195,8 +196,7 @@ static bool both_select_a_pod(const struct place *p, const struct selector *a,
                               const struct selector *b)
 {
     for (const cJSON *pod = NULL; (pod = store_next(&p->store, "pods", pod)) != NULL;) {
-        if (strcmp(shards_namespace(pod), "n") == 0 && shards_selects(a, pod) &&
-            shards_selects(b, pod)) {
+        if (strcmp(shards_namespace(pod), "n") == 0 && selects(a, pod) && selects(b, pod)) {
             return true;
         }
     }
@@ -308,7 +308,7 @@ static void expect_shard(struct place *p, const cJSON *pod)
     unsigned count = 0;
     for (const cJSON *o = NULL; (o = store_next(&p->store, "shardingconfigs", o)) != NULL;) {
         struct selector *theirs = shards_pod_selector(o, NULL);
-        if (shards_selects(theirs, pod)) {
+        if (selects(theirs, pod)) {
             only = o;
             count++;
         }

@@ -94,7 +94,7 @@ void prober_told(struct prober *p, const char *key, struct slice document)
     struct pod_traffic *before = e->result.traffic;
     e->told++;
     if (e->watched && probe_answer_told(document, key, e->uid, &e->result, NULL) == 0) {
-        pod_traffic_unref(before);
+        pod_traffic_free(before);
         e->result.state = PROBE_ANSWERED;
         e->result.asked = true;
         p->fixture->probes.on_change(p->fixture->probes.data, e->key);
@@ -188,7 +188,7 @@ void fixture_tells(struct fixture *s, const char *pod, const char *shard)
 void fixture_forget_probes(struct fixture *s)
 {
     for (size_t i = 0; i < FIXTURE_PROBES; i++) {
-        pod_traffic_unref(s->entries[i].result.traffic);
+        pod_traffic_free(s->entries[i].result.traffic);
         s->entries[i].result = (struct probe_result){.state = PROBE_WAITING, .asked = true};
     }
 }
@@ -351,7 +351,7 @@ void fixture_says(struct fixture *s, const char *pod, const char *traffic)
     struct probe_result *r = &probe_entry(s, key)->result;
     cJSON *root = traffic == NULL ? NULL : json_parse(traffic, strlen(traffic), &e);
     assert_int_equal(e.code, 0);
-    pod_traffic_unref(r->traffic);
+    pod_traffic_free(r->traffic);
     r->traffic = root == NULL ? NULL : pod_traffic_read(root);
     r->state = PROBE_ANSWERED;
     r->asked = true;

@@ -321,7 +321,7 @@ static void the_webhook_looks_first(void **state)
     struct inject_settings s = settings();
     struct admission_request r;
     struct err e = ERR_INIT;
-    cJSON *patch = NULL;
+    const cJSON *config = NULL;
     struct buf text = BUF_INIT(TEXT_MAX);
     buf_append_str(&text, "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\","
                           "\"request\":{\"uid\":\"u\",\"operation\":\"CREATE\",\"namespace\":"
@@ -329,8 +329,9 @@ static void the_webhook_looks_first(void **state)
                           "{\"labels\":{\"m.io/enable-proxy\":\"true\"");
     repeat(&text, INJECT_LABELS_MAX, ",\"l%u\":\"\"");
     buf_append_str(&text, "}},\"spec\":{}}}}");
-    assert_int_equal(admission_request_init(&r, slice_str(buf_cstr(&text)), &e), 0);
-    assert_int_equal(inject_admit(&r, &s, &(struct shards_list){.count = 0}, NULL, &patch, &e),
+    assert_int_equal(admission_request_read(&r, slice_str(buf_cstr(&text)), ADMISSION_OBJECTS, &e),
+                     0);
+    assert_int_equal(inject_choose(&r, &s, &(struct shards_list){.count = 0}, NULL, &config, &e),
                      -EINVAL);
     assert_string_equal(e.msg,
                         "metadata.labels: Too many: 1001: a pod that gets sidecars may have 1000");

@@ -16,6 +16,7 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/file.h"
+#include "compile/compile.h"
 #include "kube/name.h"
 #include "kube/user_agent.h"
 #include "object/json_patch.h"
@@ -1055,6 +1056,23 @@ static void server_versions(void **state)
     "controller: {userAgentOrPrefix: demo-a/}}}\n"                                                 \
     "- {metadata: {name: b, namespace: demo}, spec: {selector: {matchLabels: {app: b}}}}\n"
 
+/* What the webhook does with a review. */
+static int inject_admit(const struct admission_request *r, const struct inject_settings *s,
+                        const struct shards_list *shards, struct warnings *warnings, cJSON **patch,
+                        struct err *e)
+{
+    const cJSON *config;
+    *patch = NULL;
+    int rc = inject_choose(r, s, shards, warnings, &config, e);
+    if (rc != 0 || config == NULL) {
+        return rc;
+    }
+    struct inject_settings of_shard = *s;
+    of_shard.user_agent = compile_user_agent(config);
+    of_shard.count_load = inject_counts_load(s, config);
+    return inject_pod(&of_shard, r->object, r->namespace, shards_name(config), warnings, patch, e);
+}
+
 static void what_the_webhook_does(void **state)
 {
     (void)state;
@@ -1099,7 +1117,7 @@ static void what_the_webhook_does(void **state)
                        enabled ? ", ctrlmesh.kusionstack.io/enable-proxy: 'true'" : "");
         cJSON *review = parse(text);
         char *json = print(review);
-        assert_int_equal(admission_request_init(&r, slice_str(json), &e), 0);
+        assert_int_equal(admission_request_read(&r, slice_str(json), ADMISSION_OBJECTS, &e), 0);
         struct warnings notes = WARNINGS_INIT;
         assert_int_equal(inject_admit(&r, &s, &shards, &notes, &patch, &e), cases[i].rc);
         assert_int_equal(notes.count > 0 && strstr(notes.items[0], "it sees and changes") != NULL,
@@ -1142,7 +1160,7 @@ static void static_pods_are_left_alone(void **state)
     struct admission_request r;
     struct err e = ERR_INIT;
     cJSON *patch = NULL;
-    assert_int_equal(admission_request_init(&r, slice_str(review), &e), 0);
+    assert_int_equal(admission_request_read(&r, slice_str(review), ADMISSION_OBJECTS, &e), 0);
     assert_int_equal(inject_admit(&r, &s, &(struct shards_list){.count = 0}, &notes, &patch, &e),
                      0);
     assert_null(patch);

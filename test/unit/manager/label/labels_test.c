@@ -286,7 +286,7 @@ static struct admission_request request_of(const char *yaml)
         "{kind: AdmissionReview, apiVersion: admission.k8s.io/v1, request: {uid: u, %s}}", yaml);
     cJSON *review = parse(text);
     char *json = print(review);
-    if (admission_request_init(&r, slice_str(json), &e) != 0) {
+    if (admission_request_read(&r, slice_str(json), ADMISSION_OBJECTS, &e) != 0) {
         fail_msg("%s", e.msg);
     }
     free(json);

@@ -34,7 +34,7 @@
 static void read_text(struct admission_request *r, const char *text)
 {
     struct err e = ERR_INIT;
-    if (admission_request_init(r, slice_str(text), &e) != 0) {
+    if (admission_request_read(r, slice_str(text), ADMISSION_OBJECTS, &e) != 0) {
         fail_msg("%s", e.msg);
     }
 }
@@ -137,7 +137,8 @@ static void what_cannot_be_answered(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct admission_request r;
         struct err e = ERR_INIT;
-        assert_int_equal(admission_request_init(&r, slice_str(cases[i].text), &e), -EINVAL);
+        assert_int_equal(
+            admission_request_read(&r, slice_str(cases[i].text), ADMISSION_OBJECTS, &e), -EINVAL);
         if (strncmp(e.msg, cases[i].want, strlen(cases[i].want)) != 0) {
             fail_msg("wanted \"%s\", got \"%s\"", cases[i].want, e.msg);
         }
@@ -153,7 +154,8 @@ static void a_huge_review_is_refused(void **state)
     char *text = malloc(len);
     assert_non_null(text);
     memset(text, ' ', len);
-    assert_int_equal(admission_request_init(&r, slice_of(text, len), &e), -E2BIG);
+    assert_int_equal(admission_request_read(&r, slice_of(text, len), ADMISSION_OBJECTS, &e),
+                     -E2BIG);
     free(text);
 }
 
@@ -361,7 +363,8 @@ static void nothing_of_interest_stands_twice(void **state)
         assert_int_equal(admission_request_read(&r, slice_str(texts[i]), ADMISSION_LABELS, &e),
                          -EINVAL);
         assert_non_null(strstr(e.msg, "duplicate key"));
-        assert_int_equal(admission_request_init(&r, slice_str(texts[i]), &e), -EINVAL);
+        assert_int_equal(admission_request_read(&r, slice_str(texts[i]), ADMISSION_OBJECTS, &e),
+                         -EINVAL);
     }
 }
 
@@ -423,7 +426,7 @@ static void what_stands_besides_is_bounded_too(void **state)
         buf_append_str(&text, ",0");
     }
     buf_append_str(&text, "]}");
-    assert_int_equal(admission_request_init(&r, buf_slice(&text), &e), -E2BIG);
+    assert_int_equal(admission_request_read(&r, buf_slice(&text), ADMISSION_OBJECTS, &e), -E2BIG);
     assert_string_equal(e.msg, "the review has more than 150000 values besides its objects");
     buf_reset(&text);
 }
@@ -435,7 +438,7 @@ static bool answer_once(void *data)
     struct err e = ERR_INIT;
     struct warnings notes = WARNINGS_INIT;
     static const char text[] = REVIEW("v1", CREATE_POD);
-    if (admission_request_init(&r, slice_str(text), &e) != 0) {
+    if (admission_request_read(&r, slice_str(text), ADMISSION_OBJECTS, &e) != 0) {
         assert_true(e.code < 0 && r.root == NULL);
         return false;
     }

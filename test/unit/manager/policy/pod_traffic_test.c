@@ -57,7 +57,7 @@ static void test_none_in_force(void **state)
     assert_false(pod_traffic_is_of(t, "demo/blue"));
     assert_string_equal(t->error, "no labels");
     assert_int_equal(t->count, 0);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
 }
 
 static void test_rows(void **state)
@@ -93,7 +93,7 @@ static void test_rows(void **state)
     assert_string_equal(b->why, "over the limit");
     (void)pod_traffic_find(t, "u3", &count);
     assert_int_equal(count, 0);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
 }
 
 /* The order of rows is no difference; what they say is. */
@@ -122,13 +122,10 @@ static void test_same(void **state)
         struct pod_traffic *o = read_text(others[i]);
         assert_non_null(o);
         assert_false(pod_traffic_same(a, o));
-        pod_traffic_unref(o);
+        pod_traffic_free(o);
     }
-    struct pod_traffic *again = pod_traffic_ref(a);
-    pod_traffic_unref(a);
-    assert_true(pod_traffic_same(again, b));
-    pod_traffic_unref(again);
-    pod_traffic_unref(b);
+    pod_traffic_free(a);
+    pod_traffic_free(b);
 }
 
 /* What a Lease left out stays as it was known, if it was closed, and of the same document. */
@@ -148,14 +145,14 @@ static void test_complete(void **state)
     assert_int_equal(count, 1);
     (void)pod_traffic_find(t, "v", &count);
     assert_int_equal(count, 1);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
     t = pod_traffic_complete(read_text(part), NULL);
     assert_int_equal(t->count, 1);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
     t = pod_traffic_complete(read_text(TRAFFIC("\"inForce\":false,\"leftOut\":2,", "")), before);
     assert_int_equal(t->count, 0);
-    pod_traffic_unref(t);
-    pod_traffic_unref(before);
+    pod_traffic_free(t);
+    pod_traffic_free(before);
 }
 
 /* ---- rules that allow and forbid ---- */
@@ -192,7 +189,7 @@ static void test_intercepts(void **state)
     assert_string_equal(only(t, "u1")->rule, "z");
     (void)pod_traffic_find_intercepts(t, "u3", &count);
     assert_int_equal(count, 0);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
 }
 
 static void test_without_egress(void **state)
@@ -207,7 +204,7 @@ static void test_without_egress(void **state)
         struct pod_traffic *t = read_text(texts[i]);
         assert_non_null(t);
         assert_false(t->has_egress);
-        pod_traffic_unref(t);
+        pod_traffic_free(t);
     }
 }
 
@@ -230,10 +227,10 @@ static void test_what_was_refused_is_news(void **state)
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         struct pod_traffic *o = read_text(others[i]);
         assert_false(pod_traffic_same(a, o));
-        pod_traffic_unref(o);
+        pod_traffic_free(o);
     }
-    pod_traffic_unref(a);
-    pod_traffic_unref(b);
+    pod_traffic_free(a);
+    pod_traffic_free(b);
 }
 
 /* A Lease says whether there are any, and not of all. */
@@ -249,21 +246,21 @@ static void test_rough_numbers(void **state)
     assert_false(only(t, "u")->rough);
     assert_int_equal(only(t, "v")->refused, 3);
     assert_int_equal(t->left_out, 0);
-    pod_traffic_unref(before);
+    pod_traffic_free(before);
     before = t;
     told = read_text(WITH("", INTERCEPT("u", "a", "0") "," INTERCEPT("v", "b", "1")));
     pod_traffic_set_rough(told); /* it was started anew */
     t = pod_traffic_complete(told, before);
     assert_int_equal(only(t, "u")->refused, 0);
     assert_int_equal(only(t, "v")->refused, 3);
-    pod_traffic_unref(before);
-    pod_traffic_unref(t);
+    pod_traffic_free(before);
+    pod_traffic_free(t);
     told = read_text(WITH("", INTERCEPT("u", "a", "1")));
     pod_traffic_set_rough(told);
     t = pod_traffic_complete(told, NULL);
     assert_int_equal(only(t, "u")->refused, 1);
     assert_true(only(t, "u")->rough);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
 }
 
 /* As many as are read, and names that no rule has. */
@@ -281,7 +278,7 @@ static void test_bounds(void **state)
     assert_non_null(t);
     assert_int_equal(t->count, CONTROL_TRAFFIC_RULES_MAX / 2);
     assert_int_equal(strlen(t->breakers[0].why), POD_TRAFFIC_WHY_SIZE - 1);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
     buf_reset(&text);
 }
 

@@ -155,7 +155,7 @@ static void test_the_same_facts_are_no_change(void **state)
     cJSON_Delete(again);
     cJSON_Delete(first);
     policy_unref(x.policy);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
 }
 
 static void test_what_hinders_most_is_the_reason(void **state)
@@ -262,7 +262,7 @@ static void test_what_a_silent_pod_said(void **state)
     cJSON_Delete(again);
     cJSON_Delete(first);
     policy_unref(x.policy);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
 }
 
 static void test_many_pods(void **state)
@@ -284,8 +284,8 @@ static void test_many_pods(void **state)
     assert_string_equal(field_text(status, "enforced"), "150/150");
     cJSON_Delete(status);
     policy_unref(x.policy);
-    pod_traffic_unref(closed);
-    pod_traffic_unref(open);
+    pod_traffic_free(closed);
+    pod_traffic_free(open);
 }
 
 /* Its definition has no such field, and the API server would drop it each time. */
@@ -343,7 +343,7 @@ static cJSON *status_with(const char *state, unsigned second)
     cJSON *status = policy_status_make(&x.f, &r);
     assert_non_null(status);
     policy_unref(x.policy);
-    pod_traffic_unref(t);
+    pod_traffic_free(t);
     return status;
 }
 
@@ -530,8 +530,8 @@ static void test_refusals(void **state)
     cJSON_Delete(again);
     cJSON_Delete(first);
     policy_unref(x.policy);
-    pod_traffic_unref(few);
-    pod_traffic_unref(more);
+    pod_traffic_free(few);
+    pod_traffic_free(more);
 }
 
 static void test_refusals_in_one_of_many_pods(void **state)
@@ -550,8 +550,8 @@ static void test_refusals_in_one_of_many_pods(void **state)
     assert_string_equal(field_text(field_get(status, "targetStatus")->child, "podName"), "a-042");
     cJSON_Delete(status);
     policy_unref(x.policy);
-    pod_traffic_unref(none);
-    pod_traffic_unref(some);
+    pod_traffic_free(none);
+    pod_traffic_free(some);
 }
 
 /* ---- without memory ---- */
@@ -578,8 +578,8 @@ static void test_out_of_memory(void **state)
     x.f.tells = true;
     assert_true(sweep_allocations(make, &x) > 50);
     policy_unref(x.policy);
-    pod_traffic_unref(refused);
-    pod_traffic_unref(t);
+    pod_traffic_free(refused);
+    pod_traffic_free(t);
 }
 
 int main(void)

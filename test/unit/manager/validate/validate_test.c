@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "compile/shards.h"
 #include "kube/name.h"
+#include "selects.h"
 #include "validate/misspelt.h"
 #include "yaml/yaml.h"
 #include "json/json.h"
@@ -89,8 +90,8 @@ static const char *shared_pod(const void *data, const char *ns, const char *name
             struct selector *theirs = shards_pod_selector(config, NULL);
             if (strcmp(shards_namespace(f->pods[i]), ns) == 0 &&
                 strcmp(shards_namespace(config), ns) == 0 &&
-                strcmp(shards_name(config), name) != 0 && shards_selects(s, f->pods[i]) &&
-                theirs != NULL && shards_selects(theirs, f->pods[i])) {
+                strcmp(shards_name(config), name) != 0 && selects(s, f->pods[i]) &&
+                theirs != NULL && selects(theirs, f->pods[i])) {
                 found = shards_name(f->pods[i]);
                 *other = shards_name(config);
             }
@@ -810,10 +811,13 @@ static struct answer admit(const struct fixture *f, const char *operation, const
     struct buf json = BUF_INIT(65536);
     assert_int_equal(json_canonical(review, &json), 0);
     cJSON_Delete(review);
-    if (admission_request_init(&r, slice_str(buf_cstr(&json)), &e) != 0) {
+    if (admission_request_read(&r, slice_str(buf_cstr(&json)), ADMISSION_OBJECTS, &e) != 0) {
         fail_msg("%s", e.msg);
     }
-    a.rc = validate_admit(&r, &options, &f->world, &notes, &e);
+    struct validate_draft *draft = validate_draft_new(&r, &options);
+    assert_non_null(draft);
+    a.rc = validate_drafted(&r, &options, draft, &f->world, &notes, &e);
+    validate_draft_free(draft);
     memcpy(a.message, e.msg, sizeof a.message);
     for (size_t i = 0; i < notes.count; i++) {
         strncat(a.notes, notes.items[i], sizeof a.notes - strlen(a.notes) - 1);
