@@ -48,6 +48,12 @@ const char *field_meta(const cJSON *object, const char *key)
     return field_text(field_get(object, "metadata"), key);
 }
 
+double field_generation(const cJSON *object)
+{
+    const cJSON *generation = field_get(field_get(object, "metadata"), "generation");
+    return cJSON_IsNumber(generation) ? generation->valuedouble : 0;
+}
+
 int field_string(const cJSON *object, const char *path, const char *key, const char **out,
                  struct err *e)
 {

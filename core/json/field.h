@@ -24,6 +24,9 @@ const char *field_text(const cJSON *object, const char *key);
 /* The same of its metadata. */
 const char *field_meta(const cJSON *object, const char *key);
 
+/* The generation in its metadata; 0 when it is absent. */
+double field_generation(const cJSON *object);
+
 /* "" or NULL when it is absent. */
 MUST_CHECK int field_string(const cJSON *object, const char *path, const char *key,
                             const char **out, struct err *e);

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/rfc3339.h"
 #include "base/utf8.h"
+#include "object/conditions.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -31,6 +32,7 @@ struct view {
     bool rough;   /* what is told may be too little */
     char now[RFC3339_SIZE];
     struct edit ed;
+    struct conditions conditions;
 };
 
 static const struct {
@@ -67,24 +69,6 @@ const char *policy_enforced_text(enum policy_enforced e)
 
 /* ---- conditions ---- */
 
-static void add_condition(struct view *v, cJSON *conditions, const char *type, bool holds,
-                          const char *reason, const char *message)
-{
-    const char *status = holds ? "True" : "False";
-    const cJSON *before = edit_find(field_get(v->f->old, "conditions"), "type", type);
-    const char *since = field_text(before, "lastTransitionTime");
-    int64_t seconds = 0;
-    bool same = strcmp(field_text(before, "status"), status) == 0;
-    cJSON *object = edit_append_object(&v->ed, conditions);
-    edit_string(&v->ed, object, "type", type);
-    edit_string(&v->ed, object, "status", status);
-    edit_string(&v->ed, object, "reason", reason);
-    edit_string(&v->ed, object, "message", message);
-    edit_string(&v->ed, object, "lastTransitionTime",
-                same && rfc3339_parse(since, &seconds) ? since : v->now);
-    edit_number(&v->ed, object, "observedGeneration", (double)policy_generation(v->f->policy));
-}
-
 static bool has_outcome(const struct policy_facts *f, enum traffic_outcome o)
 {
     for (size_t i = 0; i < f->shard_count; i++) {
@@ -95,24 +79,24 @@ static bool has_outcome(const struct policy_facts *f, enum traffic_outcome o)
     return false;
 }
 
-static void add_compiled(struct view *v, cJSON *conditions)
+static void add_compiled(struct view *v)
 {
     const struct policy_facts *f = v->f;
     char cause[CAUSE_MAX];
     if (!policy_valid(f->policy)) {
         utf8_copy_plain(cause, sizeof cause, f->errors[0] == '\0' ? "not valid" : f->errors);
-        add_condition(v, conditions, "Compiled", false, "Invalid", cause);
+        conditions_set(&v->conditions, "Compiled", false, "Invalid", cause);
         return;
     }
     utf8_copy_plain(cause, sizeof cause,
                     f->warnings[0] == '\0' ? "The spec is valid." : f->warnings);
     bool nothing = policy_rules(f->policy) == 0;
     bool partly = policy_blind_rules(f->policy) > 0;
-    add_condition(v, conditions, "Compiled", true,
-                  nothing  ? "NothingEnforceable"
-                  : partly ? "PartlyEnforceable"
-                           : "Valid",
-                  cause);
+    conditions_set(&v->conditions, "Compiled", true,
+                   nothing  ? "NothingEnforceable"
+                   : partly ? "PartlyEnforceable"
+                            : "Valid",
+                   cause);
 }
 
 /* The first shard in which it does not stand as it should; NULL: there is none. */
@@ -177,7 +161,7 @@ static const char *own_obstacle(const struct policy_facts *f, const char **reaso
     return NULL;
 }
 
-static bool add_published(struct view *v, cJSON *conditions)
+static bool add_published(struct view *v)
 {
     const struct policy_facts *f = v->f;
     const char *reason = "Published";
@@ -195,7 +179,7 @@ static bool add_published(struct view *v, cJSON *conditions)
     }
     bool holds = text == NULL && s == NULL;
     edit_fail(&v->ed, rc);
-    add_condition(v, conditions, "Published", holds, reason, rc == 0 ? buf_cstr(&message) : "");
+    conditions_set(&v->conditions, "Published", holds, reason, rc == 0 ? buf_cstr(&message) : "");
     buf_reset(&message);
     return holds;
 }
@@ -277,7 +261,7 @@ static int write_progress(const struct view *v, enum policy_enforced e, struct b
     return rc;
 }
 
-static enum policy_enforced add_enforced(struct view *v, cJSON *conditions, bool published)
+static enum policy_enforced add_enforced(struct view *v, bool published)
 {
     const char *reason = NULL;
     struct buf message = BUF_INIT(MESSAGE_MAX);
@@ -288,8 +272,8 @@ static enum policy_enforced add_enforced(struct view *v, cJSON *conditions, bool
                                       "only requests that are sent to localproxy's proxy.");
     }
     edit_fail(&v->ed, rc);
-    add_condition(v, conditions, "Enforced", e == POLICY_ENFORCED, reason,
-                  rc == 0 ? buf_cstr(&message) : "");
+    conditions_set(&v->conditions, "Enforced", e == POLICY_ENFORCED, reason,
+                   rc == 0 ? buf_cstr(&message) : "");
     buf_reset(&message);
     return e;
 }
@@ -539,12 +523,12 @@ cJSON *policy_status_make(const struct policy_facts *f, struct policy_status_res
     for (size_t i = 0; i < f->pod_count; i++) {
         v.number[f->pods[i].state]++;
     }
-    edit_number(&v.ed, status, "observedGeneration", (double)policy_generation(f->policy));
+    v.conditions =
+        conditions_begin(&v.ed, status, f->old, (double)policy_generation(f->policy), v.now);
     edit_string(&v.ed, status, "currentSpecHash", policy_spec_hash(f->policy));
-    cJSON *conditions = edit_array(&v.ed, status, "conditions");
-    add_compiled(&v, conditions);
-    bool published = add_published(&v, conditions);
-    out->enforced = add_enforced(&v, conditions, published);
+    add_compiled(&v);
+    bool published = add_published(&v);
+    out->enforced = add_enforced(&v, published);
     add_rows(&v, status);
     add_counts(&v, status);
     out->open = v.open;

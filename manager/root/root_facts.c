@@ -255,13 +255,10 @@ int root_gather(struct root *t)
  * waits for nobody who has to give something up. */
 static bool has_arrived(const struct shard_cache_config *config)
 {
-    const cJSON *status = field_get(config->object, "status");
-    const cJSON *meta = field_get(config->object, "metadata");
-    const cJSON *published = conditions_find(status, "Published");
+    const cJSON *published = conditions_find(field_get(config->object, "status"), "Published");
     bool waits = strcmp(field_text(published, "status"), "False") == 0 &&
                  strcmp(field_text(published, "reason"), "WaitingForHandover") == 0;
-    return !waits && cJSON_Compare(field_get(meta, "generation"),
-                                   field_get(status, "observedGeneration"), true);
+    return !waits && conditions_observed(config->object);
 }
 
 static bool all_arrived(const struct root *t)

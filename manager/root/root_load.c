@@ -201,11 +201,9 @@ static const cJSON *status_of(const struct root *t)
 /* All rules are in force, and the status says so of the spec that there is. */
 static bool is_enforced(const struct root *t)
 {
-    const struct shard_cache_config *config = root_config(t);
     const cJSON *ready = conditions_find(status_of(t), "Ready");
     return strcmp(field_text(ready, "status"), "True") == 0 &&
-           cJSON_Compare(field_get(field_get(config->object, "metadata"), "generation"),
-                         field_get(status_of(t), "observedGeneration"), true);
+           conditions_observed(root_config(t)->object);
 }
 
 /* Each normal shard is to stay, and its pods have told long enough what they count. */

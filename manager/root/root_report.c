@@ -64,13 +64,6 @@ static int find_foreign_pods(struct report *r, const struct shard_cache *w,
     return rc;
 }
 
-static bool is_observed(const struct shard_cache_config *config)
-{
-    return cJSON_Compare(field_get(field_get(config->object, "metadata"), "generation"),
-                         field_get(field_get(config->object, "status"), "observedGeneration"),
-                         true);
-}
-
 static int look_at_name(const struct root *t, struct report *r,
                         const struct shard_cache_config *config)
 {
@@ -103,7 +96,7 @@ static int add_shard(const struct root *t, struct report *r, const struct layout
         .name = name,
         .exists = config != NULL,
         .status = config == NULL ? NULL : field_get(config->object, "status"),
-        .observed = config != NULL && c->base == 0 && is_observed(config),
+        .observed = config != NULL && c->base == 0 && conditions_observed(config->object),
         .normal = s->number != 0,
         .number = s->number,
         .first = s->first,

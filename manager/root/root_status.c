@@ -139,21 +139,10 @@ static const char *judge_size(const struct root_status_facts *f, const char **re
     return "Unknown";
 }
 
-/* While it is asked for, what was said last stands. */
-static bool keep_sized(struct view *v)
-{
-    const cJSON *old = conditions_find(field_get(v->f->root, "status"), "Sized");
-    if (v->f->target.state != TARGET_ASKED || old == NULL) {
-        return false;
-    }
-    edit_append(&v->ed, v->conditions.list, cJSON_Duplicate(old, true));
-    return true;
-}
-
 static void add_sized(struct view *v)
 {
-    if (keep_sized(v)) {
-        return;
+    if (v->f->target.state == TARGET_ASKED && conditions_keep(&v->conditions, "Sized")) {
+        return; /* what was said last stands */
     }
     const char *reason = NULL;
     struct buf text = BUF_INIT(TEXT_MAX);
@@ -331,7 +320,7 @@ static void judge(struct view *v)
 static void add_ready(struct view *v)
 {
     judge(v);
-    add(v, "Ready", v->ready ? "True" : "False", v->reason, v->text);
+    conditions_set(&v->conditions, "Ready", v->ready, v->reason, v->text);
     if (v->stalled) {
         add(v, "Stalled", "True", v->reason, v->text);
     }
@@ -432,14 +421,13 @@ cJSON *root_status_make(const struct root_status_facts *f, struct root_status_re
         return NULL;
     }
     count_pods(&v);
-    v.conditions = (struct conditions){.ed = &v.ed, .object = f->root, .now = v.now};
-    conditions_add_observed(&v.conditions, status);
+    const cJSON *old = field_get(f->root, "status");
+    v.conditions = conditions_begin(&v.ed, status, old, field_generation(f->root), v.now);
     if (f->invalid == NULL || f->count > 0) {
         edit_number(&v.ed, status, "podCount", (double)v.pods);
         (void)snprintf(text, sizeof text, "%" PRIu64 "/%" PRIu64, v.enforcing, v.pods);
         edit_string(&v.ed, status, "enforced", text);
     }
-    v.conditions.list = edit_array(&v.ed, status, "conditions");
     add_compiled(&v);
     if (f->invalid == NULL) {
         add_sized(&v);
@@ -451,7 +439,7 @@ cJSON *root_status_make(const struct root_status_facts *f, struct root_status_re
         cJSON_Delete(status);
         return NULL;
     }
-    out->changed = !cJSON_Compare(status, field_get(f->root, "status"), true);
+    out->changed = !cJSON_Compare(status, old, true);
     out->ready = v.ready;
     out->sized = is_sized(status);
     (void)snprintf(out->reason, sizeof out->reason, "%s", v.reason);

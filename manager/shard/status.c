@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/status.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ struct view {
     size_t enforcing;
     char now[RFC3339_SIZE];
     struct edit ed;
+    struct conditions conditions;
 };
 
 struct kind {
@@ -144,20 +146,6 @@ static void add_rows(struct view *v, cJSON *status)
 
 /* ---- conditions ---- */
 
-static void add_any(struct view *v, cJSON *conditions, const char *type, const char *status,
-                    const char *reason, const char *message)
-{
-    const struct conditions c = {
-        .ed = &v->ed, .list = conditions, .object = v->f->config, .now = v->now};
-    conditions_add(&c, type, status, reason, message);
-}
-
-static void add_condition(struct view *v, cJSON *conditions, const char *type, bool holds,
-                          const char *reason, const char *message)
-{
-    add_any(v, conditions, type, holds ? "True" : "False", reason, message);
-}
-
 /* What one should know of a valid spec. */
 static const char *valid_text(const struct status_facts *f, const char **reason)
 {
@@ -176,18 +164,18 @@ static const char *refusal_reason(const struct status_facts *f)
     return f->given_up ? "OverBudget" : f->namespaces_unknown ? "NamespacesUnknown" : "Invalid";
 }
 
-static void add_compiled(struct view *v, cJSON *conditions)
+static void add_compiled(struct view *v)
 {
     const struct status_facts *f = v->f;
     const char *reason = NULL;
     char cause[CAUSE_MAX];
     if (f->compile_error == NULL) { /* never "": old API servers take it for null */
         const char *text = valid_text(f, &reason);
-        add_condition(v, conditions, "Compiled", true, reason, text);
+        conditions_set(&v->conditions, "Compiled", true, reason, text);
         return;
     }
     utf8_copy_plain(cause, sizeof cause, f->compile_error);
-    add_condition(v, conditions, "Compiled", false, refusal_reason(f), cause);
+    conditions_set(&v->conditions, "Compiled", false, refusal_reason(f), cause);
 }
 
 static const char *const publish_reasons[PUBLISH_REASONS] = {
@@ -209,66 +197,56 @@ static bool is_published(const struct status_facts *f)
     return f->compile_error == NULL && f->publish_reason == PUBLISH_OK && f->generation != 0;
 }
 
-static void add_published(struct view *v, cJSON *conditions)
+static void add_published(struct view *v)
 {
     const struct status_facts *f = v->f;
     char text[CAUSE_MAX + 512];
     if (f->compile_error != NULL && f->generation == 0) {
-        add_condition(v, conditions, "Published", false, "NotCompiled", "There are no rules.");
+        conditions_set(&v->conditions, "Published", false, "NotCompiled", "There are no rules.");
     } else if (f->compile_error != NULL) {
         (void)snprintf(text, sizeof text, "ConfigMap %s still holds generation %" PRIu64 ", %s.",
                        f->configmap, f->generation,
                        f->given_up ? "which stays in force" : "of an earlier spec");
-        add_condition(v, conditions, "Published", false, "NotCompiled", text);
+        conditions_set(&v->conditions, "Published", false, "NotCompiled", text);
     } else if (!is_published(f)) {
         const char *message = f->publish_message;
         utf8_copy_plain(text, CAUSE_MAX, message != NULL ? message : "Publishing is pending.");
-        add_condition(v, conditions, "Published", false, publish_reasons[f->publish_reason], text);
+        conditions_set(&v->conditions, "Published", false, publish_reasons[f->publish_reason], text);
     } else {
         (void)snprintf(text, sizeof text, "ConfigMap %s holds generation %" PRIu64 ".",
                        f->configmap, f->generation);
-        add_condition(v, conditions, "Published", true, "Published", text);
+        conditions_set(&v->conditions, "Published", true, "Published", text);
     }
 }
 
-static void add_labelled(struct view *v, cJSON *conditions)
+static void add_labelled(struct view *v)
 {
     const struct labelling *l = v->f->labelling;
     if (l != NULL) {
-        add_any(v, conditions, "Labelled", labelling_status(l->state), labelling_reason(l->state),
-                l->text);
+        conditions_add(&v->conditions, "Labelled", labelling_status(l->state),
+                       labelling_reason(l->state), l->text);
     }
 }
 
-/* While it is not known, what was said last stands. */
-static void keep_condition(struct view *v, cJSON *conditions, const char *type)
-{
-    const cJSON *old = field_get(field_get(v->f->config, "status"), "conditions");
-    const cJSON *before = edit_find(old, "type", type);
-    if (before != NULL) {
-        edit_append(&v->ed, conditions, cJSON_Duplicate(before, true));
-    }
-}
-
-static void add_covered(struct view *v, cJSON *conditions)
+static void add_covered(struct view *v)
 {
     const struct covered *c = v->f->covered;
     if (c == NULL) {
-        keep_condition(v, conditions, "Covered");
+        (void)conditions_keep(&v->conditions, "Covered");
     } else if (c->applies) {
-        add_any(v, conditions, "Covered", operator_coverage_status(c), operator_coverage_reason(c),
-                c->text);
+        conditions_add(&v->conditions, "Covered", operator_coverage_status(c),
+                       operator_coverage_reason(c), c->text);
     }
 }
 
-static void add_exclusive(struct view *v, cJSON *conditions)
+static void add_exclusive(struct view *v)
 {
     const struct exclusive *x = v->f->exclusive;
     if (x != NULL && x->state == EXCLUSIVE_UNKNOWN) {
-        keep_condition(v, conditions, "Exclusive");
+        (void)conditions_keep(&v->conditions, "Exclusive");
     } else if (x != NULL) {
-        add_any(v, conditions, "Exclusive", exclusive_status(x->state), exclusive_reason(x->state),
-                x->text);
+        conditions_add(&v->conditions, "Exclusive", exclusive_status(x->state),
+                       exclusive_reason(x->state), x->text);
     }
 }
 
@@ -370,17 +348,17 @@ static enum status_enforced enforced_of(const struct view *v, const char **reaso
     return kinds[worst].enforced;
 }
 
-static enum status_enforced add_enforced(struct view *v, cJSON *conditions)
+static enum status_enforced add_enforced(struct view *v)
 {
     const char *reason = NULL;
     struct buf message = BUF_INIT(MESSAGE_MAX);
     enum status_enforced enforced = enforced_of(v, &reason);
     const char *text = write_progress(v, &message) == 0 ? buf_cstr(&message) : NULL;
     if (text == NULL) {
-        edit_append(&v->ed, conditions, NULL); /* out of memory */
+        edit_fail(&v->ed, -ENOMEM);
     } else {
         bool holds = enforced == STATUS_ENFORCED || enforced == STATUS_NO_PODS;
-        add_condition(v, conditions, "Enforced", holds, reason, text);
+        conditions_set(&v->conditions, "Enforced", holds, reason, text);
     }
     buf_reset(&message);
     return enforced;
@@ -398,20 +376,20 @@ static bool needs_somebody(const char *reason)
 }
 
 /* What the others come to, for who looks at one condition only. */
-static bool add_ready(struct view *v, cJSON *conditions)
+static bool add_ready(struct view *v)
 {
     static const char *const parts[] = {"Compiled", "Published", "Enforced"};
     const cJSON *part = NULL;
     bool ready = true;
     for (size_t i = 0; i < ARRAY_LEN(parts) && ready; i++) {
-        part = edit_find(conditions, "type", parts[i]);
+        part = edit_find(v->conditions.list, "type", parts[i]);
         ready = strcmp(field_text(part, "status"), "True") == 0;
     }
     const char *reason = field_text(part, "reason");
     const char *message = field_text(part, "message");
-    add_condition(v, conditions, "Ready", ready, reason, message);
+    conditions_set(&v->conditions, "Ready", ready, reason, message);
     if (!ready && needs_somebody(reason)) {
-        add_condition(v, conditions, "Stalled", true, reason, message);
+        conditions_set(&v->conditions, "Stalled", true, reason, message);
     }
     return ready;
 }
@@ -433,8 +411,6 @@ static void add_numbers(struct view *v, cJSON *status)
 {
     const struct status_facts *f = v->f;
     char text[64];
-    const struct conditions c = {.ed = &v->ed, .object = f->config};
-    conditions_add_observed(&c, status);
     if (f->generation != 0) {
         edit_number(&v->ed, status, "generation", (double)f->generation);
         edit_string(&v->ed, status, "checksum", f->checksum);
@@ -456,21 +432,22 @@ cJSON *status_make(const struct status_facts *f, struct status_result *out)
         cJSON_Delete(status);
         return NULL;
     }
+    const cJSON *old = field_get(f->config, "status");
+    v.conditions = conditions_begin(&v.ed, status, old, field_generation(f->config), v.now);
     add_numbers(&v, status);
-    cJSON *conditions = edit_array(&v.ed, status, "conditions");
-    add_compiled(&v, conditions);
-    add_labelled(&v, conditions);
-    add_published(&v, conditions);
-    add_exclusive(&v, conditions);
-    out->enforced = add_enforced(&v, conditions);
-    out->ready = add_ready(&v, conditions);
-    add_covered(&v, conditions);
+    add_compiled(&v);
+    add_labelled(&v);
+    add_published(&v);
+    add_exclusive(&v);
+    out->enforced = add_enforced(&v);
+    out->ready = add_ready(&v);
+    add_covered(&v);
     add_rows(&v, status); /* the last, since it sorts anew */
     free(v.rows);
     if (v.ed.rc != 0) {
         cJSON_Delete(status);
         return NULL;
     }
-    out->changed = !cJSON_Compare(status, field_get(f->config, "status"), true);
+    out->changed = !cJSON_Compare(status, old, true);
     return status;
 }
