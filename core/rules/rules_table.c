@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/grow.h"
 #include "base/heap_size.h"
 #include "base/keyed_hash.h"
 #include "crypto/digest.h"
@@ -93,18 +94,6 @@ static int grow_index(struct rules_table *t)
     return 0;
 }
 
-static int grow_patterns(struct rules_table *t)
-{
-    size_t cap = t->cap == 0 ? 16 : t->cap * 2;
-    struct rules_pattern *patterns = realloc(t->patterns, cap * sizeof *patterns);
-    if (patterns == NULL) {
-        return -ENOMEM;
-    }
-    t->patterns = patterns;
-    t->cap = cap;
-    return 0;
-}
-
 /* Finds or adds the pattern. Pointers to patterns are void afterwards. */
 static int obtain_pattern(struct rules_table *t, struct slice group, struct slice resource,
                           struct rules_pattern **pattern)
@@ -116,12 +105,13 @@ static int obtain_pattern(struct rules_table *t, struct slice group, struct slic
     if (t->count == RULES_PATTERNS_MAX) {
         return -E2BIG;
     }
-    int rc = t->count == t->cap ? grow_patterns(t) : 0;
-    if (rc == 0 && t->index_size < 2 * (t->count + 1)) {
-        rc = grow_index(t);
+    struct rules_pattern *patterns = grow_array(t->patterns, t->count, &t->cap, sizeof *patterns);
+    if (patterns == NULL) {
+        return -ENOMEM;
     }
-    if (rc != 0) {
-        return rc;
+    t->patterns = patterns;
+    if (t->index_size < 2 * (t->count + 1) && grow_index(t) != 0) {
+        return -ENOMEM;
     }
     *pattern = &t->patterns[t->count];
     **pattern = (struct rules_pattern){.group = group, .resource = resource};
@@ -135,15 +125,11 @@ static int add_limit(struct rules_pattern *p, uint32_t selector)
     if (p->limit_count > 0 && p->limits[p->limit_count - 1] == selector) {
         return 0;
     }
-    if (p->limit_count == p->limit_cap) {
-        size_t cap = p->limit_cap == 0 ? 4 : p->limit_cap * 2;
-        uint32_t *limits = realloc(p->limits, cap * sizeof *limits);
-        if (limits == NULL) {
-            return -ENOMEM;
-        }
-        p->limits = limits;
-        p->limit_cap = cap;
+    uint32_t *limits = grow_array(p->limits, p->limit_count, &p->limit_cap, sizeof *limits);
+    if (limits == NULL) {
+        return -ENOMEM;
     }
+    p->limits = limits;
     p->limits[p->limit_count++] = selector;
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/grow.h"
 
 struct external_text {
     struct external_text *next;
@@ -68,17 +69,10 @@ int external_table_pattern(struct external_table *x, const char *text, bool any_
 
 int external_table_name(struct external_table *x, size_t intercept, const struct origin_host *host)
 {
-    if (x->name_count == x->name_room) {
-        size_t room = x->name_room == 0 ? 16 : x->name_room * 2;
-        struct external_name *names = realloc(x->names, room * sizeof *names);
-        if (names == NULL) {
-            return -ENOMEM;
-        }
-        x->names = names;
-        x->name_room = room;
-    }
+    struct external_name *names = grow_array(x->names, x->name_count, &x->name_room, sizeof *names);
     const char *text = external_table_text(x, slice_str(host->host));
-    if (text == NULL) {
+    x->names = names != NULL ? names : x->names;
+    if (names == NULL || text == NULL) {
         return -ENOMEM;
     }
     x->names[x->name_count++] = (struct external_name){text, host->port, (uint16_t)intercept};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/grow.h"
 
 /* Longer than any resource with its subresource that a document can name. */
 #define RESOURCE_MAX 512
@@ -29,15 +30,11 @@ int row_table_name(struct row_table *t, uint16_t row, enum row_dimension d, cons
         n->any[row / 64] |= UINT64_C(1) << row % 64;
         return 0;
     }
-    if (n->count == n->room) {
-        size_t room = n->room == 0 ? 16 : n->room * 2;
-        struct row_name *all = realloc(n->all, room * sizeof *all);
-        if (all == NULL) {
-            return -ENOMEM;
-        }
-        n->all = all;
-        n->room = room;
+    struct row_name *all = grow_array(n->all, n->count, &n->room, sizeof *all);
+    if (all == NULL) {
+        return -ENOMEM;
     }
+    n->all = all;
     n->all[n->count++] = (struct row_name){.value = value, .row = row};
     return 0;
 }

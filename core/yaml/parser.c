@@ -9,6 +9,7 @@
 
 #include <yaml.h>
 
+#include "base/grow.h"
 #include "base/slice.h"
 #include "yaml/scalar.h"
 #include "json/json.h"
@@ -73,15 +74,12 @@ static int note_line(struct builder *b, const cJSON *node, size_t line)
     if (!b->want_lines) {
         return 0;
     }
-    if (b->lines.count == b->lines_cap) {
-        size_t cap = b->lines_cap == 0 ? 64 : b->lines_cap * 2;
-        struct yaml_line *items = realloc(b->lines.items, cap * sizeof *items);
-        if (items == NULL) {
-            return err_memory(b->e);
-        }
-        b->lines.items = items;
-        b->lines_cap = cap;
+    struct yaml_line *items =
+        grow_array(b->lines.items, b->lines.count, &b->lines_cap, sizeof *items);
+    if (items == NULL) {
+        return err_memory(b->e);
     }
+    b->lines.items = items;
     b->lines.items[b->lines.count++] = (struct yaml_line){.node = node, .line = (unsigned)line + 1};
     return 0;
 }

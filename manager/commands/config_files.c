@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/grow.h"
 #include "base/spelling.h"
 #include "commands/input.h"
 #include "commands/namespace_names.h"
@@ -85,15 +86,12 @@ static void skip(struct reader *r, const cJSON *document)
 
 static int append(struct config_list *list, struct config_entry entry)
 {
-    if (list->count == list->cap) {
-        size_t cap = list->cap == 0 ? 16 : list->cap * 2;
-        struct config_entry *grown = realloc(list->entries, cap * sizeof *grown);
-        if (grown == NULL) {
-            return -ENOMEM;
-        }
-        list->entries = grown;
-        list->cap = cap;
+    struct config_entry *entries =
+        grow_array(list->entries, list->count, &list->cap, sizeof *entries);
+    if (entries == NULL) {
+        return -ENOMEM;
     }
+    list->entries = entries;
     list->entries[list->count++] = entry;
     return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/grow.h"
 #include "commands/input.h"
 #include "kube/name.h"
 #include "yaml/yaml.h"
@@ -15,15 +16,11 @@
 
 static int add(struct namespace_names *n, struct slice name, struct err *e)
 {
-    if (n->count == n->cap) {
-        size_t cap = n->cap == 0 ? 64 : n->cap * 2;
-        char **grown = realloc(n->items, cap * sizeof *grown);
-        if (grown == NULL) {
-            return err_memory(e);
-        }
-        n->items = grown;
-        n->cap = cap;
+    char **items = grow_array(n->items, n->count, &n->cap, sizeof *items);
+    if (items == NULL) {
+        return err_memory(e);
     }
+    n->items = items;
     n->items[n->count] = strndup(name.ptr, name.len);
     if (n->items[n->count] == NULL) {
         return err_memory(e);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/array.h"
+#include "base/grow.h"
 #include "commands/input.h"
 #include "object/names.h"
 #include "yaml/yaml.h"
@@ -48,28 +49,16 @@ const struct traffic *rules_set_traffic(const struct rules_set *s, const struct 
     return NULL;
 }
 
-static int make_room(struct rules_set *s)
-{
-    if (s->count < s->cap) {
-        return 0;
-    }
-    size_t cap = s->cap == 0 ? 16 : s->cap * 2;
-    struct rules **grown = realloc(s->items, cap * sizeof(struct rules *));
-    if (grown == NULL) {
-        return -ENOMEM;
-    }
-    s->items = grown;
-    s->cap = cap;
-    return 0;
-}
-
 int rules_set_add(struct rules_set *s, struct rules *rules)
 {
-    int rc = rules_set_find(s, rules) != NULL ? -EEXIST : make_room(s);
-    if (rc != 0) {
+    bool known = rules_set_find(s, rules) != NULL;
+    struct rules **items =
+        known ? NULL : grow_array(s->items, s->count, &s->cap, sizeof(struct rules *));
+    if (items == NULL) {
         rules_unref(rules);
-        return rc;
+        return known ? -EEXIST : -ENOMEM;
     }
+    s->items = items;
     s->items[s->count++] = rules;
     return 0;
 }

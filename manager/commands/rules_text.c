@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
 #include "kube/selector.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -37,16 +38,9 @@ static void note_error(struct rules_text *t, int error)
 
 static bool make_room(struct rules_text *t)
 {
-    if (t->count < t->cap) {
-        return true;
-    }
-    size_t cap = t->cap == 0 ? 64 : t->cap * 2;
-    struct rules_text_line *grown = realloc(t->lines, cap * sizeof *grown);
-    if (grown != NULL) {
-        t->lines = grown;
-        t->cap = cap;
-    }
-    return grown != NULL;
+    struct rules_text_line *lines = grow_array(t->lines, t->count, &t->cap, sizeof *lines);
+    t->lines = lines != NULL ? lines : t->lines;
+    return lines != NULL;
 }
 
 /* Takes over the key; NULL: there was no memory for it. */

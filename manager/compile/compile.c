@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/grow.h"
 #include "compile/control_labels.h"
 #include "compile/namespace_selectors.h"
 #include "kube/selector.h"
@@ -221,15 +222,12 @@ static int check_size(struct compilation *c, const char *path, const char *selec
 
 static int note_origin(struct compilation *c, const struct origin *o)
 {
-    if (c->origin_count == c->origin_cap) {
-        size_t cap = c->origin_cap == 0 ? 16 : c->origin_cap * 2;
-        struct origin *grown = realloc(c->origins, cap * sizeof *grown);
-        if (grown == NULL) {
-            return err_memory(c->e);
-        }
-        c->origins = grown;
-        c->origin_cap = cap;
+    struct origin *origins =
+        grow_array(c->origins, c->origin_count, &c->origin_cap, sizeof *origins);
+    if (origins == NULL) {
+        return err_memory(c->e);
     }
+    c->origins = origins;
     c->origins[c->origin_count++] = *o;
     return 0;
 }

@@ -6,10 +6,9 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/grow.h"
 #include "kube/name.h"
 #include "json/field.h"
-
-enum { ROOM_MIN = 64 };
 
 /* Strings of one resource, in one block. */
 struct resource_text {
@@ -41,15 +40,8 @@ int discovery_path(const struct discovery_resource *r, const char *namespace, st
 
 static bool make_room(struct resource_table *t)
 {
-    if (t->count < t->room) {
-        return true;
-    }
-    size_t room = t->room == 0 ? ROOM_MIN : t->room * 2;
-    struct discovery_resource *items = realloc(t->items, room * sizeof *items);
-    if (items != NULL) {
-        t->items = items;
-        t->room = room;
-    }
+    struct discovery_resource *items = grow_array(t->items, t->count, &t->room, sizeof *items);
+    t->items = items != NULL ? items : t->items;
     return items != NULL;
 }
 
