@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inject/inject_sidecars.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,26 +41,21 @@ static const char *const later_volumes[] = {POD_VOLUME, INJECT_ACCOUNT_VOLUME};
 
 /* ---- pieces ---- */
 
-static void add_quantities(struct edit *ed, cJSON *resources, const char *key, const char *cpu,
-                           const char *memory)
+static void add_quantity(struct edit *ed, cJSON *resources, const char *kind, const char *resource,
+                         const char *quantity)
 {
-    if (cpu == NULL && memory == NULL) {
-        return;
-    }
-    cJSON *object = edit_object(ed, resources, key);
-    if (cpu != NULL) {
-        edit_string(ed, object, "cpu", cpu);
-    }
-    if (memory != NULL) {
-        edit_string(ed, object, "memory", memory);
+    if (quantity != NULL) {
+        edit_string(ed, edit_object(ed, resources, kind), resource, quantity);
     }
 }
 
 static void add_resources(struct edit *ed, cJSON *container, const struct inject_resources *r)
 {
     cJSON *resources = edit_object(ed, container, "resources");
-    add_quantities(ed, resources, "requests", r->cpu_request, r->memory_request);
-    add_quantities(ed, resources, "limits", r->cpu_limit, r->memory_limit);
+    add_quantity(ed, resources, "requests", "cpu", r->cpu_request);
+    add_quantity(ed, resources, "requests", "memory", r->memory_request);
+    add_quantity(ed, resources, "limits", "cpu", r->cpu_limit);
+    add_quantity(ed, resources, "limits", "memory", r->memory_limit);
 }
 
 /* As the Pod Security Standard "restricted" demands. */
@@ -108,26 +102,14 @@ static void add_variable(struct edit *ed, cJSON *container, const char *name, co
     edit_string(ed, variable, "value", value);
 }
 
-static void add_format_variable(struct edit *ed, cJSON *container, const char *name,
-                                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-static void add_format_variable(struct edit *ed, cJSON *container, const char *name,
-                                const char *fmt, ...)
-{
-    char value[256];
-    va_list ap;
-    va_start(ap, fmt);
-    (void)vsnprintf(value, sizeof value, fmt, ap);
-    va_end(ap);
-    add_variable(ed, container, name, value);
-}
-
+/* Of the pod. */
 static void add_field_variable(struct edit *ed, cJSON *container, const char *name,
                                const char *path)
 {
     cJSON *variable = edit_append_object(ed, edit_array(ed, container, "env"));
     edit_string(ed, variable, "name", name);
-    cJSON *from = edit_object(ed, variable, "valueFrom");
-    edit_string(ed, edit_object(ed, from, "fieldRef"), "fieldPath", path);
+    cJSON *from = edit_object(ed, edit_object(ed, variable, "valueFrom"), "fieldRef");
+    edit_string(ed, from, "fieldPath", path);
 }
 
 static void add_port(struct edit *ed, cJSON *container, const char *name, int port)
@@ -150,8 +132,14 @@ static void add_probe(struct edit *ed, cJSON *container, const char *kind, const
     edit_number(ed, probe, "timeoutSeconds", PROBE_SECONDS);
 }
 
+static void add_probes(struct edit *ed, cJSON *container, int port)
+{
+    add_probe(ed, container, "readinessProbe", "/readyz", port, PROBE_SECONDS, 3);
+    add_probe(ed, container, "livenessProbe", "/healthz", port, 2 * PROBE_SECONDS, 3);
+}
+
 static cJSON *new_container(struct edit *ed, const struct inject_plan *plan, const char *name,
-                            const char *program)
+                            const char *program, const struct inject_resources *r)
 {
     const struct inject_settings *s = plan->settings;
     cJSON *c = cJSON_CreateObject();
@@ -161,7 +149,7 @@ static cJSON *new_container(struct edit *ed, const struct inject_plan *plan, con
         edit_string(ed, c, "imagePullPolicy", s->pull_policy);
     }
     edit_append_string(ed, edit_array(ed, c, "command"), program);
-    add_resources(ed, c, &s->others);
+    add_resources(ed, c, r);
     add_security(ed, c, s->user);
     /* So that `kubectl describe pod` shows why one failed. */
     edit_string(ed, c, "terminationMessagePolicy", "FallbackToLogsOnError");
@@ -198,7 +186,8 @@ static void add_account(struct edit *ed, const struct inject_plan *plan, cJSON *
  * both on one port, http before. */
 static cJSON *kubeconfig_container(struct edit *ed, const struct inject_plan *plan)
 {
-    cJSON *c = new_container(ed, plan, SIDECAR_KUBECONFIG, "kubeconfig-gen");
+    cJSON *c =
+        new_container(ed, plan, SIDECAR_KUBECONFIG, "kubeconfig-gen", &plan->settings->others);
     add_access(ed, plan, c);
     cJSON *args = edit_array(ed, c, "args");
     edit_append_string(ed, args, "--output=" INJECT_KUBECONFIG);
@@ -212,7 +201,7 @@ static cJSON *kubeconfig_container(struct edit *ed, const struct inject_plan *pl
 
 static cJSON *rules_container(struct edit *ed, const struct inject_plan *plan)
 {
-    cJSON *c = new_container(ed, plan, SIDECAR_RULES, "rulesync");
+    cJSON *c = new_container(ed, plan, SIDECAR_RULES, "rulesync", &plan->settings->others);
     cJSON *args = edit_array(ed, c, "args");
     edit_append_string(ed, args, "--once");
     edit_append_string(ed, args, "--at-start");
@@ -222,16 +211,6 @@ static cJSON *rules_container(struct edit *ed, const struct inject_plan *plan)
     inject_sidecars_mount(ed, c, RULES_VOLUME, RULES_DIR, true);
     inject_sidecars_mount(ed, c, STATE_VOLUME, STATE_DIR, false);
     return c;
-}
-
-static void add_proxy_resources(struct edit *ed, const struct inject_plan *plan, cJSON *c)
-{
-    if (plan->options->resources != NULL) {
-        edit_set(ed, c, "resources", cJSON_Duplicate(plan->options->resources, true));
-    } else {
-        edit_set(ed, c, "resources", cJSON_CreateObject());
-        add_resources(ed, c, &plan->settings->proxy);
-    }
 }
 
 /* The kubelet tells all ordinary containers to end at the same time. The operator needs localproxy
@@ -289,19 +268,22 @@ static void add_user_agent(struct edit *ed, const struct inject_plan *plan, cJSO
  * --sidecar-image may name an older release, as in the midst of an upgrade. */
 static void add_later_settings(struct edit *ed, const struct inject_plan *plan, cJSON *c)
 {
+    char text[64];
     add_variable(ed, c, "CMESH_STATUS_LEASE", "true");
     add_variable(ed, c, "CMESH_POD_LABELS", POD_DIR "/" LABELS_FILE);
     add_variable(ed, c, "CMESH_BREAKER_STATE", BREAKERS);
     if (plan->options->rules_lease_s > 0) {
-        add_format_variable(ed, c, "CMESH_RULES_LEASE", "%u", plan->options->rules_lease_s);
+        (void)snprintf(text, sizeof text, "%u", plan->options->rules_lease_s);
+        add_variable(ed, c, "CMESH_RULES_LEASE", text);
     }
     if (plan->watch_bypass) {
         add_variable(ed, c, "CMESH_WATCH_BYPASS", "true");
     }
     add_variable(ed, c, "CMESH_LOCAL_TLS", RUN_DIR);
     if (!plan->options->keep_account) {
-        add_format_variable(ed, c, "CMESH_LISTEN_TLS", "localhost:%d%s", SIDECAR_TLS_PORT,
-                            plan->options->by_name ? ",localhost:443" : "");
+        (void)snprintf(text, sizeof text, "localhost:%d%s", SIDECAR_TLS_PORT,
+                       plan->options->by_name ? ",localhost:443" : "");
+        add_variable(ed, c, "CMESH_LISTEN_TLS", text);
     }
     add_user_agent(ed, plan, c);
     if (plan->options->count_load) {
@@ -312,10 +294,12 @@ static void add_later_settings(struct edit *ed, const struct inject_plan *plan, 
 
 static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, const cJSON *spec)
 {
-    cJSON *c = new_container(ed, plan, SIDECAR_PROXY, "localproxy");
+    cJSON *c = new_container(ed, plan, SIDECAR_PROXY, "localproxy", &plan->settings->proxy);
+    if (plan->options->resources != NULL) {
+        edit_set(ed, c, "resources", cJSON_Duplicate(plan->options->resources, true));
+    }
     add_proxy_args(ed, plan, spec, c);
     add_later_settings(ed, plan, c);
-    add_proxy_resources(ed, plan, c);
     add_field_variable(ed, c, "POD_NAME", "metadata.name");
     add_field_variable(ed, c, "POD_NAMESPACE", "metadata.namespace");
     add_field_variable(ed, c, "POD_UID", "metadata.uid");
@@ -330,8 +314,7 @@ static cJSON *proxy_container(struct edit *ed, const struct inject_plan *plan, c
     add_port(ed, c, SIDECAR_ADMIN_PORT_NAME, SIDECAR_ADMIN_PORT);
     add_probe(ed, c, "startupProbe", "/readyz", SIDECAR_ADMIN_PORT, 1,
               plan->settings->start_seconds);
-    add_probe(ed, c, "readinessProbe", "/readyz", SIDECAR_ADMIN_PORT, PROBE_SECONDS, 3);
-    add_probe(ed, c, "livenessProbe", "/healthz", SIDECAR_ADMIN_PORT, 2 * PROBE_SECONDS, 3);
+    add_probes(ed, c, SIDECAR_ADMIN_PORT);
     inject_sidecars_mount(ed, c, STATE_VOLUME, STATE_DIR, true);
     inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
     inject_sidecars_mount(ed, c, POD_VOLUME, POD_DIR, true);
@@ -357,7 +340,7 @@ static void add_gate(struct edit *ed, const struct inject_plan *plan, cJSON *c)
 
 static cJSON *rulesync_container(struct edit *ed, const struct inject_plan *plan)
 {
-    cJSON *c = new_container(ed, plan, SIDECAR_RULESYNC, "rulesync");
+    cJSON *c = new_container(ed, plan, SIDECAR_RULESYNC, "rulesync", &plan->settings->others);
     cJSON *args = edit_array(ed, c, "args");
     edit_append_string(ed, args, "--from=" RULES_DIR);
     edit_append_string(ed, args, "--to=" COPY);
@@ -365,8 +348,7 @@ static cJSON *rulesync_container(struct edit *ed, const struct inject_plan *plan
     edit_append_format(ed, args, "--shard=%s/%s", plan->ns, plan->shard);
     edit_append_format(ed, args, "--admin=%s:%d", plan->settings->bind, SIDECAR_RULESYNC_PORT);
     add_port(ed, c, SIDECAR_RULESYNC_PORT_NAME, SIDECAR_RULESYNC_PORT);
-    add_probe(ed, c, "readinessProbe", "/readyz", SIDECAR_RULESYNC_PORT, PROBE_SECONDS, 3);
-    add_probe(ed, c, "livenessProbe", "/healthz", SIDECAR_RULESYNC_PORT, 2 * PROBE_SECONDS, 3);
+    add_probes(ed, c, SIDECAR_RULESYNC_PORT);
     inject_sidecars_mount(ed, c, RULES_VOLUME, RULES_DIR, true);
     inject_sidecars_mount(ed, c, STATE_VOLUME, STATE_DIR, false);
     inject_sidecars_mount(ed, c, RUN_VOLUME, RUN_DIR, false);
@@ -377,7 +359,7 @@ static cJSON *rulesync_container(struct edit *ed, const struct inject_plan *plan
  * mounted in its place, the API server adds the token of the service account to each container. */
 static cJSON *nat_container(struct edit *ed, const struct inject_plan *plan)
 {
-    cJSON *c = new_container(ed, plan, SIDECAR_NAT_INIT, "nat-init");
+    cJSON *c = new_container(ed, plan, SIDECAR_NAT_INIT, "nat-init", &plan->settings->others);
     cJSON *args = edit_array(ed, c, "args");
     edit_string(ed, c, "image", plan->settings->nat_image);
     edit_append_format(ed, args, "--except-user=%u", (unsigned)plan->settings->user);
