@@ -211,7 +211,8 @@ static void add_published(struct view *v)
     } else if (!is_published(f)) {
         const char *message = f->publish_message;
         utf8_copy_plain(text, CAUSE_MAX, message != NULL ? message : "Publishing is pending.");
-        conditions_set(&v->conditions, "Published", false, publish_reasons[f->publish_reason], text);
+        conditions_set(&v->conditions, "Published", false, publish_reasons[f->publish_reason],
+                       text);
     } else {
         (void)snprintf(text, sizeof text, "ConfigMap %s holds generation %" PRIu64 ".",
                        f->configmap, f->generation);
