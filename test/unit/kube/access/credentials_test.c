@@ -379,12 +379,12 @@ static void test_plugin_runs_again_ahead_of_the_expiry(void **state)
     write_plugin(f, "N=$(cat $D/n 2>/dev/null || echo 0); echo $((N + 1)) > $D/n\n"
                     "echo '{\"apiVersion\":\"" V1 "\",\"kind\":\"ExecCredential\",\"status\":{"
                     "\"token\":\"t'$N'\",\"expirationTimestamp\":\"'"
-                    "$(date -u -d '+10 seconds' +%Y-%m-%dT%H:%M:%SZ)'\"}}'");
+                    "$(date -u -d '+20 seconds' +%Y-%m-%dT%H:%M:%SZ)'\"}}'");
     start_ok(f);
     wait_for_event(f);
     assert_string_equal(credentials_authorization(f->credentials), "Bearer t0");
     const char *now = "";
-    for (int i = 0; i < 400 && strcmp(now, "Bearer t1") != 0; i++) {
+    for (int i = 0; i < 500 && strcmp(now, "Bearer t1") != 0; i++) {
         run_for(f->loop, 50);
         /* There is a valid credential at each moment: the new one comes before the end. */
         assert_true(credentials_ready(f->credentials));
