@@ -200,6 +200,33 @@ static void test_deleted_map_comes_back(void **state)
     fixture_expect_generation(s, "a", 2);
 }
 
+static uint64_t published_edits(const struct fixture *s)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(s->counts.published.counts); i++) {
+        count += s->counts.published.counts[i];
+    }
+    return count;
+}
+
+/* Nor is it counted how long it took: nobody waits for it. */
+static void test_a_map_that_comes_back_is_no_edit(void **state)
+{
+    struct fixture *s = *state;
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_lead(s);
+    fixture_expect_condition(s, "a", "Published", "True");
+    fixture_settle(s);
+    assert_int_equal(published_edits(s), 1);
+    fixture_retire(s);
+    fixture_lead(s);
+    fixture_settle(s);
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
+    fixture_expect_text(s, "configmaps", "cmesh-rules-a", "metadata/name", "cmesh-rules-a");
+    fixture_settle(s);
+    assert_int_equal(published_edits(s), 1);
+}
+
 /* The next leader counts on from what the status tells, however far that is from nothing. */
 static void test_a_large_generation_that_the_status_tells(void **state)
 {
@@ -590,6 +617,17 @@ static void test_a_proxy_knows_more(void **state)
     /* the same generation, other rules */
     fixture_probe(s, "a-0", "a", 8, "sha256:other");
     fixture_expect_generation(s, "a", 9);
+}
+
+/* It was started for that one. */
+static void test_generations_of_another_shard_do_not_count(void **state)
+{
+    struct fixture *s = *state;
+    fixture_begin_enforced(s);
+    fixture_probe(s, "a-0", "b", 7, "sha256:other");
+    fixture_expect_condition(s, "a", "Enforced", "False");
+    fixture_settle(s);
+    assert_int_equal(fixture_generation(s, "a"), 1);
 }
 
 /* Nothing but the pod knows: the last leader died before it could tell it by the annotation, and
@@ -986,6 +1024,7 @@ int main(void)
         TEST(test_overlap_is_seen_on_both),
         TEST(test_pods_that_are_not_selected_any_more),
         TEST(test_deleted_map_comes_back),
+        TEST(test_a_map_that_comes_back_is_no_edit),
         TEST(test_a_large_generation_that_the_status_tells),
         TEST(test_deleted_map_comes_back_before_there_is_a_status),
         TEST(test_edited_map_is_put_right),
@@ -1005,6 +1044,7 @@ int main(void)
         TEST(test_an_annotation_that_is_not_believed_is_corrected),
         TEST(test_made_again),
         TEST(test_a_proxy_knows_more),
+        TEST(test_generations_of_another_shard_do_not_count),
         TEST(test_pods_are_asked_first),
         TEST(test_pods_that_tell),
         TEST(test_next_leader_goes_on),

@@ -637,6 +637,21 @@ static void test_strict_waits_for_pods_of_nobody_knows_which_shard(void **state)
     fixture_expect_generation(s, "green", 2);
 }
 
+static void test_strict_waits_for_pods_that_two_shards_select(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    fixture_config_for(s, "teal", "secrets", "ns=7", "blue");
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"both-0\",\"labels\":{\"shard\":\"blue\"}},\"spec\":{"
+                   "\"serviceAccountName\":\"operator\",\"containers\":[{\"name\":"
+                   "\"cmesh-localproxy\"},{\"name\":\"operator\"}]},\"status\":{\"podIP\":"
+                   "\"10.0.0.1\"}}");
+    run_for(s->store.api.loop, PAUSE_MS); /* until the cache shows both */
+    sees(s, "green", "\"4\",\"5\",\"9\"");
+    expect_waiting(s, "green", "pod both-0 (has the sidecars of a shard that nobody knows)");
+}
+
 /* On purpose. */
 static void turn_into_root(struct fixture *s, const char *name)
 {
@@ -654,6 +669,8 @@ static void test_a_shard_that_becomes_a_root_is_waited_for(void **state)
     turn_into_root(s, "blue");
     sees(s, "green", "\"3\",\"4\",\"5\"");
     expect_waiting(s, "green", "pod blue-0 of shard n/blue, which has become a root");
+    const char *first = strstr(fixture_condition(s, "green", "Published", "message"), "blue-0");
+    assert_null(strstr(first + 1, "blue-0"));
     fixture_expect_event(s, "blue", "RulesKept", 1);
     fixture_expect_event(s, "blue-0", "RulesKept", 1);
     fixture_retire(s); /* nor does the next leader forget it */
@@ -1213,6 +1230,7 @@ int main(void)
         TEST(test_strict_waits_for_pods_no_longer_selected),
         TEST(test_strict_waits_for_pods_without_a_sidecar),
         TEST(test_strict_waits_for_pods_of_nobody_knows_which_shard),
+        TEST(test_strict_waits_for_pods_that_two_shards_select),
         TEST(test_a_shard_that_becomes_a_root_is_waited_for),
         TEST(test_a_lock_that_is_renamed),
         TEST(test_a_shard_that_is_renamed_with_its_lock),
