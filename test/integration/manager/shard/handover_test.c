@@ -357,6 +357,28 @@ static void test_a_new_shard_waits(void **state)
     fixture_expect_generation(s, "red", 1);
 }
 
+/* What keeps it from being published then is something else; afterwards the wait has its whole time
+ * again. */
+static void test_a_wait_ends_with_the_name(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    sees(s, "red", "\"3\"");
+    expect_waiting(s, "red", "n/blue");
+    assert_int_equal(s->counts.waits, 1);
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-red\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/rules\":\"true\"},\"ownerReferences\":[{"
+                   "\"controller\":true,\"kind\":\"Deployment\",\"name\":\"d\",\"uid\":\"x\"}]},"
+                   "\"data\":{\"x\":\"y\"}}");
+    fixture_expect_event(s, "red", "PublishFailed", 1);
+    assert_string_equal(fixture_condition(s, "red", "Published", "reason"), "NameTaken");
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-red");
+    fixture_settle(s);
+    expect_waiting(s, "red", "n/blue");
+    assert_int_equal(s->counts.waits, 2);
+}
+
 /* Confirmed rules are of a generation, not only of these words. */
 static void test_edited_and_taken_back(void **state)
 {
@@ -1214,6 +1236,7 @@ int main(void)
         TEST(test_rules_that_cannot_be_read_show_anything),
         TEST(test_two_that_cannot_be_read),
         TEST(test_a_new_shard_waits),
+        TEST(test_a_wait_ends_with_the_name),
         TEST(test_a_new_shard_without_limits_waits),
         TEST(test_nobody_ends_its_wait_by_the_configmap),
         TEST(test_edited_and_taken_back),

@@ -118,6 +118,22 @@ static void test_later_rules_do_not_wait(void **state)
     fixture_expect_generation(s, "a", 2);
 }
 
+/* The manager that wrote the first ones knows that there were some. */
+static void test_rules_without_a_status_do_not_wait(void **state)
+{
+    struct played *p = *state;
+    struct fixture *s = &p->s;
+    p->progress.state = LABELLED_DONE;
+    store_fail(&s->store, "/status", 500, STORE_NONE, 1000);
+    fixture_config(s, "a", "pods", BY_NAMESPACE);
+    fixture_lead(s);
+    fixture_expect_generation(s, "a", 1);
+    run_for(s->store.api.loop, 200); /* until the cache shows it */
+    come_to(p, LABELLED_DUE);
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
+    fixture_expect_generation(s, "a", 1);
+}
+
 static void test_another_leader(void **state)
 {
     struct played *p = *state;
@@ -154,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_first_rules_wait),
         TEST(test_later_rules_do_not_wait),
+        TEST(test_rules_without_a_status_do_not_wait),
         TEST(test_another_leader),
         TEST(test_not_when_told_not_to),
     };
