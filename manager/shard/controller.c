@@ -332,12 +332,6 @@ struct shard *controller_mounted_shard(const struct controller *c, const struct 
     return key == NULL ? NULL : controller_find_shard(c, key);
 }
 
-static void add_own_pod(const struct controller *c, const struct pod *p, struct ownership_pod *pods,
-                        size_t *count)
-{
-    pods[(*count)++] = (struct ownership_pod){p, prober_result(c->prober, p->key)};
-}
-
 /* Selected are also those that do not say whose sidecars they have. */
 struct ownership_pod *controller_own_pods(const struct controller *c, const char *key,
                                           size_t *count)
@@ -353,12 +347,12 @@ struct ownership_pod *controller_own_pods(const struct controller *c, const char
     *count = 0;
     for (size_t i = 0; out != NULL && i < injected; i++) {
         if (a[i]->proxy_port != 0 && !a[i]->over) {
-            add_own_pod(c, a[i], out, count);
+            out[(*count)++] = (struct ownership_pod){a[i], prober_result(c->prober, a[i]->key)};
         }
     }
     for (size_t i = 0; out != NULL && i < selected; i++) {
         if (b[i]->injected[0] == '\0' && controller_shard_of_pod(c, b[i]) == config) {
-            add_own_pod(c, b[i], out, count);
+            out[(*count)++] = (struct ownership_pod){b[i], prober_result(c->prober, b[i]->key)};
         }
     }
     free(a);

@@ -414,6 +414,7 @@ static void test_strict_waits_for_a_silent_pod(void **state)
     fixture_forget_probes(s);
     fixture_expect_event(s, "green", "HandoverBlocked", 1);
     stays_at(s, "green", 1);
+    fixture_enforces(s, "green-0", "green"); /* it is looked at again */
     stays_at(s, "green", 1);
     fixture_expect_event(s, "green", "HandoverBlocked", 1); /* once */
     assert_int_equal(s->counts.blocked, 1);
