@@ -357,6 +357,24 @@ static void test_a_new_shard_waits(void **state)
     fixture_expect_generation(s, "red", 1);
 }
 
+/* What somebody else has put where its rules should stand is nothing that the shard has. */
+static void test_somebody_elses_map_is_not_waited_for(void **state)
+{
+    struct fixture *s = *state;
+    begin(s, LONG_MS);
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-teal\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/rules\":\"true\"},\"ownerReferences\":[{"
+                   "\"controller\":true,\"kind\":\"Deployment\",\"name\":\"d\",\"uid\":\"x\"}]},"
+                   "\"data\":{\"rules.json\":\"{\\\"apiVersion\\\":\\\"cmesh/v1\\\",\\\"kind\\\":"
+                   "\\\"ShardRules\\\",\\\"shard\\\":{\\\"namespace\\\":\\\"n\\\",\\\"name\\\":"
+                   "\\\"teal\\\"},\\\"generation\\\":1,\\\"spec\\\":{\\\"limits\\\":[]}}\"}}");
+    sees(s, "teal", "\"8\"");
+    fixture_expect_event(s, "teal", "PublishFailed", 1);
+    sees(s, "green", "\"4\",\"5\",\"6\"");
+    fixture_expect_generation(s, "green", 2);
+}
+
 /* What keeps it from being published then is something else; afterwards the wait has its whole time
  * again. */
 static void test_a_wait_ends_with_the_name(void **state)
@@ -1237,6 +1255,7 @@ int main(void)
         TEST(test_rules_that_cannot_be_read_show_anything),
         TEST(test_two_that_cannot_be_read),
         TEST(test_a_new_shard_waits),
+        TEST(test_somebody_elses_map_is_not_waited_for),
         TEST(test_a_wait_ends_with_the_name),
         TEST(test_a_new_shard_without_limits_waits),
         TEST(test_nobody_ends_its_wait_by_the_configmap),
