@@ -674,7 +674,11 @@ static void test_strict_waits_for_pods_of_nobody_knows_which_shard(void **state)
     sees(s, "green", "\"4\",\"5\",\"9\"");
     expect_waiting(s, "green", "pod lost-0 (has the sidecars of a shard that nobody knows)");
     stays_at(s, "green", 1);
-    store_delete(&s->store, "pods", "n", "lost-0");
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"lost-0\",\"annotations\":{"
+                   "\"ctrlmesh.kusionstack.io/let-go\":\"true\"}},\"spec\":{"
+                   "\"serviceAccountName\":\"operator\",\"containers\":[{\"name\":"
+                   "\"cmesh-localproxy\"},{\"name\":\"operator\"}]}}");
     fixture_expect_generation(s, "green", 2);
 }
 
