@@ -331,9 +331,9 @@ static void who_may_not_patch_waits(void **state)
     fixture_await_fault(s);
     expect_message(s, "this manager may not patch Leases: bind the ClusterRole "
                       "cmesh-manager-takeover to it");
-    pass(s, 59000);
+    pass(s, 60000 - SOON_MS);
     stays(s);
-    pass(s, 1000);
+    pass(s, SOON_MS);
     fixture_expect_generation(s, "green", 2);
 }
 
