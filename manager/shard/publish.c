@@ -10,8 +10,8 @@
 
 #include "compile/rules_gain.h"
 #include "ownership/generation.h"
+#include "ownership/incompatible_pods.h"
 #include "shard/controller_internal.h"
-#include "shard/incompatible_pods.h"
 #include "shard/publish_plan.h"
 #include "json/field.h"
 

@@ -10,7 +10,7 @@
  *   Enforced   they do, and every ready proxy has confirmed them
  *   Ready      all of these; its reason is that of the first which is not so, else of Enforced
  *   Stalled    only while somebody has to change something before it can be Ready
- *   Labelled   what the limits select by control labels has them (shard/labelling.h)
+ *   Labelled   what the limits select by control labels has them (label/labelling.h)
  *   Covered    each namespace is in one shard of the operator (shard/operator_coverage.h)
  *   Exclusive  nobody else of the operator shows what it shows (shard/exclusive.h)
  *
@@ -37,8 +37,8 @@
 
 #include "base/err.h"
 #include "enforcement/prober.h"
+#include "label/labelling.h"
 #include "shard/exclusive.h"
-#include "shard/labelling.h"
 #include "shard/operator_coverage.h"
 #include "shard/publish_plan.h"
 

@@ -3,8 +3,8 @@
  * incompatible_pods.h - which pods of a shard do not read rules of a later version: these wait for
  * them, since such a pod would keep the rules that it has for ever.
  */
-#ifndef MANAGER_SHARD_INCOMPATIBLE_PODS_H
-#define MANAGER_SHARD_INCOMPATIBLE_PODS_H
+#ifndef MANAGER_OWNERSHIP_INCOMPATIBLE_PODS_H
+#define MANAGER_OWNERSHIP_INCOMPATIBLE_PODS_H
 
 #include "base/buf.h"
 #include "ownership/ownership.h"

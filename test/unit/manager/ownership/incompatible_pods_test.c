@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/incompatible_pods.h"
+#include "ownership/incompatible_pods.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
  * Asked are the limits and the labeller (label/label_progress.h), resource by resource, for all
  * that the API server has: a limit on any resource is one on each.
  */
-#ifndef MANAGER_SHARD_LABELLING_H
-#define MANAGER_SHARD_LABELLING_H
+#ifndef MANAGER_LABEL_LABELLING_H
+#define MANAGER_LABEL_LABELLING_H
 
 #include <stdbool.h>
 

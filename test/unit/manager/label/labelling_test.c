@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shard/labelling.h"
+#include "label/labelling.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
