@@ -224,10 +224,11 @@ const char *place_config_difference(struct place *p)
     while (text[0] == '\0' && (c = shard_cache_next_config(p->cache, c)) != NULL) {
         const struct pod *pod = NULL;
         size_t selected = 0;
-        while (c->pods != NULL && (pod = shard_cache_next_pod_in(p->cache, c->ns, pod)) != NULL) {
+        while (!c->root && c->pods != NULL &&
+               (pod = shard_cache_next_pod_in(p->cache, c->ns, pod)) != NULL) {
             selected += pod_selected(pod, c->pods);
         }
-        if (c->pods == NULL || c->pod_count != selected) {
+        if ((c->pods == NULL && !c->root) || c->pod_count != selected) {
             (void)snprintf(text, sizeof text, "%s has %zu pods of %zu", c->key, c->pod_count,
                            selected);
         }

@@ -51,7 +51,7 @@ void place_put_pod(struct place *p, const char *ns, const char *name, const char
 void place_put_map(struct place *p, const char *ns, const char *shard, const char *label);
 
 /* "": each config that is known has the pods that it selects of those that are known; otherwise
- * what is wrong, valid until the next call. All of them have a selector. */
+ * what is wrong, valid until the next call. All but roots have a selector. */
 const char *place_config_difference(struct place *p);
 /* The same, and the pods are as they are in the API server, in these very versions. */
 const char *place_difference(struct place *p);

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Allocations of a cache fail, one in each run, while namespaces come and go: nothing crashes,
- * nothing leaks, what is ready stays ready, and in the end it knows all the same.
+ * Allocations of a cache fail, one in each run, while namespaces come and go and objects are edited
+ * and replaced: nothing crashes, nothing leaks, whatever it gives out can be read at any time, what
+ * is ready stays ready, and in the end it knows all the same.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "alloc_sweep.h"
-#include "base/array.h"
 #include "base/log.h"
 #include "rounds.h"
 #include "shard_cache_fixture.h"
+#include "json/json.h"
 
 enum { PATIENCE_TURNS = 3000, PASSED_MS = 1000 };
 
 #define ALL_PODS "/api/v1/pods?"
+
+typedef void (*event_fn)(struct place *p);
 
 static long runs;
 
@@ -54,15 +58,103 @@ static void few(struct place *p)
     place_put_pod(p, "n0", "p3", "a");
 }
 
-static void (*const events[])(struct place *p) = {two_more, one_that_comes_later, listed_again,
-                                                  few};
+static event_fn visits[] = {two_more, one_that_comes_later, listed_again, few, NULL};
+
+/* ---- what is changed in place ---- */
+
+static void put_child(struct place *p, const char *editor, const char *label)
+{
+    store_put_text(&p->store, "shardingconfigs", "n0",
+                   "{\"metadata\":{\"name\":\"c\",\"labels\":{"
+                   "\"ctrlmesh.kusionstack.io/auto-sharding-root\":\"r\"},\"managedFields\":[{"
+                   "\"manager\":\"%s\",\"time\":\"2026-01-01T00:00:00Z\"}]},\"spec\":{"
+                   "\"selector\":{\"matchLabels\":{\"shard\":\"%s\"}},\"limits\":[]}}",
+                   editor, label);
+}
+
+static void put_injected(struct place *p, const char *name, const char *label)
+{
+    store_put_text(&p->store, "pods", "n0",
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"shard\":\"%s\"},"
+                   "\"annotations\":{\"ctrlmesh.kusionstack.io/sharding-config-injected\":\"c\"}}}",
+                   name, label);
+}
+
+static void another_editor(struct place *p)
+{
+    put_child(p, "kubectl-patch", "a");
+}
+
+static void another_selector(struct place *p)
+{
+    put_child(p, "kubectl-patch", "b");
+}
+
+static void a_root(struct place *p)
+{
+    store_put_text(&p->store, "shardingconfigs", "n0",
+                   "{\"metadata\":{\"name\":\"a\"},\"spec\":{\"root\":{\"prefix\":\"x\"},"
+                   "\"selector\":{\"matchLabels\":{\"shard\":\"a\"}}}}");
+}
+
+static void no_root(struct place *p)
+{
+    place_put_config(p, "n0", "a", "a");
+}
+
+static void another_pod(struct place *p)
+{
+    store_end_watches(&p->store);
+    store_delete(&p->store, "pods", "n0", "p1");
+    put_injected(p, "p1", "b");
+    place_put_map(p, "n0", "c", "true");
+}
+
+static void another_config(struct place *p)
+{
+    store_end_watches(&p->store);
+    store_delete(&p->store, "shardingconfigs", "n0", "c");
+    put_child(p, "kubectl-create", "b");
+}
+
+static void pods_without_configs(struct place *p)
+{
+    store_delete(&p->store, "shardingconfigs", "n0", "a");
+    store_delete(&p->store, "shardingconfigs", "n0", "c");
+}
+
+static void configs_again(struct place *p)
+{
+    place_put_config(p, "n0", "a", "a");
+    put_child(p, "kubectl-create", "b");
+}
+
+static event_fn edits[] = {
+    another_editor, another_selector,     a_root,        no_root, another_pod,
+    another_config, pods_without_configs, configs_again, NULL};
 
 /* ---- one run ---- */
+
+/* Whatever is given out can be read. */
+static void read_all(struct place *p)
+{
+    size_t sum = 0;
+    const struct shard_cache_config *c = NULL;
+    while ((c = shard_cache_next_config(p->cache, c)) != NULL) {
+        sum += strlen(c->key) + strlen(c->uid) + strlen(c->version) + strlen(c->changed_by);
+        sum += json_weight(c->object);
+    }
+    for (const struct rules_map *m = NULL; (m = shard_cache_next_map(p->cache, m)) != NULL;) {
+        sum += strlen(m->key) + strlen(m->version) + strlen(m->text_hash) + strlen(m->changed_by);
+    }
+    assert_int_not_equal(sum, SIZE_MAX);
+}
 
 /* Also when memory was short. */
 static bool is_settled(struct place *p)
 {
     long paused = alloc_sweep_pause();
+    read_all(p);
     bool settled = shard_cache_synced(p->cache) && place_difference(p)[0] == '\0';
     buf_clear(&p->log);
     alloc_sweep_resume(paused);
@@ -90,23 +182,22 @@ static bool settle(struct place *p, bool synced)
     return quiet > 0;
 }
 
-static bool play(struct place *p)
+static bool play(struct place *p, const event_fn *event)
 {
     bool well = settle(p, false);
-    for (unsigned i = 0; well && i < ARRAY_LEN(events); i++) {
+    for (; well && *event != NULL; event++) {
         long paused = alloc_sweep_pause();
-        events[i](p);
+        (*event)(p);
         alloc_sweep_resume(paused);
         well = settle(p, true);
     }
     return well;
 }
 
-static bool come_and_go(void *data)
+static bool play_once(void *data)
 {
     static struct place p;
     long left = sweep_left;
-    (void)data;
     /* Of all allocations each so many-th one fails: the whole takes seconds. */
     if (runs++ % rounds(11, 3) != 0) {
         sweep_failed = true; /* passed over */
@@ -117,9 +208,11 @@ static bool come_and_go(void *data)
     p.store.page_max = 3;
     assert_true(place_open(&p));
     put_namespace(&p, "n0");
+    put_child(&p, "kubectl-edit", "a");
+    put_injected(&p, "p3", "b");
     sweep_left = left;
     assert_true(place_try_to_begin(&p, NULL) || (sweep_failed && place_try_to_begin(&p, NULL)));
-    bool well = play(&p);
+    bool well = play(&p, data);
     sweep_left = -1;
     if (!well) {
         (void)fprintf(stderr, "allocation %ld failed, and nothing was done about it\n", runs - 1);
@@ -128,18 +221,31 @@ static bool come_and_go(void *data)
     return well;
 }
 
-static void test_out_of_memory(void **state)
+static void sweep(event_fn *events)
 {
-    (void)state;
-    long count = sweep_allocations(come_and_go, NULL);
+    runs = 0;
+    long count = sweep_allocations(play_once, events);
     print_message("%ld allocations\n", count);
     assert_true(count > 150);
+}
+
+static void test_namespaces_come_and_go(void **state)
+{
+    (void)state;
+    sweep(visits);
+}
+
+static void test_edits(void **state)
+{
+    (void)state;
+    sweep(edits);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_namespaces_come_and_go),
+        cmocka_unit_test(test_edits),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
