@@ -124,8 +124,10 @@ static bool is_welcome(const struct shard_cache *w, const struct config *c)
     return c->seen.over && shard_cache_has_room(w, c->wanted);
 }
 
-/* Of a child of a root alone, for others may be changed by anybody. 0 or -ENOMEM. */
-static int note_changer(const struct shard_cache *w, struct config *c, const cJSON *whole)
+/* Of a child of a root alone, for others may be changed by anybody: *out, which the caller frees;
+ * NULL: nobody. 0 or -ENOMEM. */
+static int find_changer(const struct shard_cache *w, const struct config *c, const cJSON *whole,
+                        char **out)
 {
     static const char *const managers[] = {RULES_MAP_MANAGER, ROOT_FIELD_MANAGER, NULL};
     char key[NAMES_KEY_SIZE];
@@ -135,21 +137,24 @@ static int note_changer(const struct shard_cache *w, struct config *c, const cJS
     if (field_text(field_get(meta, "labels"), key)[0] != '\0' || c->changed_by != NULL) {
         last_editor_find(meta, managers, text);
     }
-    char *copy = text[0] == '\0' ? NULL : strdup(text);
-    free(c->changed_by);
-    c->changed_by = copy;
-    return text[0] != '\0' && copy == NULL ? -ENOMEM : 0;
+    *out = text[0] == '\0' ? NULL : strdup(text);
+    return text[0] != '\0' && *out == NULL ? -ENOMEM : 0;
 }
 
-/* `whole` is what the API server has; takes `object`, which is kept of it. */
+/* `whole` is what the API server has; takes `object`, which is kept of it. 0; -ENOMEM: then all is
+ * as before. */
 static int set_config(struct shard_cache *w, struct config *c, const cJSON *whole, cJSON *object)
 {
     bool welcome = is_welcome(w, c);
     bool fresh = welcome || !same_generation(c->object, object);
-    if (note_changer(w, c, whole) != 0 || (fresh && take_spec(w, c, whole) != 0)) {
+    char *changer = NULL;
+    if (find_changer(w, c, whole, &changer) != 0 || (fresh && take_spec(w, c, whole) != 0)) {
+        free(changer);
         cJSON_Delete(object);
         return -ENOMEM;
     }
+    free(c->changed_by);
+    c->changed_by = changer;
     cJSON_Delete(c->object);
     c->object = object;
     c->seen = (struct shard_cache_config){
