@@ -136,6 +136,24 @@ static void test_refuses_what_is_no_event(void **state)
     }
 }
 
+/* What a stranger may write into managedFields keeps no event from being read. */
+static void test_objects_of_strangers(void **state)
+{
+    (void)state;
+    enum { DEPTH = 1001 };
+    static const char start[] = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\","
+                                "\"resourceVersion\":\"1\",\"x\xff\":";
+    char line[sizeof start + 2 * DEPTH + 3];
+    struct watch_event event;
+    (void)snprintf(line, sizeof line, "%s%0*d%0*d}}}", start, DEPTH, 0, DEPTH, 0);
+    memset(line + strlen(start), '[', DEPTH);
+    memset(line + strlen(start) + DEPTH, ']', DEPTH);
+    assert_int_equal(watch_event_parse(slice_str(line), &event, NULL), 0);
+    assert_string_equal(event.version, "1");
+    assert_string_equal(object_name(event.object), "a");
+    watch_event_deinit(&event);
+}
+
 static void test_versions_are_bounded(void **state)
 {
     (void)state;
@@ -164,6 +182,7 @@ int main(void)
         cmocka_unit_test(test_lines_are_bounded),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_refuses_what_is_no_event),
+        cmocka_unit_test(test_objects_of_strangers),
         cmocka_unit_test(test_versions_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
