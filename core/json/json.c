@@ -10,8 +10,11 @@
 #include "base/ascii.h"
 #include "base/heap_size.h"
 #include "base/slice.h"
+#include "base/utf8.h"
 #include "json/cursor.h"
 #include "json/scanner.h"
+
+#define ESCAPED_NUL "\\u0000"
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -122,6 +125,7 @@ static const char *place_of(struct slice text, const cJSON *root, const cJSON *i
 struct document {
     struct slice text;
     const cJSON *root;
+    bool unique; /* no object may have a key twice */
     struct err *e;
 };
 
@@ -155,19 +159,19 @@ static int check_tree(const struct document *d, const cJSON *item)
     if (cJSON_IsNumber(item) && !isfinite(item->valuedouble)) {
         return fail_number(d, item);
     }
-    int rc = cJSON_IsObject(item) ? check_keys(d, item) : 0;
+    int rc = d->unique && cJSON_IsObject(item) ? check_keys(d, item) : 0;
     for (const cJSON *child = item->child; child != NULL && rc == 0; child = child->next) {
         rc = check_tree(d, child);
     }
     return rc;
 }
 
-static cJSON *parse_checked(struct slice text, struct err *e)
+static cJSON *parse_checked(struct slice text, bool unique, struct err *e)
 {
     const char *end = NULL;
     errno = 0; /* cJSON does not tell a failed malloc from an error in the text */
     cJSON *root = cJSON_ParseWithLengthOpts(text.ptr, text.len, &end, 0);
-    struct document d = {.text = text, .root = root, .e = e};
+    struct document d = {.text = text, .root = root, .unique = unique, .e = e};
     if (root == NULL && errno == ENOMEM) {
         err_memory(e);
     } else if (root == NULL) { /* nothing that is known */
@@ -191,7 +195,7 @@ static char *without_escaped_nul(const char *text, size_t len)
     memcpy(copy, text, len);
     for (size_t i = 0; i < len; i++) {
         if (copy[i] == '\\') {
-            if (len - i >= 6 && memcmp(copy + i, "\\u0000", 6) == 0) {
+            if (len - i >= 6 && memcmp(copy + i, ESCAPED_NUL, 6) == 0) {
                 memcpy(copy + i, "\\ufffd", 6);
             }
             i++;
@@ -200,23 +204,92 @@ static char *without_escaped_nul(const char *text, size_t len)
     return copy;
 }
 
-cJSON *json_parse(const char *text, size_t len, struct err *e)
+static cJSON *parse_document(struct slice document, bool unique, struct err *e)
 {
-    struct slice document = slice_of(text, len);
     if (json_check(document, e) != 0) {
         return NULL;
     }
-    if (memmem(document.ptr, document.len, "\\u0000", 6) == NULL) {
-        return parse_checked(document, e);
+    if (memmem(document.ptr, document.len, ESCAPED_NUL, strlen(ESCAPED_NUL)) == NULL) {
+        return parse_checked(document, unique, e);
     }
     char *copy = without_escaped_nul(document.ptr, document.len);
     if (copy == NULL) {
         err_memory(e);
         return NULL;
     }
-    cJSON *root = parse_checked(slice_of(copy, document.len), e);
+    cJSON *root = parse_checked(slice_of(copy, document.len), unique, e);
     explicit_bzero(copy, document.len); /* it may be a Secret */
     free(copy);
+    return root;
+}
+
+cJSON *json_parse(const char *text, size_t len, struct err *e)
+{
+    return parse_document(slice_of(text, len), true, e);
+}
+
+/* The brackets of a value that lies too deep, at the start of `left`, of which it is taken; the
+ * first one alone if the value has no end. */
+static size_t empty_value(struct slice *left, char out[2])
+{
+    struct json_nesting n = {0};
+    const char *behind = json_nesting_end(&n, left->ptr, left->ptr + left->len);
+    size_t len = behind == NULL ? 1 : (size_t)(behind - left->ptr);
+    out[0] = left->ptr[0];
+    out[1] = left->ptr[len - 1];
+    *left = slice_of(left->ptr + len, left->len - len);
+    return behind == NULL ? 1 : 2;
+}
+
+/* Writes the text without what json_parse_foreign leaves out; returns its length, which is no
+ * larger. */
+static size_t repair(struct slice left, char *out)
+{
+    size_t n = 0;
+    size_t depth = 0;
+    bool quoted = false;
+    while (left.len > 0) {
+        char c = left.ptr[0];
+        uint32_t code_point;
+        size_t width = quoted && c == '\\' && left.len > 1 ? 2 : utf8_decode(left, &code_point);
+        bool invalid = width == 1 && (c & 0x80) != 0;
+        quoted = (c == '"') != quoted;
+        depth -= !quoted && depth > 0 && (c == '}' || c == ']');
+        if (!quoted && (c == '{' || c == '[') && depth + 1 == JSON_SCAN_DEPTH_MAX) {
+            n += empty_value(&left, out + n);
+            continue;
+        }
+        depth += !quoted && (c == '{' || c == '[');
+        memcpy(out + n, invalid ? "?" : left.ptr, width);
+        n += width;
+        left = slice_of(left.ptr + width, left.len - width);
+    }
+    return n;
+}
+
+cJSON *json_parse_foreign(const char *text, size_t len, struct err *e)
+{
+    struct err why = ERR_INIT;
+    struct err still = ERR_INIT;
+    cJSON *root = json_parse(text, len, &why);
+    if (root != NULL) {
+        return root;
+    }
+    char *copy = malloc(len + 1);
+    if (copy == NULL) {
+        err_memory(e);
+        return NULL;
+    }
+    size_t left = repair(slice_of(text, len), copy);
+    if (left != len || memcmp(text, copy, len) != 0 || memmem(text, len, ESCAPED_NUL, 6) != NULL) {
+        root = parse_document(slice_of(copy, left), false, &still);
+    }
+    explicit_bzero(copy, len); /* it may be a Secret */
+    free(copy);
+    if (root == NULL) {
+        const struct err *told = still.code == -ENOMEM ? &still : &why;
+        (void)err_set(e, told->code, "%s", told->msg);
+    }
     return root;
 }
 

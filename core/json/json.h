@@ -24,6 +24,11 @@
  * -ENOMEM. */
 MUST_CHECK cJSON *json_parse(const char *text, size_t len, struct err *e);
 
+/* The same for what the API server says of objects, into whose managedFields their users write
+ * any key and any depth: of what lies deeper than a thousand levels only empty brackets are left,
+ * a byte that is not UTF-8 is read as `?`, and keys that become the same so are not refused. */
+MUST_CHECK cJSON *json_parse_foreign(const char *text, size_t len, struct err *e);
+
 /* The first two members that sorting shows to have the same key, in their order in the object: 1;
  * 0: there are none; -ENOMEM. A hostile object with 100,000 keys costs no more than sorting them.
  */

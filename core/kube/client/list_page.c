@@ -110,7 +110,7 @@ int list_page_next(struct list_page *p, cJSON **object, struct err *e)
         return rc;
     }
     struct err local = ERR_INIT;
-    *object = json_parse(text.ptr, text.len, &local);
+    *object = json_parse_foreign(text.ptr, text.len, &local);
     if (*object == NULL) {
         return err_set(e, local.code, "item %zu of the list: %s", p->count, local.msg);
     }

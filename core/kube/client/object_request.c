@@ -63,7 +63,7 @@ static cJSON *read_answer(const struct object_request *w, const struct http_answ
         api_error_from_answer(a->status, a->headers[0], a->body, error);
         return NULL;
     }
-    cJSON *object = json_parse(a->body.ptr, a->body.len, &e);
+    cJSON *object = json_parse_foreign(a->body.ptr, a->body.len, &e);
     if (object != NULL && !cJSON_IsObject(object)) {
         cJSON_Delete(object);
         object = NULL;

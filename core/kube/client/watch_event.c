@@ -133,7 +133,7 @@ static int read_event(struct watch_event *event, struct err *e)
 int watch_event_parse(struct slice line, struct watch_event *event, struct err *e)
 {
     struct err local = ERR_INIT;
-    event->root = json_parse(line.ptr, line.len, &local);
+    event->root = json_parse_foreign(line.ptr, line.len, &local);
     int rc = event->root == NULL ? local.code : read_event(event, &local);
     if (rc != 0) {
         watch_event_deinit(event);

@@ -179,6 +179,71 @@ static void bounds_the_depth(void **state)
     free(got);
 }
 
+/* `levels` arrays in each other, the innermost with `last`. */
+static void nest(struct buf *text, int levels, const char *last)
+{
+    for (int i = 0; i < levels; i++) {
+        buf_append_char(text, '[');
+    }
+    buf_append_str(text, last);
+    for (int i = 0; i < levels; i++) {
+        buf_append_char(text, ']');
+    }
+}
+
+static char *foreign(const char *text, size_t len)
+{
+    struct err e = ERR_INIT;
+    struct buf out = BUF_INIT(65536);
+    cJSON *root = json_parse_foreign(text, len, &e);
+    char *copy = NULL;
+    assert_true((root == NULL) == (e.code == -EINVAL));
+    if (root != NULL) {
+        assert_int_equal(json_canonical(root, &out), 0);
+        copy = strdup(buf_cstr(&out));
+    }
+    cJSON_Delete(root);
+    buf_reset(&out);
+    return copy;
+}
+
+static void reads_what_strangers_wrote(void **state)
+{
+    (void)state;
+    static const char *const table[][2] = {
+        {"{\"a\":1}", "{\"a\":1}"},
+        {"{\"a\xff\\\"}\":1,\"a\xfe\\\"}\":2}", "{\"a?\\\"}\":1,\"a?\\\"}\":2}"},
+        {"[\"\\u0000\",{\"\\u0000\":1,\"\\ufffd\":2}]",
+         "[\"\xef\xbf\xbd\",{\"\xef\xbf\xbd\":1,\"\xef\xbf\xbd\":2}]"},
+        {"{\"a\":1,\"a\":2}", NULL},
+        {"{\"a\":\"\xff}", NULL},
+        {"[\"\\", NULL},
+        {"\xff", NULL},
+        {"[1,]", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        char *got = foreign(table[i][0], strlen(table[i][0]));
+        assert_true((got == NULL) == (table[i][1] == NULL));
+        assert_true(got == NULL || strcmp(got, table[i][1]) == 0);
+        free(got);
+    }
+    for (int levels = 998; levels <= 1002; levels++) {
+        struct buf text = BUF_INIT(65536);
+        struct buf want = BUF_INIT(65536);
+        nest(&text, levels, "{\"a\":[1,{\"]\":2}]}");
+        nest(&want, levels < 1000 ? levels : 1000,
+             levels == 998 ? "{\"a\":[]}" : (levels == 999 ? "{}" : ""));
+        char *got = foreign(buf_cstr(&text), text.len);
+        assert_string_equal(got, buf_cstr(&want));
+        text.len--;
+        assert_null(foreign(buf_cstr(&text), text.len));
+        free(got);
+        buf_reset(&text);
+        buf_reset(&want);
+    }
+}
+
 /* How long it takes to read a large document, with `last` below 900 arrays that all of it is in. */
 static clock_t deep(const char *last, const char *want)
 {
@@ -334,6 +399,7 @@ int main(void)
         cmocka_unit_test(accepts_and_prints_canonically),
         cmocka_unit_test(refuses_what_is_not_json),
         cmocka_unit_test(differs_in_case_is_no_duplicate),
+        cmocka_unit_test(reads_what_strangers_wrote),
         cmocka_unit_test(bounds_the_depth),
         cmocka_unit_test(a_place_far_down_costs_no_more_than_the_document),
         cmocka_unit_test(canonical_text_is_bounded_and_finite),
