@@ -533,11 +533,56 @@ static void test_gives_up(void **state)
     }
     expect_nothing(u);
     assert_int_equal(event_recorder_stats(u->recorder)->failed, 2);
-    /* It is not held against the next. */
+    /* The next one is tried as often, and what was given up is counted with it. */
     event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
+    api_cut(expect_request(u, "POST", EVENTS));
+    settle(u);
+    fake_clock_pass(&u->api.clock, 500);
     struct api_request *q = expect_request(u, "POST", EVENTS);
-    assert_string_equal(member(q, "count"), "1");
+    assert_string_equal(member(q, "count"), "3");
     accept_event(q);
+}
+
+static void refuse_all(struct scripted_api *a, struct api_request *q)
+{
+    (void)a;
+    api_answer(q, 403, NULL, "");
+}
+
+/* A refusal does not give its object a new share. */
+static void test_a_refused_object_has_its_share(void **state)
+{
+    struct user *u = *state;
+    u->api.serve = refuse_all;
+    for (int i = 0; i < 600; i++) {
+        event_record(u->recorder, &thing, EVENT_WARNING, "R", "m %d", i);
+        settle(u);
+        fake_clock_pass(&u->api.clock, 6000);
+    }
+    assert_in_range(u->api.count, 30, 25 + 3600 / 300 + 1);
+}
+
+static void serve_nonsense(struct scripted_api *a, struct api_request *q)
+{
+    bool create = strcmp(q->method, "POST") == 0;
+    bool first = a->count == 1;
+    api_answer(q, first ? 500 : (create ? 409 : 404), NULL,
+               create && !first ? "{\"kind\":\"Status\",\"reason\":\"AlreadyExists\",\"code\":409}"
+                                : "");
+}
+
+/* It is there when it is to be created, and gone when it is to be changed. */
+static void test_gives_up_on_nonsense(void **state)
+{
+    struct user *u = *state;
+    u->api.serve = serve_nonsense;
+    event_record(u->recorder, &thing, EVENT_NORMAL, "R", "m");
+    for (int i = 0; i < 200; i++) {
+        settle(u);
+        fake_clock_pass(&u->api.clock, 1000);
+    }
+    assert_in_range(u->api.count, 3, 13);
+    assert_int_equal(event_recorder_stats(u->recorder)->failed, 1);
 }
 
 /* ---- the end ---- */
@@ -665,6 +710,8 @@ int main(void)
         TEST(test_comes_again_when_it_is_told_to),
         TEST(test_a_lost_answer_makes_no_second_event),
         TEST(test_gives_up),
+        TEST(test_a_refused_object_has_its_share),
+        TEST(test_gives_up_on_nonsense),
         TEST(test_flushes),
         TEST(test_flushes_not_for_ever),
         TEST(test_free_in_each_phase),
