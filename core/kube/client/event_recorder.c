@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An Event is in the list `pending` until it is written, then in none; `request` says that it is
- * being written. It becomes pending again when it repeats, and after a failure, with a later `due`.
- * One that repeats while it is being written becomes pending once the answer has come.
+ * An Event is in the list `pending` until it is written or given up, then in none; `request` says
+ * that it is being written. It becomes pending again when it repeats, and after a failure, with a
+ * later `due`. One that repeats while it is being written becomes pending once the answer has come.
  */
 #include "kube/client/event_recorder.h"
 
@@ -55,7 +55,7 @@ struct event {
     struct event_recorder *recorder;
     struct object_request *request; /* NULL: none is under way */
     struct event_body body;         /* all but its name */
-    uint64_t unique;                /* of its name */
+    uint64_t unique;                /* of its name; 0: it has none yet */
     uint64_t due;                   /* pending: not to be written before; ms */
     bool combined;                  /* of several that differ in their message */
     bool created;                   /* the API server has it */
@@ -252,16 +252,24 @@ static void write_after(struct event *v, uint64_t ms)
     schedule_turn(v->recorder);
 }
 
+/* It is kept, and tried again when it repeats: its object's share is used up all the same. */
+static void give_up_event(struct event *v, const char *why)
+{
+    log_warn("cannot write an Event", log_str("about", v->body.about.name),
+             log_str("reason", v->body.reason), log_str("error", why));
+    v->recorder->stats.failed++;
+    v->unique = v->created ? v->unique : 0;
+    v->attempts = 0;
+    backoff_reset(&v->pause);
+}
+
 static void write_failed(struct event *v, const struct api_error *e)
 {
     struct event_recorder *r = v->recorder;
     bool again = e->code == 0 || e->code == 401 || e->code == 429 || e->code >= 500;
     v->attempts++;
     if (!again || v->attempts >= ATTEMPTS_MAX) {
-        log_warn("cannot write an Event", log_str("about", v->body.about.name),
-                 log_str("reason", v->body.reason), log_str("error", e->msg));
-        r->stats.failed++;
-        forget_event(v);
+        give_up_event(v, e->msg);
         return;
     }
     uint64_t pause = backoff_next(&v->pause, net_clock_random(r->clock));
@@ -285,11 +293,11 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
         if (v->written < v->body.count) {
             write_after(v, 0);
         }
-    } else if (!v->created && error->exists) {
-        v->created = true; /* the answer of an earlier attempt was lost */
-        write_after(v, 0);
-    } else if (v->created && error->code == 404) {
-        v->created = false; /* the API server forgets Events after an hour */
+    } else if (v->attempts + 1 < ATTEMPTS_MAX &&
+               (v->created ? error->code == 404 : error->exists)) {
+        v->unique = v->created ? 0 : v->unique; /* the API server forgets Events after an hour */
+        v->created = !v->created;               /* else the answer of an earlier attempt was lost */
+        v->attempts++;
         write_after(v, 0);
     } else {
         write_failed(v, error);
@@ -301,7 +309,7 @@ static int start_request(struct event_recorder *r, struct event *v, struct err *
 {
     char name[EVENT_NAME_SIZE];
     char path[PATH_SIZE];
-    if (!v->created && v->attempts == 0) {
+    if (v->unique == 0) {
         v->unique = (uint64_t)net_clock_wall(r->clock) * 1000 + r->serial++ % 1000;
     }
     event_body_name(v->body.about.name, v->unique, name);
