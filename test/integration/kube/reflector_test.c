@@ -722,7 +722,15 @@ static void test_pages_that_are_too_large(void **state)
     fixture_expect_error(f, "more than 67108864 bytes");
     fixture_pass(f, 100, 100);
     fixture_expect_request(f, "/p?limit=1");
-    api_answer(f->asked, 200, NULL, one("a", "1"));
+    api_answer(f->asked, 200, NULL,
+               fixture_list("10", "t", (const char *[]){fixture_object("a", "1"), NULL}));
+    /* What made them so large need not be on the next ones. */
+    static const char *const next[] = {"/p?limit=2&continue=t", "/p?limit=4&continue=t",
+                                       "/p?limit=5&continue=t", "/p?limit=5&continue=t"};
+    for (int i = 0; i < 4; i++) {
+        fixture_expect_request(f, next[i]);
+        api_answer(f->asked, 200, NULL, fixture_list("10", i < 3 ? "t" : NULL, NULL));
+    }
     fixture_expect_log(f, "list +a@1 synced ");
 }
 
