@@ -90,7 +90,8 @@ struct reflector {
     enum log_level level; /* likewise */
 
     struct buf base;    /* of request targets */
-    unsigned page_size; /* becomes smaller when pages are too large */
+    unsigned page_most; /* objects of a page */
+    unsigned page_size; /* becomes smaller when a page is too large, and larger with each other */
     bool metadata_only; /* until the server says that it cannot */
 
     enum reflector_reason reason;           /* of the next list */
@@ -355,6 +356,7 @@ static int end_page(struct reflector *r, const struct list_page *p, struct err *
     }
     forget_token(r);
     r->token = token;
+    r->page_size = 2 * r->page_size < r->page_most ? 2 * r->page_size : r->page_most;
     r->stats.pages++;
     if (token == NULL) {
         memcpy(r->version, p->version, strlen(p->version) + 1);
@@ -761,7 +763,8 @@ struct reflector *reflector_new(struct net_loop *l, const struct reflector_optio
     r->client = o->client;
     r->handlers = handlers;
     r->data = data;
-    r->page_size = o->page_size == 0 ? PAGE_SIZE : o->page_size;
+    r->page_most = o->page_size == 0 ? PAGE_SIZE : o->page_size;
+    r->page_size = r->page_most;
     r->metadata_only = o->metadata_only;
     r->reason = REFLECTOR_START;
     backoff_init(&r->backoff, BACKOFF_MIN_MS, BACKOFF_MAX_MS);

@@ -23,7 +23,7 @@
 #include "net/loop.h"
 
 /* Largest event, and largest page of a list, that is taken: bytes. A larger page is asked for
- * again with fewer objects. */
+ * again with fewer objects, and the ones behind it with more again. */
 #define REFLECTOR_EVENT_MAX ((size_t)16 * 1024 * 1024)
 #define REFLECTOR_PAGE_MAX ((size_t)64 * 1024 * 1024)
 
