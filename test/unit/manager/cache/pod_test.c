@@ -13,6 +13,7 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
+#include "base/buf.h"
 #include "inject/inject_bounds.h"
 #include "kube/name.h"
 #include "rules/rules.h"
@@ -287,7 +288,27 @@ static void test_selected(void **state)
     free(p);
 }
 
-/* As many as a pod may have that gets sidecars, and one byte more. */
+/* As many as a pod may have that gets sidecars, and one more: each takes room of its own. */
+static void test_many_labels_are_not_kept(void **state)
+{
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        struct buf text = BUF_INIT(65536);
+        buf_append_str(&text,
+                       "{\"metadata\":{\"namespace\":\"n\",\"name\":\"p\",\"labels\":{\"k\":\"\"");
+        for (size_t i = 1; i < INJECT_LABELS_MAX + more; i++) {
+            buf_printf(&text, ",\"l%zu\":\"\"", i);
+        }
+        buf_append_str(&text, "}}}");
+        assert_int_equal(buf_error(&text), 0);
+        struct pod *p = make(buf_cstr(&text));
+        assert_int_equal(p->label_count, more == 0 ? INJECT_LABELS_MAX : 0);
+        free(p);
+        buf_reset(&text);
+    }
+}
+
+/* The same of their bytes. */
 static void test_large_labels_are_not_kept(void **state)
 {
     (void)state;
@@ -358,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_the_largest_generation),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_selected),
+        cmocka_unit_test(test_many_labels_are_not_kept),
         cmocka_unit_test(test_large_labels_are_not_kept),
         cmocka_unit_test(test_long_names_are_not_kept),
         cmocka_unit_test(test_out_of_memory),
