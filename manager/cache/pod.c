@@ -245,7 +245,8 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     p->injected = name_in(p->shard);
     const cJSON *all = field_map(meta, "labels");
     const cJSON *label = NULL;
-    if (inject_bounds_bytes(all) > INJECT_LABEL_BYTES_MAX) {
+    if (inject_bounds_bytes(all) > INJECT_LABEL_BYTES_MAX ||
+        cJSON_GetArraySize(all) > INJECT_LABELS_MAX) {
         all = NULL;
     }
     cJSON_ArrayForEach(label, all)
