@@ -51,11 +51,6 @@ void shard_cache_tell_pod(struct shard_cache *w, const struct pod *pod, bool gon
     TELL(w, on_pod, (listener->data, pod, gone));
 }
 
-void shard_cache_tell_deleted(struct shard_cache *w, const struct shard_cache_config *config)
-{
-    TELL(w, on_deleted, (listener->data, config));
-}
-
 void shard_cache_tell_excess(struct shard_cache *w, const char *ns)
 {
     TELL(w, on_excess, (listener->data, ns));

@@ -66,8 +66,6 @@ struct shard_cache_handlers {
     /* A pod, or which shards select it, is other than before; `gone`: nothing is known of it any
      * more. */
     void (*on_pod)(void *data, const struct pod *pod, bool gone);
-    /* A config was deleted. It can still be asked for its pods. on_shard follows. */
-    void (*on_deleted)(void *data, const struct shard_cache_config *config);
     /* The shards of this namespace take the most memory, and all together too much: what is not
      * needed is to be freed, before some of them are given up. */
     void (*on_excess)(void *data, const char *ns);

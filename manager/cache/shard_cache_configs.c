@@ -285,13 +285,6 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
     return 1;
 }
 
-static void on_gone(void *data, struct informer_item *item)
-{
-    struct config *c = config_of(item);
-    c->seen.pod_count = c->shard.pod_count;
-    shard_cache_tell_deleted(data, &c->seen);
-}
-
 static void end_config(struct shard_cache *w, struct config *c)
 {
     part_pods(w, c);
@@ -375,7 +368,6 @@ const struct informer_kind shard_cache_config_kind = {
     .path = SHARD_CACHE_GROUP_PATH "/" SHARD_CACHE_RESOURCE,
     .keep = keep,
     .drop = drop,
-    .on_gone = on_gone,
     .on_change = on_change,
     .on_synced = on_synced,
     .on_state = on_state,

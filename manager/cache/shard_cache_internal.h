@@ -181,7 +181,6 @@ void shard_cache_leave_namespace(struct shard_cache *w, const struct namespace *
 
 void shard_cache_tell_shard(struct shard_cache *w, const char *key, enum shard_cache_part part);
 void shard_cache_tell_pod(struct shard_cache *w, const struct pod *pod, bool gone);
-void shard_cache_tell_deleted(struct shard_cache *w, const struct shard_cache_config *config);
 void shard_cache_tell_excess(struct shard_cache *w, const char *ns);
 /* All shards that select the pod, and the one whose sidecars it has. */
 void shard_cache_tell_shards_of(struct shard_cache *w, const struct pod_entry *p);

@@ -71,9 +71,6 @@ size_t informer_size(const struct informer *f)
 
 static void replace(struct informer *f, struct informer_item *before, struct informer_item *after)
 {
-    if (after == NULL && f->kind->on_gone != NULL) {
-        f->kind->on_gone(f->data, before);
-    }
     if (before != NULL) {
         table_remove(f->items, &before->node);
     }

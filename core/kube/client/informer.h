@@ -36,7 +36,7 @@ struct informer_item {
 };
 
 /* How the objects of a collection are kept. None of these is called inside a function of this
- * header, except `drop`, and on_gone and on_change in informer_remove; informer_free is allowed in
+ * header, except `drop`, and on_change in informer_remove; informer_free is allowed in
  * none of them. All but `path` and `keep` may be NULL. */
 struct informer_kind {
     const char *path;   /* of all namespaces: "/apis/apps/v1/statefulsets" */
@@ -53,8 +53,6 @@ struct informer_kind {
     int (*keep)(void *data, const char *key, const cJSON *object, struct informer_item **item);
     /* Frees an item, which is in the table no longer. NULL: free() is enough. */
     void (*drop)(void *data, struct informer_item *item);
-    /* Its object is gone; it is still in the table. on_change follows. */
-    void (*on_gone)(void *data, struct informer_item *item);
     /* The table holds `after` in place of `before`. Both the same: it was changed in place.
      * `before` NULL: it is new, also in a list. `after` NULL: it is gone. `before` is dropped
      * afterwards. */

@@ -102,15 +102,6 @@ static void on_change(void *data, struct informer_item *before, struct informer_
     }
 }
 
-static void on_gone(void *data, struct informer_item *item)
-{
-    struct user *u = data;
-    char text[128];
-    assert_ptr_equal(informer_find(u->informer, item->node.key), item);
-    (void)snprintf(text, sizeof text, "gone(%s)", text_of(item));
-    note(u, text);
-}
-
 static void on_synced(void *data, bool first)
 {
     note(data, first ? "first" : "synced");
@@ -213,19 +204,17 @@ static void test_each_change_is_told(void **state)
     assert_int_equal(informer_size(u->informer), 0);
 }
 
-/* The end of one is told while it is in the table, and whole before another one comes. */
+/* The end of one is told whole before another one comes. */
 static void test_one_is_replaced_by_another(void **state)
 {
     struct user *u = *state;
-    struct informer_kind ends = kind;
-    ends.on_gone = on_gone;
     put(u, "n", "a", "red");
-    assert_non_null(open_informer(u, &ends, (struct informer_options){0}));
+    assert_non_null(open_informer(u, &kind, (struct informer_options){0}));
     expect(u, "n/a:->red first ");
     put(u, "n", "a", "other");
-    expect(u, "gone(red) n/a:red>- n/a:->other ");
+    expect(u, "n/a:red>- n/a:->other ");
     store_delete(&u->store, "pods", "n", "a");
-    expect(u, "gone(other) n/a:other>- ");
+    expect(u, "n/a:other>- ");
 }
 
 static void test_nothing_is_asked_for_while_held(void **state)

@@ -32,19 +32,6 @@ static void on_pod(void *data, const struct pod *pod, bool gone)
     note(p, gone ? "gone" : "pod", pod->key, count);
 }
 
-static void on_deleted(void *data, const struct shard_cache_config *config)
-{
-    struct place *p = data;
-    char count[16];
-    long paused = alloc_sweep_pause();
-    const struct pod **pods = shard_cache_pods_of(p->cache, config);
-    (void)snprintf(count, sizeof count, "%zu", config->pod_count);
-    note(p, "deleted", config->key, count);
-    assert_non_null(pods);
-    free(pods);
-    alloc_sweep_resume(paused);
-}
-
 static void on_ready(void *data)
 {
     note(data, "ready", "", "");
@@ -55,11 +42,8 @@ static void on_excess(void *data, const char *ns)
     note(data, "excess", ns, "");
 }
 
-static const struct shard_cache_handlers handlers = {.on_shard = on_shard,
-                                                     .on_pod = on_pod,
-                                                     .on_deleted = on_deleted,
-                                                     .on_excess = on_excess,
-                                                     .on_ready = on_ready};
+static const struct shard_cache_handlers handlers = {
+    .on_shard = on_shard, .on_pod = on_pod, .on_excess = on_excess, .on_ready = on_ready};
 
 /* ---- life ---- */
 
