@@ -17,9 +17,9 @@ enum {
      * k8s.io/apimachinery/pkg/api/validation/objectmeta.go. */
     INJECT_ANNOTATIONS_MAX = 256 * 1024,
     /* Of our own, many times what a node can run. */
-    INJECT_LABELS_MAX = 1000,
-    INJECT_LABEL_BYTES_MAX = 32 * 1024, /* of keys and values: the manager keeps them */
-    INJECT_CONTAINERS_MAX = 500,        /* of all kinds together */
+    INJECT_LABELS_MAX = 250,
+    INJECT_LABEL_BYTES_MAX = 8 * 1024, /* of keys and values: the manager keeps those of all pods */
+    INJECT_CONTAINERS_MAX = 500,       /* of all kinds together */
     INJECT_VOLUMES_MAX = 1000,
     INJECT_VARIABLES_MAX = 10000, /* this and the next ones: of all containers together */
     INJECT_MOUNTS_MAX = 10000,

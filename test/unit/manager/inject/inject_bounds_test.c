@@ -269,7 +269,7 @@ static void what_is_too_much_is_refused(void **state)
     } rows[] = {
         {"{\"metadata\":{\"labels\":{", INJECT_LABELS_MAX, "\"l%u\":\"\",",
          "}},\"spec\":{\"containers\":[{" OPERATOR "}]}}",
-         "metadata.labels: Too many: 1001: a pod that gets sidecars may have 1000"},
+         "metadata.labels: Too many: 251: a pod that gets sidecars may have 250"},
         {"{\"metadata\":{},\"spec\":{\"containers\":[", INJECT_CONTAINERS_MAX,
          "{\"name\":\"c%u\"},", "]}}",
          "spec.containers: Too many: 501: a pod that gets sidecars may have 500"},
@@ -299,7 +299,7 @@ static void what_is_too_much_is_refused(void **state)
          "metadata.annotations: Too long: may not be more than 262144 bytes"},
         {"{\"metadata\":{\"labels\":{\"a.b\":\"", INJECT_LABEL_BYTES_MAX - 3, "x",
          "\"}},\"spec\":{\"containers\":[{" OPERATOR "}]}}",
-         "metadata.labels: Too long: may not be more than 32768 bytes"},
+         "metadata.labels: Too long: may not be more than 8192 bytes"},
     };
     for (size_t i = 0; i < 2 * ARRAY_LEN(rows); i++) {
         struct buf text = BUF_INIT(TEXT_MAX);
@@ -334,7 +334,7 @@ static void the_webhook_looks_first(void **state)
     assert_int_equal(inject_choose(&r, &s, &(struct shards_list){.count = 0}, NULL, &config, &e),
                      -EINVAL);
     assert_string_equal(e.msg,
-                        "metadata.labels: Too many: 1001: a pod that gets sidecars may have 1000");
+                        "metadata.labels: Too many: 251: a pod that gets sidecars may have 250");
     admission_request_deinit(&r);
     buf_reset(&text);
 }
