@@ -13,7 +13,8 @@ Jobs (all of them when none is named):
   licence   every source file begins with an SPDX line
   folders   every top-level folder has a README.md
   version   manifests, examples and pages name the version of the file VERSION
-  layers    core includes only what is below it, and each library in one place
+  layers    core includes only what is below it, and each library in one place; the folders of the
+            manager form no circle, and none has more than 25 sources
   links     links and paths in Markdown files lead somewhere
   tidy      clang-tidy over the sources of the release build, unless they were clean before
   all       all of these
@@ -113,6 +114,17 @@ lint_floors() {
 	done
 }
 
+# The manager's folders, each after those that it needs; those of a circle are left over.
+lint_rooms() {
+	git ls-files 'manager/*/*.c' | sed 's,/[^/]*$,,' | sort | uniq -c |
+		awk '$1 > 25 { print $2 " has " $1 " sources; at most 25 let a stranger find the right one" }'
+	git grep -oE '^#include "[a-z]+/' -- 'manager/*/*.[ch]' |
+		sed -nE 's,^manager/([a-z]+)/[^:]*:#include "([a-z]+)/,\1 \2,p' | sort -u |
+		while read -r one other; do
+			[ "$one" = "$other" ] || [ ! -d "manager/$other" ] || echo "$one $other"
+		done | tsort 2>&1 >/dev/null | awk '/loop:$/ && loops++ { exit } { sub(/^tsort: -?/, "manager" (/loop/ ? "" : "/")); print }'
+}
+
 lint_layers() {
 	local found known
 	known=$(printf '%s\n' "${floors[@]}" | sort)
@@ -120,10 +132,10 @@ lint_layers() {
 		echo "lint: layers: the folders of core are not those that this job knows" >&2
 		return 1
 	}
-	found=$(lint_floors; lint_borders || true)
+	found=$(lint_floors; lint_borders || true; lint_rooms || true)
 	report layers ${#floors[@]} "floors of core"
 	[ -z "$found" ] || {
-		printf '%s\n' "$found" "core/README.md says what may include what" >&2
+		printf '%s\n' "$found" "core/README.md and manager/README.md say what may include what" >&2
 		return 1
 	}
 }
