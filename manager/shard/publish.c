@@ -334,12 +334,14 @@ static void write_next(struct publishing *p)
     shard_write_map(s, p->map == NULL, p->body);
 }
 
-/* What is remembered for as long as there is no config, or is reported once. */
+/* What is remembered for as long as there is no config, or is reported once. A pod whose config is
+ * still to come, or had no rules, keeps none. */
 static void note_end(struct publishing *p, enum publish_action action)
 {
     struct shard *s = p->s;
     bool foreign = p->facts.map == PUBLISH_MAP_FOREIGN && !p->facts.overwritten;
-    bool kept = p->config == NULL && p->facts.mounted && !foreign;
+    bool rules = (p->map != NULL && !foreign) || s->own != NULL;
+    bool kept = p->config == NULL && p->facts.mounted && rules;
     if (kept && !s->kept_told) {
         shard_tell_kept(s, p->map, p->pods, p->pod_count);
     }

@@ -875,6 +875,41 @@ static void test_orphan_is_deleted(void **state)
     fixture_await_gone(s, "configmaps", "cmesh-rules-b");
 }
 
+/* Whether the ShardingConfig is still to come, or never had rules. */
+static void test_pods_without_rules_keep_none(void **state)
+{
+    struct fixture *s = *state;
+    fixture_pod(s, "a-0", "a", "a");
+    fixture_config(s, "b", "pods", "app=b");
+    fixture_lead(s);
+    fixture_expect_generation(s, "b", 1);
+    fixture_probe(s, "a-0", "a", 0, "");
+    fixture_settle(s);
+    fixture_expect_event(s, "a-0", "RulesKept", 0);
+    fixture_expect_event(s, "a", "RulesKept", 0);
+    store_put_text(&s->store, "configmaps", "n", "{\"metadata\":{\"name\":\"cmesh-rules-a\"}}");
+    fixture_config(s, "a", "pods", "app=a");
+    fixture_expect_condition(s, "a", "Stalled", "True"); /* it is somebody else's */
+    store_delete(&s->store, "shardingconfigs", "n", "a");
+    fixture_settle(s);
+    fixture_expect_event(s, "a-0", "RulesKept", 0);
+    fixture_expect_event(s, "a", "RulesKept", 0);
+}
+
+/* Somebody has deleted the ConfigMap before. */
+static void test_rules_kept_without_a_configmap(void **state)
+{
+    struct fixture *s = *state;
+    fixture_begin_enforced(s);
+    store_fail(&s->store, "configmaps", 403, STORE_NONE, 100);
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
+    fixture_expect_condition(s, "a", "Published", "False");
+    store_delete(&s->store, "shardingconfigs", "n", "a");
+    fixture_expect_event(s, "a-0", "RulesKept", 1);
+    fixture_settle(s);
+    fixture_expect_event(s, "a", "RulesKept", 1);
+}
+
 /* By one that leads before it knows the pods of the namespace, where nothing else is. */
 static void test_orphan_without_pods_is_deleted(void **state)
 {
@@ -1054,6 +1089,8 @@ int main(void)
         TEST(test_two_leaders),
         TEST(test_nothing_is_written_without_the_lease),
         TEST(test_orphan_is_deleted),
+        TEST(test_pods_without_rules_keep_none),
+        TEST(test_rules_kept_without_a_configmap),
         TEST(test_orphan_without_pods_is_deleted),
         TEST(test_pods_that_know_are_not_told_again),
         TEST(test_metrics),
