@@ -22,6 +22,7 @@ struct entry {
     struct informer_item item;
     bool wrong;
     uint64_t refused_until; /* the match condition is not tried again before; 0: now */
+    struct err error;       /* why it could not be written */
     cJSON *object;
 };
 
@@ -53,8 +54,7 @@ struct ca_bundle {
     bool all;     /* there are no other rules */
     const struct labels_keys *keys;
     enum configuration_condition condition;
-    bool warned; /* that there are no webhooks of ours */
-    struct err write;
+    bool warned;        /* that there are no webhooks of ours */
     struct err refusal; /* of the match condition, the last one */
     struct ca_bundle_stats stats;
 };
@@ -100,11 +100,11 @@ static void recount(struct ca_bundle *b)
     }
 }
 
-static int enqueue(struct ca_bundle *b, const char *key)
+static int enqueue(struct ca_bundle *b, struct entry *entry)
 {
-    int rc = work_queue_add(reconciler_queue(b->writes), key);
+    int rc = work_queue_add(reconciler_queue(b->writes), entry->item.node.key);
     if (rc != 0) {
-        (void)err_set(&b->write, rc, "out of memory for webhook configurations");
+        (void)err_set(&entry->error, rc, "out of memory for webhook configurations");
     }
     return rc;
 }
@@ -165,7 +165,7 @@ static void on_change(void *data, struct informer_item *before, struct informer_
     const struct source *s = data;
     (void)before;
     recount(s->owner);
-    if (after != NULL && enqueue(s->owner, after->node.key) != 0) {
+    if (after != NULL && enqueue(s->owner, entry_of(after)) != 0) {
         informer_list_again(s->informer, INFORMER_AGAIN_MS);
     }
     notify_change(s->owner);
@@ -230,6 +230,7 @@ static void give_up_condition(struct write *w, const char *why)
                  log_str("name", w->run.key + 2), log_str("error", b->refusal.msg));
     }
     if (entry != NULL) {
+        err_clear(&entry->error);
         entry->refused_until = net_clock_now(b->clock) + CONDITION_AGAIN_MS;
         reconcile_after(&w->run, CONDITION_AGAIN_MS);
     }
@@ -250,17 +251,25 @@ static bool lacks_condition(const struct ca_bundle *b, const cJSON *object)
 static void fail_write(struct write *w, const struct api_error *error)
 {
     struct ca_bundle *b = w->run.data;
+    struct entry *entry = find_entry(b, w->run.key);
+    struct err e = ERR_INIT;
     b->stats.failures++;
-    (void)err_set(&b->write, -EIO, "cannot write webhook configuration %s: %s", w->run.key + 2,
+    (void)err_set(&e, -EIO, "cannot write webhook configuration %s: %s", w->run.key + 2,
                   error->msg);
-    log_at(error->level, "cannot write a webhook configuration", log_str("error", b->write.msg));
+    log_at(error->level, "cannot write a webhook configuration", log_str("error", e.msg));
+    if (entry != NULL) {
+        entry->error = e;
+    }
     reconcile_done(&w->run, WORK_RETRY, error->retry_after);
 }
 
 static void end_write(struct write *w, const cJSON *object)
 {
     struct ca_bundle *b = w->run.data;
-    b->write = (struct err){0};
+    struct entry *entry = find_entry(b, w->run.key);
+    if (entry != NULL) {
+        err_clear(&entry->error);
+    }
     if (w->condition && lacks_condition(b, object)) {
         give_up_condition(w, "it was dropped: match conditions are switched off there");
         return;
@@ -344,6 +353,9 @@ static void repair(void *state)
     if (patch != NULL && may_write(b)) {
         reconcile_write(&w->run, &q, NULL, on_written);
     } else {
+        if (entry != NULL && rc == 0) { /* it is right, or another one's to write */
+            err_clear(&entry->error);
+        }
         reconcile_done(&w->run, rc == 0 ? WORK_DONE : WORK_RETRY, 0);
     }
     cJSON_Delete(patch);
@@ -353,8 +365,8 @@ static const struct reconciler_handlers handlers = {.reconcile = repair};
 
 void ca_bundle_check(struct ca_bundle *b)
 {
-    for (const struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
-        (void)enqueue(b, entry->item.node.key);
+    for (struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
+        (void)enqueue(b, entry);
     }
 }
 
@@ -427,7 +439,11 @@ const char *ca_bundle_error(const struct ca_bundle *b)
             return error;
         }
     }
-    return b->write.code != 0 ? b->write.msg : NULL;
+    const struct entry *entry = next_entry(b, NULL);
+    while (entry != NULL && entry->error.code == 0) {
+        entry = next_entry(b, entry);
+    }
+    return entry != NULL ? entry->error.msg : NULL;
 }
 
 const struct ca_bundle_stats *ca_bundle_stats(const struct ca_bundle *b)

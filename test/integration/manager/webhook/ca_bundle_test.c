@@ -395,6 +395,34 @@ static void test_a_refused_write_is_tried_again(void **state)
     assert_null(ca_bundle_error(b));
 }
 
+static void test_what_others_put_right_is_no_error(void **state)
+{
+    struct fixture *f = *state;
+    set(start(f, 0), f->old.cert);
+    store_settle(&f->store);
+    overwrite(f, MUTATING, "cmesh");
+    store_settle(&f->store);
+    cJSON *right = cJSON_Duplicate(store_get(&f->store, MUTATING, "", "cmesh"), true);
+    struct replica *r = &f->replicas[0];
+    for (int i = 0; i < 3; i++) {
+        store_fail(&f->store, "", 403, STORE_NONE, UINT32_MAX);
+        r->leads = true;
+        overwrite(f, MUTATING, "cmesh");
+        store_settle(&f->store);
+        assert_non_null(ca_bundle_error(r->bundle));
+        if (i == 0) {
+            store_put(&f->store, MUTATING, "", right);
+        } else if (i == 1) {
+            store_delete(&f->store, MUTATING, "", "cmesh");
+        } else {
+            r->leads = false;
+            store_pass(&f->store, 60000);
+        }
+        store_settle(&f->store);
+        assert_null(ca_bundle_error(r->bundle));
+    }
+}
+
 static void test_the_webhook_for_pods_is_known(void **state)
 {
     struct fixture *f = *state;
@@ -766,6 +794,7 @@ int main(void)
         TEST(test_two_that_write_at_once),
         TEST(test_who_is_late_undoes_nothing),
         TEST(test_a_refused_write_is_tried_again),
+        TEST(test_what_others_put_right_is_no_error),
         TEST(test_a_conflict_is_looked_at_again),
         TEST(test_the_webhook_for_pods_is_known),
         TEST(test_a_match_condition_follows_the_version),
