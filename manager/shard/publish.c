@@ -260,6 +260,7 @@ static int look_at_map(struct publishing *p)
     shard_hear(s, p->map);
     shard_learn_own(s, p->config, p->map);
     shard_settle(s, p->map, p->pods, p->pod_count);
+    f->overwritten = p->map == NULL && p->config != NULL && !is_ending(p->config) && s->own != NULL;
     if (p->map != NULL) {
         bool claimed = p->config != NULL || rules_map_claims(p->map) || s->own != NULL;
         bool ours = claimed && shard_owns_map(s, p->config, p->map);

@@ -7,8 +7,8 @@
  *   - A ConfigMap of somebody else is left alone.
  *   - The first rules wait for the policies and the control labels that they select by.
  *   - What a shard gains waits for a handover (ownership/ownership.h); what it loses does not.
- *   - Where nothing newer can be published, what a manager wrote last stays, and is put back over
- *     what somebody else wrote.
+ *   - Where nothing newer can be published, what a manager wrote last stays, and is put back when
+ *     somebody else has overwritten or deleted it.
  *   - Without a ShardingConfig the ConfigMap stays until the last pod that mounts it is gone.
  *
  * Some facts are expensive. They begin as not known; the plan asks for those that it needs, and is
@@ -54,7 +54,7 @@ struct publish_facts {
     enum publish_spec spec;
     enum publish_map map;
     bool unread;           /* the cache has not read it */
-    bool overwritten;      /* it holds other rules than a manager wrote last, which are known */
+    bool overwritten;      /* other rules than a manager wrote last, which are known, or none */
     bool mounted;          /* pods have the shard's sidecars; */
     bool unasked;          /* of one of them nobody knows yet which rules it enforces */
     bool policies_unknown; /* but will be soon */

@@ -45,6 +45,20 @@ static void test_the_spec_is_refused(void **state)
     fixture_expect_condition(s, "a", "Compiled", "False");
 }
 
+/* New pods could not mount it; and without its label nobody sees what is in it. */
+static void test_it_is_taken_away_while_the_spec_is_refused(void **state)
+{
+    struct fixture *s = *state;
+    fixture_begin_enforced(s);
+    spoil_spec(s);
+    store_delete(&s->store, "configmaps", "n", "cmesh-rules-a");
+    expect_put_back(s, 1);
+    store_put_text(&s->store, "configmaps", "n",
+                   "{\"metadata\":{\"name\":\"cmesh-rules-a\"},\"data\":{\"rules.json\":\"x\"}}");
+    expect_put_back(s, 1);
+    fixture_expect_condition(s, "a", "Compiled", "False");
+}
+
 /* By a leader that did not write it, too. */
 static void test_under_another_leader(void **state)
 {
@@ -90,9 +104,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_the_spec_is_refused),
-        TEST(test_under_another_leader),
-        TEST(test_its_config_is_gone),
+        TEST(test_the_spec_is_refused),  TEST(test_it_is_taken_away_while_the_spec_is_refused),
+        TEST(test_under_another_leader), TEST(test_its_config_is_gone),
         TEST(test_nobody_has_read_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
