@@ -18,7 +18,7 @@ CRDS = [os.path.join(BASE, f"crd_{plural}.yaml") for plural in PLURALS]
 GROUP = "ctrlmesh.kusionstack.io"
 API = f"/apis/{GROUP}/v1alpha1"
 KUSIONSTACK = os.path.join(
-    harness.ROOT, "test", "unit", "manager", "traffic", "kusionstack_circuitbreaker.yaml"
+    harness.ROOT, "test", "unit", "manager", "policy", "kusionstack_circuitbreaker.yaml"
 )
 
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"], "namespaces": ["*"]}

@@ -19,7 +19,7 @@ from egress_case import CompanyProxy, Origin, basic_url
 from webhook_case import API, GROUP, WebhookCase
 
 DEMO = os.path.join(
-    harness.ROOT, "test", "unit", "manager", "traffic", "kusionstack_circuitbreaker.yaml"
+    harness.ROOT, "test", "unit", "manager", "policy", "kusionstack_circuitbreaker.yaml"
 )
 PARTNER, ELSE = "partner.example", "else.example"
 MERGE = "application/merge-patch+json"

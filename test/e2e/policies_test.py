@@ -18,7 +18,7 @@ import mesh
 import shard
 
 DEMO = os.path.join(
-    harness.ROOT, "test", "unit", "manager", "traffic", "kusionstack_circuitbreaker.yaml"
+    harness.ROOT, "test", "unit", "manager", "policy", "kusionstack_circuitbreaker.yaml"
 )
 FINALIZER = f"finalizer.{mesh.GROUP}/protected"
 RECOVER = f"circuitbreaker.{mesh.GROUP}/recover"
