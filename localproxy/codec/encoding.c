@@ -19,7 +19,10 @@ static struct slice trim(struct slice s)
 /* Takes what stands before the first `mark` off `rest`. */
 static struct slice next_part(struct slice *rest, char mark)
 {
-    const char *at = rest->len > 0 ? memchr(rest->ptr, mark, rest->len) : NULL;
+    if (rest->len == 0) {
+        return *rest;
+    }
+    const char *at = memchr(rest->ptr, mark, rest->len);
     struct slice part = slice_of(rest->ptr, at != NULL ? (size_t)(at - rest->ptr) : rest->len);
     size_t taken = part.len + (at != NULL ? 1 : 0);
     *rest = slice_of(rest->ptr + taken, rest->len - taken);
