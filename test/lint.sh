@@ -134,6 +134,7 @@ lint_layers() {
 	}
 	found=$(lint_floors; lint_borders || true; lint_rooms || true)
 	report layers ${#floors[@]} "floors of core"
+	report layers "$(git ls-files 'manager/*/*.c' | sed 's,/[^/]*$,,' | sort -u | wc -l)" "folders of the manager"
 	[ -z "$found" ] || {
 		printf '%s\n' "$found" "core/README.md and manager/README.md say what may include what" >&2
 		return 1

@@ -165,7 +165,7 @@ struct control_intercept {
     uint64_t refused; /* requests, since localproxy's start */
 };
 
-/* So many rules of breakers, faults and intercepts together are told. */
+/* At most so many rules of breakers, faults and intercepts together are reported. */
 #define CONTROL_TRAFFIC_RULES_MAX 256
 /* Bytes of a text in them; what is longer is not read. */
 #define CONTROL_TRAFFIC_TEXT_MAX 253

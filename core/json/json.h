@@ -24,9 +24,10 @@
  * -ENOMEM. */
 MUST_CHECK cJSON *json_parse(const char *text, size_t len, struct err *e);
 
-/* The same for what the API server says of objects, into whose managedFields their users write
- * any key and any depth: of what lies deeper than a thousand levels only empty brackets are left,
- * a byte that is not UTF-8 is read as `?`, and keys that become the same so are not refused. */
+/* The same for objects that the API server hands out: their users may write any bytes, keys and
+ * depth into managedFields, and must not hide other objects by it. A text that json_parse refuses
+ * is read once more. Values below a thousand levels are empty then, bytes that are not UTF-8 are
+ * `?`, and an object may have a key twice. */
 MUST_CHECK cJSON *json_parse_foreign(const char *text, size_t len, struct err *e);
 
 /* The first two members that sorting shows to have the same key, in their order in the object: 1;

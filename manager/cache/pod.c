@@ -60,7 +60,7 @@ static const char *name_in(const char *key)
     return slash == NULL ? "" : slash + 1;
 }
 
-/* Of what anybody may write: nothing has a longer name. */
+/* Anybody may write it. Longer texts name nothing. */
 static const char *bounded(const char *text)
 {
     return strlen(text) <= NAME_SUBDOMAIN_MAX ? text : "";

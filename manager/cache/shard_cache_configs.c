@@ -16,7 +16,7 @@
 #include "object/root_child.h"
 #include "json/field.h"
 
-/* The pods whose membership of a shard changes are told of afterwards. */
+/* Reports the pods that the config selects, once they are its members. */
 static void tell_pods_of(struct shard_cache *w, const struct config *c)
 {
     LIST_FOR_EACH(n, &c->shard.pods)
@@ -38,7 +38,7 @@ static int join_pods(struct config *c)
     return rc;
 }
 
-/* They are told of one by one, when they are not members any more. */
+/* Reports each pod once it is no member any more. */
 static void part_pods(struct shard_cache *w, struct config *c)
 {
     while (!list_empty(&c->shard.pods)) {
@@ -69,9 +69,7 @@ static void drop(void *data, struct informer_item *item)
 /* Whether both have the same spec: the API server counts its changes. */
 static bool same_generation(const cJSON *a, const cJSON *b)
 {
-    const cJSON *x = field_get(field_get(a, "metadata"), "generation");
-    const cJSON *y = field_get(field_get(b, "metadata"), "generation");
-    return cJSON_IsNumber(x) && cJSON_IsNumber(y) && x->valuedouble == y->valuedouble;
+    return field_generation(a) > 0 && field_generation(a) == field_generation(b);
 }
 
 struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_config *seen,

@@ -49,7 +49,7 @@ struct config {
     struct byte_share share; /* of the namespace's bytes: all but the rules */
     size_t wanted;           /* what it took before it was given up: seen.over; */
     size_t reserved;         /* and takes again, when it is compiled */
-    bool shares;             /* it shared namespaces when it was told of last */
+    bool shares;             /* it shared namespaces when it was last reported */
     char *changed_by;        /* NULL: nobody, or it is no child */
 };
 

@@ -50,7 +50,7 @@ static struct config_entry *find_config(const struct expansion *x, const char *n
 static bool is_own(const struct expansion *x, const struct config_entry *entry)
 {
     const char *root = field_meta(x->entry.config, "name");
-    return entry->source == NULL && strcmp(root_child_root(entry->config, x->prefix), root) == 0;
+    return entry->source == NULL && strcmp(root_child_parent(entry->config, x->prefix), root) == 0;
 }
 
 /* NULL: there is none of that number, or it is somebody else's. */

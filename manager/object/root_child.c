@@ -4,7 +4,7 @@
 #include "object/names.h"
 #include "json/field.h"
 
-const char *root_child_root(const cJSON *config, const char *prefix)
+const char *root_child_parent(const cJSON *config, const char *prefix)
 {
     char key[NAMES_KEY_SIZE];
     names_key(prefix, ROOT_LABEL, key);

@@ -16,8 +16,8 @@
 /* Name of who owns the fields of children. */
 #define ROOT_FIELD_MANAGER "cmesh-root"
 
-/* Name of the root that it was made of, as its label says; "": it was made by somebody else. */
-const char *root_child_root(const cJSON *config, const char *prefix);
+/* The name of the root that made it, as its label says; "": somebody else did. */
+const char *root_child_parent(const cJSON *config, const char *prefix);
 
 /* What the canary asks for beside what all children do: the last requirement of its first limit.
  * Of a child as it is applied, or as config_spec_rest keeps it. NULL: there is none. */

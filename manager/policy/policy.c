@@ -116,12 +116,11 @@ static int read_spec_hash(struct policy *p, const cJSON *spec)
 static int read_metadata(struct policy *p, const cJSON *object)
 {
     const cJSON *meta = field_get(object, "metadata");
-    const cJSON *generation = field_get(meta, "generation");
+    double number = field_generation(object);
     p->name = strdup(field_text(meta, "name"));
     p->ns = strdup(field_text(meta, "namespace"));
     p->uid = strdup(field_text(meta, "uid"));
     p->created = strdup(field_text(meta, "creationTimestamp"));
-    double number = cJSON_IsNumber(generation) ? generation->valuedouble : 0;
     p->generation = number >= 0 && number <= GENERATION_MAX ? (int64_t)number : 0;
     p->has_finalizer = read_finalizer(meta);
     p->deleting = field_get(meta, "deletionTimestamp") != NULL;

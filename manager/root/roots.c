@@ -198,7 +198,7 @@ static void look_at_concerned(struct roots *r, const char *key, const struct sha
 static void look_at_parent(struct roots *r, const struct shard_cache_config *child)
 {
     char *key = NULL;
-    const char *name = root_child_root(child->object, r->options.labels.prefix);
+    const char *name = root_child_parent(child->object, r->options.labels.prefix);
     if (name[0] != '\0' && asprintf(&key, "%s/%s", child->ns, name) >= 0) {
         const struct shard_cache_config *root = shard_cache_find_config(r->options.cache, key);
         if (root != NULL && root->root) {

@@ -221,7 +221,7 @@ static void note_other(const struct making *m, const struct shards_list *others,
     if (other->root) {
         note_root(m, others, other, noted, warnings);
     } else if (!noted->taken && first && number <= (int)last_shard(&m->spec).number &&
-               strcmp(root_child_root(other->config, m->prefix), self) != 0) {
+               strcmp(root_child_parent(other->config, m->prefix), self) != 0) {
         note_taken(others, other->name, warnings);
         noted->taken = true;
     }

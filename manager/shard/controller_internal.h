@@ -205,8 +205,7 @@ void shard_read_map(struct shard *s);
 void shard_write_map(struct shard *s, bool create, const cJSON *body);
 /* When no pod has mounted it for a while, and the API server says that there is no config. */
 void shard_delete_map(struct shard *s);
-/* Tells pods of a generation that stands there, unless they know; `fresh`: it is another one than
- * before. */
+/* Tells pods the generation of the ConfigMap, unless they know it; `fresh`: it has just changed. */
 void shard_tell_pods(struct shard *s, uint64_t generation, bool fresh);
 /* Tells by Events on the pods, of which there are some, and on the config, which is gone or has
  * become a root, that pods keep its rules. `map` NULL: there is none. */

@@ -149,7 +149,7 @@ static bool holds(const struct shard *s, enum family f)
         return s->labelling != LABELLING_UNDER_WAY && s->labelling != LABELLING_NEVER;
     case SHARED:
         return s->exclusive == EXCLUSIVE_NO;
-    default: /* if bounded, it goes on */
+    default: /* a bounded handover continues */
         return s->holders != NULL && s->late && s->controller->options.handover == HANDOVER_STRICT;
     }
 }

@@ -163,7 +163,7 @@ static int check_readers(struct publishing *p, enum rules_version version,
     return rc;
 }
 
-/* Of what is next. 0 or -ENOMEM. */
+/* Of p->next. 0 or -ENOMEM. */
 static int make_body(struct publishing *p, enum publish_document *out)
 {
     struct err e = ERR_INIT;

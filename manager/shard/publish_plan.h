@@ -80,7 +80,7 @@ enum publish_action {
     PUBLISH_READ,    /* the ConfigMap; then all is looked at again */
     PUBLISH_REPORT,  /* the status, and nothing else */
     PUBLISH_KEEP,    /* the same: what stands in the ConfigMap stays, whoever changed it */
-    PUBLISH_CONFIRM, /* it is right: pods are told */
+    PUBLISH_CONFIRM, /* it is right: tell pods its generation */
     PUBLISH_WRITE,   /* what was made last */
     PUBLISH_FOLLOW,  /* only traffic policies, for pods that keep the rules of a deleted shard */
     PUBLISH_DELETE,  /* the ConfigMap */

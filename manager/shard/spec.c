@@ -13,13 +13,12 @@
 
 uint64_t shard_spec_hash(const struct shard_cache_config *config)
 {
-    const cJSON *n = field_get(field_get(config->object, "metadata"), "generation");
-    double generation = cJSON_IsNumber(n) ? n->valuedouble : 0;
+    double generation = field_generation(config->object);
     struct slice bytes = {(const char *)&generation, sizeof generation};
     return keyed_hash(keyed_hash(0, slice_str(config->uid)), bytes);
 }
 
-/* Of generation 1, for which one they get is known later, by their checksum. */
+/* As generation 1; the real one is chosen later, from the checksum. */
 static struct rules *compile_spec(const struct shard *s, const struct shard_cache_config *config,
                                   struct err *e)
 {

@@ -87,7 +87,7 @@ static const char *root_of(const cJSON *config, const struct compile_options *o)
 {
     char prefix[COMPILE_PREFIX_SIZE];
     compile_prefix(config, &o->labels, prefix);
-    return root_child_root(config, prefix);
+    return root_child_parent(config, prefix);
 }
 
 /* Made of the same root, which tells them apart. While it changes several of them, one after the

@@ -102,6 +102,7 @@ bool informer_synced(const struct informer *f);
 bool informer_complete(const struct informer *f);
 /* Its error, version and counts. */
 const struct reflector *informer_reflector(const struct informer *f);
+/* Begins with what `held` put off. */
 void informer_release(struct informer *f);
 /* Lists again after so many ms, or sooner if it is to already. */
 void informer_list_again(struct informer *f, uint64_t ms);

@@ -47,10 +47,36 @@ static void test_invalid_bytes_are_replaced(void **state)
     }
 }
 
+static void test_plain_copies_are_cut_between_characters(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *copy;
+    } cases[] = {
+        {"", ""},
+        {"abcde", "abcde"},
+        {"abcdef", "abcde"},
+        {"abc\xe2\x82\xac", "abc"},
+        {"ab\xe2\x82\xac"
+         "c",
+         "ab\xe2\x82\xac"},
+        {"a\n\x1b"
+         "b\x7f",
+         "a  b "},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char out[6];
+        utf8_copy_plain(out, sizeof out, cases[i].text);
+        assert_string_equal(out, cases[i].copy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_code_point),
+        cmocka_unit_test(test_plain_copies_are_cut_between_characters),
         cmocka_unit_test(test_invalid_bytes_are_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

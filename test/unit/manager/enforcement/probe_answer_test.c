@@ -14,7 +14,6 @@
 
 #include "alloc_sweep.h"
 #include "base/array.h"
-#include "base/utf8.h"
 #include "control/status.h"
 
 #define HEX16 "0123456789abcdef"
@@ -312,24 +311,6 @@ static void test_why_rulesync_does_not_take_rules(void **state)
     assert_string_equal(message, "old");
 }
 
-static void test_texts_are_cut_between_characters(void **state)
-{
-    char out[6];
-    (void)state;
-    utf8_copy_plain(out, sizeof out, "abcde");
-    assert_string_equal(out, "abcde");
-    utf8_copy_plain(out, sizeof out, "abcdef");
-    assert_string_equal(out, "abcde");
-    utf8_copy_plain(out, sizeof out, "abc\xe2\x82\xac");
-    assert_string_equal(out, "abc");
-    utf8_copy_plain(out, sizeof out,
-                    "ab\xe2\x82\xac"
-                    "c");
-    assert_string_equal(out, "ab\xe2\x82\xac");
-    utf8_copy_plain(out, sizeof out, "");
-    assert_string_equal(out, "");
-}
-
 static bool read_both(void *data)
 {
     struct probe_result r = {0};
@@ -360,7 +341,6 @@ int main(void)
         cmocka_unit_test(test_no_rules_in_force),
         cmocka_unit_test(test_what_makes_no_sense_changes_nothing),
         cmocka_unit_test(test_why_rulesync_does_not_take_rules),
-        cmocka_unit_test(test_texts_are_cut_between_characters),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
