@@ -275,6 +275,12 @@ class Link:
             peer.input_ended = True
         elif isinstance(event, h2.events.StreamReset):
             peer.lost = True
+        elif isinstance(event, h2.events.ConnectionTerminated):
+            self.lose_all()  # localproxy says it when it closes, and the library sends nothing more
+
+    def lose_all(self):
+        for peer in self.peers.values():
+            peer.lost = True
 
     def run(self):
         try:
@@ -295,8 +301,7 @@ class Link:
         finally:
             with self.lock:
                 self.open = False
-                for peer in self.peers.values():
-                    peer.lost = True
+                self.lose_all()
                 self.changed.notify_all()
             self.sock.close()
 
