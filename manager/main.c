@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/flags.h"
 #include "base/spelling.h"
+#include "base/xalloc.h"
 #include "commands/compile_flags.h"
 #include "commands/coverage_flags.h"
 #include "commands/unlabel_flags.h"
@@ -57,6 +58,7 @@ static int refuse(const char *name)
 
 int main(int argc, char **argv)
 {
+    xalloc_use_for_json();
     if (argc < 2 || argv[1][0] == '-') {
         return run_main(argc, argv);
     }
