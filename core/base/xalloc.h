@@ -10,7 +10,10 @@
  *     c->name = xstrdup(name);                                never NULL
  *     t = xptr(selector_copy(s));                             NULL only without memory
  *     xok(table_put(&w->pods, &p->node));                     fails only without memory
- *     rc = xrc(selector_parse(&s, text, e));                  fails for other reasons, too
+ *     rc = xrc(json_canonical(document, &text));              fails for other reasons, too
+ *     s = selector_parse(text, e);                            the same, where `e` says why
+ *     if (s == NULL) {
+ *         xerr(e);
  */
 #ifndef CORE_BASE_XALLOC_H
 #define CORE_BASE_XALLOC_H
@@ -60,6 +63,14 @@ MUST_CHECK static inline int xrc(int rc)
         xalloc_end();
     }
     return rc;
+}
+
+/* The same after a function that failed and set `e`. */
+static inline void xerr(const struct err *e)
+{
+    if (e->code == -ENOMEM) {
+        xalloc_end();
+    }
 }
 
 #endif
