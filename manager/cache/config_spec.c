@@ -53,8 +53,9 @@ void config_spec_forget(struct config_spec *s)
 static int note_asks(struct config_spec *s, const cJSON *object)
 {
     struct namespace_selectors asks = {.count = 0};
-    int rc = namespace_selectors_read(&asks, object);
-    if (rc == 0 && asks.count > 0) {
+    int rc = 0;
+    namespace_selectors_read(&asks, object);
+    if (asks.count > 0) {
         s->asks = malloc(sizeof *s->asks);
         rc = s->asks == NULL ? -ENOMEM : 0;
     }

@@ -52,13 +52,13 @@ static int keep(void *data, const char *name, const cJSON *object, struct inform
     struct namespaces *n = data;
     const struct namespace_entry *before = entry_of(*item);
     struct namespace_entry *after = entry_of(*item);
-    int rc = namespace_set_make(&n->set, object, &after);
-    if (rc == 1 && after->too_many && (before == NULL || !before->too_many)) {
+    bool changed = namespace_set_make(&n->set, object, &after);
+    if (changed && after->too_many && (before == NULL || !before->too_many)) {
         log_warn("too many labels; this namespace is selected by none of them",
                  log_str("namespace", name));
     }
     *item = after == NULL ? NULL : &after->item;
-    return rc;
+    return changed;
 }
 
 static void on_change(void *data, struct informer_item *before, struct informer_item *after)

@@ -193,13 +193,11 @@ static struct config *new_config(struct shard_cache *w, const char *key, const c
     return c;
 }
 
-/* What selects its pods; *out is NULL when nothing sensible does. */
-static int pod_selector(const cJSON *object, struct selector **out)
+/* What selects its pods; NULL when nothing sensible does. */
+static struct selector *pod_selector(const cJSON *object)
 {
-    struct err e = ERR_INIT;
     bool root = field_get(field_get(object, "spec"), "root") != NULL;
-    *out = root ? NULL : shards_pod_selector(object, &e);
-    return *out == NULL && e.code == -ENOMEM ? -ENOMEM : 0;
+    return root ? NULL : shards_pod_selector(object, NULL);
 }
 
 static bool same_selector(const struct selector *a, const struct selector *b)
@@ -253,7 +251,6 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
 {
     struct shard_cache *w = data;
     struct config *c = config_of(*item);
-    struct selector *selector = NULL;
     if (c != NULL && strcmp(c->seen.uid, field_meta(object, "uid")) != 0) {
         informer_remove(w->configs, *item); /* it was another config of the same name */
         *item = NULL;
@@ -264,7 +261,8 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
         return 0;
     }
     cJSON *copy = config_spec_rest(object, w->prefix);
-    int rc = copy == NULL ? -ENOMEM : pod_selector(object, &selector);
+    struct selector *selector = pod_selector(object);
+    int rc = copy == NULL ? -ENOMEM : 0;
     c = rc != 0 || c != NULL ? c : new_config(w, key, shards_namespace(object));
     if (rc != 0 || c == NULL) {
         cJSON_Delete(copy);

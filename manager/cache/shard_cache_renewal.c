@@ -142,14 +142,12 @@ void shard_cache_renewal_end(struct shard_cache *w)
 
 /* ---- shared namespaces ---- */
 
-static int find_shared(const struct shard_cache *w, struct sharing_set *out)
+static void find_shared(const struct shard_cache *w, struct sharing_set *out)
 {
-    int rc = 0;
-    for (const struct config *c = NULL; rc == 0 && (c = next_config(w, c)) != NULL;) {
+    for (const struct config *c = NULL; (c = next_config(w, c)) != NULL;) {
         const struct sharing_consent consent = {.ns = c->seen.ns, .any = &w->shareable};
-        rc = sharing_set_add(out, c->object, &consent);
+        sharing_set_add(out, c->object, &consent);
     }
-    return rc;
 }
 
 void shard_cache_share_namespaces(struct shard_cache *w)
@@ -158,11 +156,7 @@ void shard_cache_share_namespaces(struct shard_cache *w)
     if (!informer_synced(w->configs)) {
         return;
     }
-    if (find_shared(w, &now) != 0) {
-        sharing_set_deinit(&now);
-        informer_list_again(w->configs, INFORMER_AGAIN_MS);
-        return;
-    }
+    find_shared(w, &now);
     if (sharing_set_equal(&now, &w->shared)) {
         sharing_set_deinit(&now);
         return;

@@ -62,15 +62,13 @@ static bool is_left_out(const struct coverage_command *c, const char *ns)
 }
 
 /* What at least one of them lists of it. */
-static int find_shared(const struct shard_files *input, const struct rules *const *shards,
-                       size_t count, struct sharing_set *out)
+static void find_shared(const struct shard_files *input, const struct rules *const *shards,
+                        size_t count, struct sharing_set *out)
 {
     const struct sharing_consent consent = {.known = &input->shared};
-    int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = sharing_set_add(out, shard_files_config(input, shards[i]), &consent);
+    for (size_t i = 0; i < count; i++) {
+        sharing_set_add(out, shard_files_config(input, shards[i]), &consent);
     }
-    return rc;
 }
 
 /* One operator, the shards of which are side by side. */
@@ -79,11 +77,9 @@ static int look_at(struct run *r, const struct rules *const *shards, size_t coun
 {
     struct sharing_set shared = {.count = 0};
     struct coverage *coverage = coverage_new(shards, count, NULL);
-    int rc = coverage == NULL ? -ENOMEM : find_shared(r->input, shards, count, &shared);
-    rc = rc != 0 ? rc : coverage_report_begin(report, shards, count);
-    if (rc == 0) {
-        coverage_set_shared(coverage, &shared);
-    }
+    find_shared(r->input, shards, count, &shared);
+    coverage_set_shared(coverage, &shared);
+    int rc = coverage_report_begin(report, shards, count);
     bool applies = rc == 0 && coverage_by_namespace(coverage);
     for (size_t i = 0; i < r->names->count && applies && rc == 0; i++) {
         const char *ns = r->names->items[i];

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "commands/shard_roots.h"
 #include "compile/namespace_selectors.h"
 #include "object/warnings.h"
@@ -179,19 +180,12 @@ static void compile_one(struct shard_files *r, const struct config_entry *entry)
 
 static void compile_all(struct shard_files *r)
 {
-    r->items = calloc(r->files.configs.count + 1, sizeof *r->items);
-    if (r->items == NULL) {
-        shard_files_fail(r, "out of memory");
-        return;
-    }
+    r->items = xcalloc(r->files.configs.count + 1, sizeof *r->items);
     for (size_t i = 0; i < r->files.configs.count; i++) {
         r->items[i] = shards_item_of(r->files.configs.entries[i].config);
         const struct sharing_consent consent = {.ns = namespace_of(r, &r->items[i]),
                                                 .any = &r->options->shareable};
-        if (sharing_set_add(&r->shared, r->items[i].config, &consent) != 0) {
-            shard_files_fail(r, "out of memory");
-            return;
-        }
+        sharing_set_add(&r->shared, r->items[i].config, &consent);
     }
     for (size_t i = 0; i < r->files.configs.count; i++) {
         compile_one(r, &r->files.configs.entries[i]);
@@ -263,8 +257,8 @@ static void note_namespaces(struct shard_files *r)
 {
     for (size_t i = 0; i < r->files.configs.count && r->namespaces.path == NULL; i++) {
         struct namespace_selectors asked = {.count = 0};
-        int rc = namespace_selectors_read(&asked, r->files.configs.entries[i].config);
-        bool asks = rc == 0 && asked.count > 0 && r->names.count > 0;
+        namespace_selectors_read(&asked, r->files.configs.entries[i].config);
+        bool asks = asked.count > 0 && r->names.count > 0;
         namespace_selectors_deinit(&asked);
         if (asks) {
             shard_files_note(r, "without --namespaces the Namespaces of the input are taken for "

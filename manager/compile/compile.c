@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/grow.h"
+#include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "compile/namespace_selectors.h"
 #include "kube/selector.h"
@@ -220,18 +221,6 @@ static int check_size(struct compilation *c, const char *path, const char *selec
                          RULES_TEXT_MAX);
 }
 
-static int note_origin(struct compilation *c, const struct origin *o)
-{
-    struct origin *origins =
-        grow_array(c->origins, c->origin_count, &c->origin_cap, sizeof *origins);
-    if (origins == NULL) {
-        return err_memory(c->e);
-    }
-    c->origins = origins;
-    c->origins[c->origin_count++] = *o;
-    return 0;
-}
-
 /* Copies one list; whether it is in order is checked with the rules. */
 static void copy_list(struct compilation *c, const cJSON *from, cJSON *to, const char *key)
 {
@@ -249,10 +238,11 @@ static int add_rule(struct compilation *c, const cJSON *resources, const char *p
     if (!cJSON_IsObject(resources)) {
         return not_object(c, path);
     }
-    if (field_known(resources, path, known, c->e) != 0 || check_size(c, path, selector) != 0 ||
-        note_origin(c, o) != 0) {
+    if (field_known(resources, path, known, c->e) != 0 || check_size(c, path, selector) != 0) {
         return c->e->code;
     }
+    c->origins = xptr(grow_array(c->origins, c->origin_count, &c->origin_cap, sizeof *o));
+    c->origins[c->origin_count++] = *o;
     cJSON *limit = edit_append_object(&c->edit, c->limits);
     copy_list(c, resources, limit, "apiGroups");
     copy_list(c, resources, limit, "resources");
@@ -264,15 +254,12 @@ static int add_rule(struct compilation *c, const cJSON *resources, const char *p
 static char *print_selector(const struct selector *selector, const char *path, struct err *e)
 {
     struct buf out = BUF_INIT(SELECTOR_TEXT_MAX);
-    int rc = selector_print(selector, &out);
-    char *text = rc == 0 ? buf_take_str(&out) : NULL;
-    buf_reset(&out);
-    if (rc == -ENOBUFS) {
+    if (xrc(selector_print(selector, &out)) != 0) {
         (void)err_set(e, -E2BIG, "%s: Too long: more than %d bytes", path, SELECTOR_TEXT_MAX);
-    } else if (text == NULL) {
-        (void)err_memory(e);
+        buf_reset(&out);
+        return NULL;
     }
-    return text;
+    return xptr(buf_take_str(&out));
 }
 
 /* By labels of the objects; empty, if there is a namespaceSelector. The caller frees. */
@@ -288,11 +275,7 @@ static struct selector *read_own_selector(struct compilation *c, const cJSON *li
         return NULL;
     }
     cJSON *wide = cJSON_Duplicate(item, true);
-    if (wide == NULL || sharing_widen(&c->sharing, wide) != 0) {
-        cJSON_Delete(wide);
-        (void)err_memory(c->e);
-        return NULL;
-    }
+    sharing_widen(&c->sharing, wide);
     struct selector *selector = selector_from_label_selector(wide, path, c->e);
     cJSON_Delete(wide);
     if (selector == NULL || control_labels_check(&c->keys, item, path, c->e) != 0) {
@@ -313,9 +296,9 @@ static struct selector *select_namespaces(struct compilation *c, const cJSON *it
                                             c->keys.key[CONTROL_LABEL_NAMESPACE], path, c->e);
     }
     if (names != NULL && c->sharing.own != NULL) {
-        return sharing_widen_names(&c->sharing, names, c->e);
+        return sharing_widen_names(&c->sharing, names);
     }
-    return names == NULL ? NULL : selector_and(&names, 1, c->e);
+    return names == NULL ? NULL : xptr(selector_and(&names, 1, NULL));
 }
 
 /* Takes `own`, and returns what is selected by it and by labels of namespaces. */
@@ -551,7 +534,7 @@ static struct rules *make_rules(struct compilation *c, const cJSON *document)
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
     struct err inner = ERR_INIT;
     struct rules *made = NULL;
-    int rc = c->edit.rc != 0 ? c->edit.rc : json_canonical(document, &text);
+    int rc = json_canonical(document, &text);
     if (rc == -ENOBUFS) {
         (void)err_set(c->e, -E2BIG, "spec.limits: Too long: the rules have more than %d bytes",
                       RULES_TEXT_MAX);
@@ -578,6 +561,9 @@ struct rules *compile_config(const cJSON *config, const struct compile_options *
     if (read_api_version(&c, config) == 0 && add_shard(&c, config, document) == 0 &&
         add_spec(&c, config, document) == 0) {
         made = make_rules(&c, document);
+    }
+    if (made == NULL) {
+        xerr(e);
     }
     cJSON_Delete(document);
     namespace_selectors_deinit(&c.namespaces);

@@ -64,9 +64,9 @@ bool compile_lacks_limits(const cJSON *config);
 const char *compile_user_agent(const cJSON *config);
 
 /* Compiles one config. The caller holds one reference to the rules. NULL on error; the message
- * begins with the path of the field: -EINVAL, -E2BIG or -ENOMEM; or -EAGAIN: it has a
- * namespaceSelector, and the namespaces are not known. Fields of the spec that are unknown are
- * refused, since a misspelt limit would limit nothing. */
+ * begins with the path of the field: -EINVAL or -E2BIG; or -EAGAIN: it has a namespaceSelector, and
+ * the namespaces are not known. Fields of the spec that are unknown are refused, since a misspelt
+ * limit would limit nothing. */
 MUST_CHECK struct rules *compile_config(const cJSON *config, const struct compile_options *o,
                                         struct err *e);
 

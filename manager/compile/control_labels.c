@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "rules/sharding.h"
 #include "json/field.h"
 
@@ -55,9 +56,9 @@ static bool takes_unlabelled(const struct selector *s, const char *key)
 
 static struct selector *and_key(const struct selector *s, const char *key, struct err *e)
 {
-    struct selector *exists = selector_parse(slice_str(key), e);
+    struct selector *exists = xptr(selector_parse(slice_str(key), NULL)); /* `s` has that key */
     const struct selector *const both[] = {s, exists};
-    struct selector *made = exists == NULL ? NULL : selector_and(both, 2, e);
+    struct selector *made = selector_and(both, 2, e);
     selector_free(exists);
     return made;
 }

@@ -32,7 +32,7 @@ MUST_CHECK int control_labels_check(const struct control_label_keys *k, const cJ
                                     const char *path, struct err *e);
 
 /* Adds that the label is there, for each control label of which `s` takes what does not have it: of
- * `key notin (a)` it makes `key,key notin (a)`. Frees `s`. NULL: -E2BIG or -ENOMEM. */
+ * `key notin (a)` it makes `key,key notin (a)`. Frees `s`. NULL: -E2BIG. */
 MUST_CHECK struct selector *control_labels_demand(const struct control_label_keys *k,
                                                   struct selector *s, struct err *e);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compile/coverage.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "kube/selector_overlap.h"
 
@@ -76,14 +76,11 @@ static void leave_one_of_each(struct member *m)
     m->count = kept;
 }
 
-static int fill_member(struct member *m, const struct rules *rules)
+static void fill_member(struct member *m, const struct rules *rules)
 {
     size_t patterns = rules_pattern_count(rules);
     m->rules = rules;
-    m->entries = calloc(patterns + 1, sizeof(void *));
-    if (m->entries == NULL) {
-        return -ENOMEM;
-    }
+    m->entries = xcalloc(patterns + 1, sizeof(void *));
     for (size_t i = 0; i < patterns; i++) {
         const struct rules_entry *entry = entry_at(rules, i);
         if (entry != NULL && control_labels_ask(rules, entry)) {
@@ -91,7 +88,6 @@ static int fill_member(struct member *m, const struct rules *rules)
         }
     }
     leave_one_of_each(m);
-    return 0;
 }
 
 static bool has(struct coverage *c, const struct member *m, struct slice ns)
@@ -144,17 +140,11 @@ static bool share_any(struct coverage *c, const struct member *one, const struct
 struct coverage *coverage_new(const struct rules *const *shards, size_t count,
                               const struct coverage_bounds *bounds)
 {
-    struct coverage *c = calloc(1, sizeof *c + count * sizeof c->members[0]);
-    if (c == NULL) {
-        return NULL;
-    }
+    struct coverage *c = xcalloc(1, sizeof *c + count * sizeof c->members[0]);
     c->left = bounds != NULL ? *bounds : (struct coverage_bounds){.steps = SIZE_MAX};
     c->count = count;
     for (size_t i = 0; i < count; i++) {
-        if (fill_member(&c->members[i], shards[i]) != 0) {
-            coverage_free(c);
-            return NULL;
-        }
+        fill_member(&c->members[i], shards[i]);
     }
     return c;
 }

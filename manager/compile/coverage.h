@@ -35,9 +35,9 @@ struct coverage_bounds {
 };
 
 /* Of the shards with these rules, which must outlive it and whose reference counts it leaves alone.
- * `bounds` NULL: there are none; copied. NULL without memory. */
-MUST_CHECK struct coverage *coverage_new(const struct rules *const *shards, size_t count,
-                                         const struct coverage_bounds *bounds);
+ * `bounds` NULL: there are none; copied. */
+struct coverage *coverage_new(const struct rules *const *shards, size_t count,
+                              const struct coverage_bounds *bounds);
 
 /* Namespaces that the shards share on purpose, and which so are covered by several as by one. Must
  * outlive it. */

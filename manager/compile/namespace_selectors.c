@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/heap_size.h"
+#include "base/xalloc.h"
 #include "json/field.h"
 
 /* ---- reading ---- */
@@ -63,15 +64,12 @@ int namespace_selectors_add(struct namespace_selectors *s, const cJSON *item, co
     struct buf out = BUF_INIT(SELECTOR_TEXT_MAX);
     struct selector *selector = selector_from_label_selector(item, path, e);
     if (selector == NULL || check_size(selector, path, e) != 0) {
+        xerr(e);
         selector_free(selector);
         return e->code;
     }
-    char *text = selector_print(selector, &out) == 0 ? buf_take_str(&out) : NULL;
-    buf_reset(&out);
-    if (text == NULL) {
-        selector_free(selector);
-        return err_memory(e);
-    }
+    xok(selector_print(selector, &out)); /* there is room for that few values */
+    char *text = xptr(buf_take_str(&out));
     int number = find(s, text);
     if (number < 0) {
         return append(s, selector, text, path, e);
@@ -88,56 +86,55 @@ static const cJSON *selector_of(const cJSON *limit)
     return field_get(inner != NULL ? inner : limit, NAMESPACE_SELECTOR);
 }
 
-int namespace_selectors_read(struct namespace_selectors *s, const cJSON *config)
+void namespace_selectors_read(struct namespace_selectors *s, const cJSON *config)
 {
     const cJSON *limit;
     cJSON_ArrayForEach(limit, field_get(field_get(config, "spec"), "limits"))
     {
-        struct err e = ERR_INIT;
+        struct err ignored = ERR_INIT;
         const cJSON *item = selector_of(limit);
-        if (item != NULL && namespace_selectors_add(s, item, "", &e) == -ENOMEM) {
-            return -ENOMEM;
+        if (item != NULL) {
+            (void)namespace_selectors_add(s, item, "", &ignored);
         }
     }
-    return 0;
 }
 
 /* ---- what they come to ---- */
 
-static int write_names(struct buf *out, const char *key, const char *const *names, size_t count)
+static void write_names(struct buf *out, const char *key, const char *const *names, size_t count)
 {
     if (count == 0) {
-        return buf_printf(out, "%s,!%s", key, key);
+        (void)buf_printf(out, "%s,!%s", key, key);
+        return;
     }
-    int rc = buf_printf(out, "%s in (", key);
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = buf_printf(out, "%s%s", i > 0 ? "," : "", names[i]);
+    (void)buf_printf(out, "%s in (", key);
+    for (size_t i = 0; i < count; i++) {
+        (void)buf_printf(out, "%s%s", i > 0 ? "," : "", names[i]);
     }
-    return rc != 0 ? rc : buf_append_char(out, ')');
+    (void)buf_append_char(out, ')');
 }
 
 static struct selector *select_names(const struct selector *s, const struct namespace_set *set,
                                      const char *key, const char *path, struct err *e)
 {
     struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
-    struct selector *made = NULL;
-    const char **names = calloc(NAMESPACE_NAMES_MAX, sizeof *names);
-    size_t count = names == NULL ? 0 : namespace_set_select(set, s, names, NAMESPACE_NAMES_MAX);
+    const char *names[NAMESPACE_NAMES_MAX];
+    size_t count = namespace_set_select(set, s, names, NAMESPACE_NAMES_MAX);
     if (count > NAMESPACE_NAMES_MAX) {
         (void)err_set(
             e, -E2BIG,
             "%s: Too many: selects %zu namespaces, and a shard can have at most %d of one "
             "selector: narrow it, or use more shards, or limit by the sharding hash",
             path, count, NAMESPACE_NAMES_MAX);
-    } else if (names == NULL || write_names(&text, key, names, count) != 0) {
-        (void)err_memory(e);
-    } else {
-        made = selector_parse(buf_slice(&text), e);
-        if (made == NULL) {
-            err_prefix(e, "%s", path);
-        }
+        return NULL;
     }
-    free(names);
+    write_names(&text, key, names, count);
+    xok(buf_error(&text)); /* names of 63 bytes leave room */
+    struct selector *made = selector_parse(buf_slice(&text), e);
+    if (made == NULL) {
+        xerr(e);
+        err_prefix(e, "%s", path);
+    }
     buf_reset(&text);
     return made;
 }

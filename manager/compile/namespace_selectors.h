@@ -35,21 +35,19 @@ struct namespace_selectors {
     size_t count;
 };
 
-/* Adds one, found at `path`, unless it is there already. Returns its number; or -EINVAL, -E2BIG or
- * -ENOMEM. */
-MUST_CHECK int namespace_selectors_add(struct namespace_selectors *s, const cJSON *item,
-                                       const char *path, struct err *e);
+/* Adds one, found at `path`, unless it is there already. Returns its number; or -EINVAL, -E2BIG. */
+int namespace_selectors_add(struct namespace_selectors *s, const cJSON *item, const char *path,
+                            struct err *e);
 
 /* What the one of that number comes to: `key in (names)`; without any name a selector that asks for
  * `key` and matches nothing. It belongs to `s`. `set` NULL: no namespaces are known. NULL: -EAGAIN:
- * they are not known; -E2BIG: they are too many; -EINVAL: it is no key; -ENOMEM. */
+ * they are not known; -E2BIG: they are too many; -EINVAL: it is no key. */
 const struct selector *namespace_selectors_resolve(struct namespace_selectors *s, int number,
                                                    const struct namespace_set *set, const char *key,
                                                    const char *path, struct err *e);
 
-/* Adds all of a config's limits, but those that are wrong and for which it is refused. 0 or
- * -ENOMEM. */
-MUST_CHECK int namespace_selectors_read(struct namespace_selectors *s, const cJSON *config);
+/* Adds all of a config's limits, but those that are wrong and for which it is refused. */
+void namespace_selectors_read(struct namespace_selectors *s, const cJSON *config);
 /* Whether one of them selects one of the two, and not the other; NULL: there is none. */
 bool namespace_selectors_tell_apart(const struct namespace_selectors *s,
                                     const struct namespace_entry *a,

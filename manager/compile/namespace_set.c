@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compile/namespace_set.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/heap_size.h"
 #include "base/list.h"
+#include "base/xalloc.h"
 #include "json/field.h"
 
 bool namespace_is_system(const char *name)
@@ -90,10 +90,7 @@ static struct namespace_entry *make_entry(const char *name, const cJSON *labels)
     bool too_many = size.count > NAMESPACE_LABELS_MAX || size.bytes > NAMESPACE_LABELS_BYTES_MAX;
     size = too_many ? (struct labels_size){.count = 0} : size;
     size_t name_size = strlen(name) + 1;
-    struct namespace_entry *e = calloc(1, sizeof *e + name_size + size.bytes);
-    if (e == NULL) {
-        return NULL;
-    }
+    struct namespace_entry *e = xcalloc(1, sizeof *e + name_size + size.bytes);
     e->too_many = too_many;
     e->count = (uint16_t)size.count;
     e->bytes = (uint16_t)size.bytes;
@@ -136,43 +133,38 @@ bool namespace_entry_matches(const struct namespace_entry *e, const struct selec
 
 /* ---- all ---- */
 
-int namespace_set_make(const struct namespace_set *s, const cJSON *object,
-                       struct namespace_entry **entry)
+bool namespace_set_make(const struct namespace_set *s, const cJSON *object,
+                        struct namespace_entry **entry)
 {
     const char *name = field_meta(object, "name");
     if (namespace_set_leaves_out(s, name)) {
-        return 0;
+        return false;
     }
     const cJSON *labels = s->names_only ? NULL : field_map(field_get(object, "metadata"), "labels");
     struct namespace_entry *e = make_entry(name, labels);
-    if (e == NULL) {
-        return -ENOMEM;
-    }
     if (*entry != NULL && same(*entry, e)) {
         free(e);
-        return 0;
+        return false;
     }
     *entry = e;
-    return 1;
+    return true;
 }
 
-int namespace_set_put(struct namespace_set *s, const cJSON *object, struct namespace_entry **before)
+bool namespace_set_put(struct namespace_set *s, const cJSON *object,
+                       struct namespace_entry **before)
 {
     struct namespace_entry *old = namespace_set_find(s, field_meta(object, "name"));
     struct namespace_entry *e = old;
     *before = NULL;
-    int rc = table_reserve(&s->entries);
-    rc = rc == 0 ? namespace_set_make(s, object, &e) : rc;
-    if (rc <= 0) {
-        return rc;
+    if (!namespace_set_make(s, object, &e)) {
+        return false;
     }
     if (old != NULL) {
         table_remove(&s->entries, &old->item.node);
     }
-    rc = table_insert(&s->entries, &e->item.node, e->text);
-    (void)rc; /* there is room */
+    xok(table_insert(&s->entries, &e->item.node, e->text));
     *before = old;
-    return 1;
+    return true;
 }
 
 struct namespace_entry *namespace_set_find(const struct namespace_set *s, const char *name)
@@ -209,35 +201,16 @@ size_t namespace_set_select(const struct namespace_set *set, const struct select
     return count;
 }
 
-static int copy_entry(struct namespace_set *to, const struct namespace_entry *e)
-{
-    struct namespace_entry *copy = malloc(entry_size(e));
-    if (copy == NULL) {
-        return -ENOMEM;
-    }
-    memcpy(copy, e, entry_size(e));
-    int rc = table_insert(&to->entries, &copy->item.node, copy->text);
-    if (rc != 0) {
-        free(copy);
-    }
-    return rc;
-}
-
 struct namespace_set *namespace_set_copy(const struct namespace_set *s)
 {
-    struct namespace_set *copy = calloc(1, sizeof *copy);
-    if (copy == NULL) {
-        return NULL;
-    }
+    struct namespace_set *copy = xcalloc(1, sizeof *copy);
     copy->own = s->own;
     copy->system = s->system;
     copy->names_only = s->names_only;
     copy->missing = s->missing == NULL ? NULL : "the namespaces are not known yet";
     for (const struct namespace_entry *e = NULL; (e = namespace_set_next(s, e)) != NULL;) {
-        if (copy_entry(copy, e) != 0) {
-            namespace_set_free(copy);
-            return NULL;
-        }
+        struct namespace_entry *other = memcpy(xmalloc(entry_size(e)), e, entry_size(e));
+        xok(table_insert(&copy->entries, &other->item.node, other->text));
     }
     return copy;
 }

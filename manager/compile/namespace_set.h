@@ -52,14 +52,14 @@ bool namespace_is_system(const char *name);
 bool namespace_set_leaves_out(const struct namespace_set *s, const char *name);
 
 /* What is known of a namespace as an informer keeps it (informer_kind.keep): *entry is what was,
- * and becomes what is. The set itself stays as it is. */
-MUST_CHECK int namespace_set_make(const struct namespace_set *s, const cJSON *object,
-                                  struct namespace_entry **entry);
+ * and becomes what is. The set itself stays as it is. Whether it is new or other than before. */
+bool namespace_set_make(const struct namespace_set *s, const cJSON *object,
+                        struct namespace_entry **entry);
 /* `object` is a Namespace: its labels are those that are kept from now on. *before is what was
- * known of it, which the caller frees; NULL: nothing, or just the same. Returns 1: it is new or
- * other than before; 0: it is as before, or left out; -ENOMEM: nothing has changed. */
-MUST_CHECK int namespace_set_put(struct namespace_set *s, const cJSON *object,
-                                 struct namespace_entry **before);
+ * known of it, which the caller frees; NULL: nothing, or just the same. Returns true: it is new or
+ * other than before; false: it is as before, or left out. */
+bool namespace_set_put(struct namespace_set *s, const cJSON *object,
+                       struct namespace_entry **before);
 /* NULL: it is not there. */
 struct namespace_entry *namespace_set_find(const struct namespace_set *s, const char *name);
 /* One after the other, in no order; NULL begins, and ends. */
@@ -75,8 +75,8 @@ size_t namespace_set_select(const struct namespace_set *set, const struct select
                             const char **names, size_t room);
 
 /* As it is now, for another thread, which may not look at one that changes: to be freed by
- * namespace_set_free. `own` is kept as it is. NULL without memory. */
-MUST_CHECK struct namespace_set *namespace_set_copy(const struct namespace_set *s);
+ * namespace_set_free. `own` is kept as it is. */
+struct namespace_set *namespace_set_copy(const struct namespace_set *s);
 /* NULL is ignored. */
 void namespace_set_free(struct namespace_set *copy);
 

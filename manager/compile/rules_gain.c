@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compile/rules_gain.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "kube/selector_overlap.h"
 
 /* Pairs of such a group and such a resource that are looked at. */
@@ -58,19 +58,16 @@ static bool is_any(struct slice name)
 }
 
 /* Groups of which some rules limit all resources, and resources that some limit in all groups. The
- * caller frees the names of both in any case. */
-static int collect_wide(const struct rules *const list[3], struct axis *groups,
-                        struct axis *resources)
+ * caller frees the names of both. */
+static void collect_wide(const struct rules *const list[3], struct axis *groups,
+                         struct axis *resources)
 {
     size_t room = 1;
     for (size_t i = 0; i < 3; i++) {
         room += count_patterns(list[i]);
     }
-    groups->names = calloc(room, sizeof *groups->names);
-    resources->names = calloc(room, sizeof *resources->names);
-    if (groups->names == NULL || resources->names == NULL) {
-        return -ENOMEM;
-    }
+    groups->names = xcalloc(room, sizeof *groups->names);
+    resources->names = xcalloc(room, sizeof *resources->names);
     for (size_t i = 0; i < 3; i++) {
         for (size_t p = 0; p < count_patterns(list[i]); p++) {
             struct slice group;
@@ -85,7 +82,6 @@ static int collect_wide(const struct rules *const list[3], struct axis *groups,
     }
     sort_names(groups);
     sort_names(resources);
-    return 0;
 }
 
 static const struct rules_entry *match(const struct rules *r, struct slice group,
@@ -211,8 +207,8 @@ bool rules_gain(const struct rules *from, const struct rules *to, const struct r
     struct axis groups = {.names = NULL};
     struct axis resources = {.names = NULL};
     bool gained = true;
-    if (collect_wide(list, &groups, &resources) == 0 &&
-        (resources.count == 0 || groups.count <= CELLS_MAX / resources.count)) {
+    collect_wide(list, &groups, &resources);
+    if (resources.count == 0 || groups.count <= CELLS_MAX / resources.count) {
         gained = named_gained(&l) || crossing_gained(&l, &groups, &resources);
     }
     free(groups.names);

@@ -14,7 +14,7 @@
 
 /* Whether some object is seen under `to`, not under `from` (NULL: nothing is), and under `others`
  * too (NULL: everything is). Yes also where that is not sure: with `>` and `<`, where one selects
- * by one label and one by another, with very many resources or values, without memory. */
+ * by one label and one by another, with very many resources or values. */
 bool rules_gain(const struct rules *from, const struct rules *to, const struct rules *others);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -18,8 +19,14 @@ struct selector *shards_pod_selector(const cJSON *config, struct err *e)
         (void)err_set(e, -EINVAL, "spec.selector: Required value: selects the pods of the shard");
         return NULL;
     }
-    struct selector *s = selector_from_label_selector(item, "spec.selector", e);
-    if (s != NULL && selector_is_everything(s)) {
+    struct err inner = ERR_INIT;
+    struct selector *s = selector_from_label_selector(item, "spec.selector", &inner);
+    if (s == NULL) {
+        xerr(&inner);
+        (void)err_set(e, inner.code, "%s", inner.msg);
+        return NULL;
+    }
+    if (selector_is_everything(s)) {
         selector_free(s);
         (void)err_set(e, -EINVAL,
                       "spec.selector: Required value: an empty selector would make every pod of "
@@ -55,15 +62,6 @@ struct label_index {
     size_t count;
 };
 
-/* 0 or -ENOMEM. */
-static int label_index_init(struct label_index *x, const cJSON *pod)
-{
-    const cJSON *labels = field_map(field_get(pod, "metadata"), "labels");
-    *x = (struct label_index){.count = 0};
-    x->items = json_sorted_members(labels, &x->count);
-    return x->items == NULL && x->count > 0 ? -ENOMEM : 0;
-}
-
 static int compare_key(const void *key, const void *member)
 {
     const cJSON *const *item = member;
@@ -87,20 +85,18 @@ static bool selects_labels(const struct selector *s, const struct label_index *x
     return true;
 }
 
-/* 1 or 0, or -ENOMEM. */
-static int selects(const struct shards_item *item, const char *ns, const struct label_index *pod)
+static bool selects(const struct shards_item *item, const char *ns, const struct label_index *pod)
 {
-    struct err e = ERR_INIT;
     if (item->root || strcmp(item->ns, ns) != 0) {
-        return 0;
+        return false;
     }
     if (item->pods != NULL) {
         return selects_labels(item->pods, pod);
     }
-    struct selector *s = shards_pod_selector(item->config, &e);
-    int found = s == NULL ? 0 : selects_labels(s, pod);
+    struct selector *s = shards_pod_selector(item->config, NULL);
+    bool found = s != NULL && selects_labels(s, pod);
     selector_free(s);
-    return s == NULL && e.code == -ENOMEM ? -ENOMEM : found;
+    return found;
 }
 
 void shards_withhold(const struct shards_list *list, const char *fmt, ...)
@@ -134,16 +130,14 @@ static const cJSON *find_shard(const struct shards_list *list, const char *ns,
 {
     const cJSON *found = NULL;
     for (size_t i = 0; i < list->count; i++) {
-        int rc = selects(&list->items[i], ns, pod);
-        if (rc < 0) {
-            (void)err_memory(e);
-            return NULL;
+        if (!selects(&list->items[i], ns, pod)) {
+            continue;
         }
-        if (rc > 0 && found != NULL) {
+        if (found != NULL) {
             refuse_both(list, ns, shards_name(found), list->items[i].name, e);
             return NULL;
         }
-        found = rc > 0 ? list->items[i].config : found;
+        found = list->items[i].config;
     }
     if (found == NULL) {
         (void)err_set(e, -ENOENT, "no ShardingConfig in namespace \"%.63s\" selects this pod", ns);
@@ -154,10 +148,11 @@ static const cJSON *find_shard(const struct shards_list *list, const char *ns,
 const cJSON *shards_of_pod(const struct shards_list *list, const char *ns, const cJSON *pod,
                            struct err *e)
 {
-    struct label_index labels;
-    if (label_index_init(&labels, pod) != 0) {
-        (void)err_memory(e);
-        return NULL;
+    const cJSON *map = field_map(field_get(pod, "metadata"), "labels");
+    struct label_index labels = {.count = 0};
+    labels.items = json_sorted_members(map, &labels.count);
+    if (labels.items == NULL && labels.count > 0) {
+        xalloc_end();
     }
     const cJSON *found = find_shard(list, ns, &labels, e);
     free(labels.items);

@@ -16,7 +16,7 @@
 #include "kube/selector.h"
 
 /* The pod selector of a config, which the caller frees. NULL: -EINVAL with the field in the message
- * (there is none, or it is empty, or wrong), or -ENOMEM. */
+ * (there is none, or it is empty, or wrong). */
 MUST_CHECK struct selector *shards_pod_selector(const cJSON *config, struct err *e);
 
 /* "" when they are absent. */
@@ -54,7 +54,7 @@ void shards_withhold(const struct shards_list *list, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The one config of that namespace that selects the pod; those that are invalid are passed over.
- * NULL: none does, or several do (-ENOENT and -EEXIST, with a message), or -ENOMEM. */
+ * NULL: none does, or several do (-ENOENT and -EEXIST, with a message). */
 MUST_CHECK const cJSON *shards_of_pod(const struct shards_list *list, const char *ns,
                                       const cJSON *pod, struct err *e);
 

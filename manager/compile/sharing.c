@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "kube/name.h"
 #include "rules/sharding.h"
@@ -93,24 +94,17 @@ bool sharing_set_has(const struct sharing_set *s, const char *ns)
            bsearch(&ns, s->names, s->count, sizeof *s->names, compare_names) != NULL;
 }
 
-static int add_name(struct sharing_set *s, const char *name)
+static void add_name(struct sharing_set *s, const char *name)
 {
     if (sharing_set_has(s, name)) {
-        return 0;
+        return;
     }
-    char *copy = strdup(name);
-    char **grown = realloc(s->names, (s->count + 1) * sizeof *grown);
-    s->names = grown != NULL ? grown : s->names;
-    if (copy == NULL || grown == NULL) {
-        free(copy);
-        return -ENOMEM;
-    }
+    s->names = xrealloc(s->names, (s->count + 1) * sizeof *s->names);
     size_t at = s->count++;
     for (; at > 0 && strcmp(s->names[at - 1], name) > 0; at--) {
         s->names[at] = s->names[at - 1];
     }
-    s->names[at] = copy;
-    return 0;
+    s->names[at] = xstrdup(name);
 }
 
 int sharing_check_flag(const struct flag_list *names, struct err *e)
@@ -134,16 +128,15 @@ bool sharing_allowed(const struct sharing_consent *c, const char *ns)
     return allowed;
 }
 
-int sharing_set_add(struct sharing_set *s, const cJSON *config, const struct sharing_consent *c)
+void sharing_set_add(struct sharing_set *s, const cJSON *config, const struct sharing_consent *c)
 {
     const cJSON *item;
     cJSON_ArrayForEach(item, sharing_of(config))
     {
-        if (sharing_allowed(c, item->valuestring) && add_name(s, item->valuestring) != 0) {
-            return -ENOMEM;
+        if (sharing_allowed(c, item->valuestring)) {
+            add_name(s, item->valuestring);
         }
     }
-    return 0;
 }
 
 bool sharing_set_equal(const struct sharing_set *a, const struct sharing_set *b)
@@ -287,7 +280,7 @@ static void move_label(struct edit *ed, cJSON *label_selector, const char *key)
     cJSON_DeleteItemFromObjectCaseSensitive(labels, key);
 }
 
-int sharing_widen(const struct sharing *s, cJSON *label_selector)
+void sharing_widen(const struct sharing *s, cJSON *label_selector)
 {
     struct edit ed = {.rc = 0};
     bool any = s->own != NULL || (s->all != NULL && s->all->count > 0);
@@ -304,14 +297,11 @@ int sharing_widen(const struct sharing *s, cJSON *label_selector)
             widen_namespaces(&ed, s, item);
         }
     }
-    return ed.rc;
 }
 
-struct selector *sharing_widen_names(const struct sharing *s, const struct selector *names,
-                                     struct err *e)
+struct selector *sharing_widen_names(const struct sharing *s, const struct selector *names)
 {
-    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
-    struct selector *made = NULL;
+    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX); /* room for that many names */
     size_t count;
     const struct selector_requirement *r = selector_requirements(names, &count);
     bool some = count == 1 && r[0].op == SELECTOR_IN;
@@ -327,12 +317,8 @@ struct selector *sharing_widen_names(const struct sharing *s, const struct selec
         (void)buf_printf(&text, "%s%s", between, item->valuestring);
         between = ",";
     }
-    int rc = buf_append_char(&text, ')');
-    if (rc == 0) {
-        made = selector_parse(buf_slice(&text), e);
-    } else {
-        (void)err_set(e, rc == -ENOBUFS ? -E2BIG : rc, "%s", err_text(rc));
-    }
+    xok(buf_append_char(&text, ')'));
+    struct selector *made = xptr(selector_parse(buf_slice(&text), NULL));
     buf_reset(&text);
     return made;
 }
@@ -370,15 +356,17 @@ static void write_exclusion(struct buf *out, const char *key, const cJSON *own,
 }
 
 /* A name that stands for a hash of the shard's own is left out with those that are shared: it goes
- * where the hash goes. */
-static void narrow(struct edit *ed, cJSON *limit, const struct rules_labels *keys, const cJSON *own,
+ * where the hash goes. False: the selector would be too long. */
+static bool narrow(cJSON *limit, const struct rules_labels *keys, const cJSON *own,
                    const struct sharing_set *all)
 {
     struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
+    struct edit ed = {.rc = 0};
+    bool fits = true;
     const char *old = field_text(limit, "selector");
-    struct selector *selector = selector_parse(slice_str(old), NULL);
-    bool by_hash = selector != NULL && asks_for(selector, keys->shard_hash);
-    bool by_name = selector != NULL && asks_for(selector, keys->namespace);
+    struct selector *selector = xptr(selector_parse(slice_str(old), NULL));
+    bool by_hash = asks_for(selector, keys->shard_hash);
+    bool by_name = asks_for(selector, keys->namespace);
     if (by_hash || by_name) {
         (void)buf_append_str(&text, old);
         if (by_hash) {
@@ -387,51 +375,48 @@ static void narrow(struct edit *ed, cJSON *limit, const struct rules_labels *key
         if (own != NULL) {
             write_exclusion(&text, keys->namespace, own, NULL);
         }
-        int rc = buf_settle(&text, 0);
-        const char *made = rc == 0 ? buf_cstr(&text) : NULL;
-        edit_fail(ed, rc == 0 && made == NULL ? -ENOMEM : rc);
-        edit_string(ed, limit, "selector", made == NULL ? "" : made);
+        fits = xrc(buf_error(&text)) == 0;
+        if (fits) {
+            edit_string(&ed, limit, "selector", xptr(buf_cstr(&text)));
+        }
     }
-    edit_fail(ed, selector == NULL ? -ENOMEM : 0);
     selector_free(selector);
     buf_reset(&text);
+    return fits;
 }
 
 static struct rules *narrow_all(const struct rules *rules, cJSON *document, const cJSON *own,
-                                const struct sharing_set *all, struct err *e)
+                                const struct sharing_set *all)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    struct edit ed = {.rc = 0};
+    struct err e = ERR_INIT;
+    struct rules *made = NULL;
+    bool fits = true;
     cJSON *limit;
     cJSON_ArrayForEach(limit, field_get(field_get(document, "spec"), "limits"))
     {
-        narrow(&ed, limit, rules_labels(rules), own, all);
+        fits = fits && narrow(limit, rules_labels(rules), own, all);
     }
     cJSON_DeleteItemFromObjectCaseSensitive(document, "checksum");
-    int rc = ed.rc != 0 ? ed.rc : json_canonical(document, &text);
-    struct rules *made =
-        rc == 0 ? rules_parse_plain((const char *)buf_data(&text), text.len, e) : NULL;
-    if (rc != 0) {
-        (void)err_set(e, rc == -ENOBUFS ? -E2BIG : rc, "%s", err_text(rc));
+    if (fits && xrc(json_canonical(document, &text)) == 0) {
+        made = rules_parse_plain((const char *)buf_data(&text), text.len, &e);
+        xerr(&e);
     }
     buf_reset(&text);
     return made;
 }
 
 struct rules *sharing_leave_out(struct rules *rules, const cJSON *own,
-                                const struct sharing_set *all, struct err *e)
+                                const struct sharing_set *all)
 {
     bool named = all != NULL && all->count > 0 && control_labels_ask_hash(rules);
     if (own == NULL && !named) {
         return rules_ref(rules);
     }
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    int rc = rules_to_json(rules, &text);
-    cJSON *document = rc == 0 ? json_parse((const char *)buf_data(&text), text.len, e) : NULL;
-    struct rules *made = document == NULL ? NULL : narrow_all(rules, document, own, all, e);
-    if (rc != 0) {
-        (void)err_set(e, rc, "%s", err_text(rc));
-    }
+    xok(rules_to_json(rules, &text)); /* which has room for all rules */
+    cJSON *document = xptr(json_parse((const char *)buf_data(&text), text.len, NULL));
+    struct rules *made = narrow_all(rules, document, own, all);
     cJSON_Delete(document);
     buf_reset(&text);
     return made;

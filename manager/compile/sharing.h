@@ -47,9 +47,8 @@ struct sharing_consent {
 MUST_CHECK int sharing_check_flag(const struct flag_list *names, struct err *e);
 bool sharing_allowed(const struct sharing_consent *c, const char *ns);
 /* As a copy of spec.sharedNamespaces of a config; what is no good name, or not allowed, is passed
- * over. 0 or -ENOMEM, then the set is as it was. */
-MUST_CHECK int sharing_set_add(struct sharing_set *s, const cJSON *config,
-                               const struct sharing_consent *c);
+ * over. */
+void sharing_set_add(struct sharing_set *s, const cJSON *config, const struct sharing_consent *c);
 bool sharing_set_has(const struct sharing_set *s, const char *ns);
 bool sharing_set_equal(const struct sharing_set *a, const struct sharing_set *b);
 void sharing_set_deinit(struct sharing_set *s);
@@ -69,17 +68,15 @@ struct sharing {
     const char *hash_key;
 };
 
-/* Lets the shared namespaces through a metav1.LabelSelector, which may be wrong. 0 or -ENOMEM. */
-MUST_CHECK int sharing_widen(const struct sharing *s, cJSON *label_selector);
-/* The same of a selector that is `namespace_key in (...)`, or matches nothing. NULL with `e` set:
- * -E2BIG or -ENOMEM. */
-MUST_CHECK struct selector *sharing_widen_names(const struct sharing *s,
-                                                const struct selector *names, struct err *e);
+/* Lets the shared namespaces through a metav1.LabelSelector, which may be wrong. */
+void sharing_widen(const struct sharing *s, cJSON *label_selector);
+/* The same of a selector that is `namespace_key in (...)`, or matches nothing. */
+struct selector *sharing_widen_names(const struct sharing *s, const struct selector *names);
 
 /* What is the shard's alone: the rules without the namespaces that its config shares, to compare
  * with those of other shards. The caller holds one reference, perhaps to `rules` itself if it
- * shares none. NULL: -E2BIG or -ENOMEM. */
+ * shares none. NULL: they would be too large. */
 MUST_CHECK struct rules *sharing_leave_out(struct rules *rules, const cJSON *own,
-                                           const struct sharing_set *all, struct err *e);
+                                           const struct sharing_set *all);
 
 #endif

@@ -132,8 +132,7 @@ static void work(void *data)
     uint64_t begun = uv_hrtime();
     struct coverage *coverage =
         coverage_new((const struct rules *const *)look->rules, look->count, &look->bounds);
-    look->rc = coverage == NULL ? -ENOMEM : 0;
-    look->found.applies = coverage != NULL && coverage_by_namespace(coverage);
+    look->found.applies = coverage_by_namespace(coverage);
     if (look->found.applies) {
         coverage_set_shared(coverage, &look->shared);
         look->rc = look_at_all(look, coverage);

@@ -171,14 +171,12 @@ static int carry_out(struct shard *s, const struct shard_cache_config *config,
     return *message == NULL ? -ENOMEM : 1;
 }
 
-/* NULL: without memory; or they are large, and nearly too large. */
 struct rules *shard_leave_out_shared(const struct shard *s, const struct shard_cache_config *config,
                                      struct rules *rules)
 {
-    struct err e = ERR_INIT;
     struct rules *own = sharing_leave_out(rules, sharing_of(config->object),
-                                          shard_cache_shared(s->controller->options.cache), &e);
-    return own == NULL && e.code == -E2BIG ? rules_ref(rules) : own;
+                                          shard_cache_shared(s->controller->options.cache));
+    return own == NULL ? rules_ref(rules) : own;
 }
 
 /* `own`: of what is to be published, what it does not share on purpose. As shard_wait. */

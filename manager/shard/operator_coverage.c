@@ -90,18 +90,13 @@ static struct rules **collect_rules(const struct operator_coverage *v, const cha
     const struct sharing_consent consent = {.known =
                                                 shard_cache_shared(v->controller->options.cache)};
     struct rules **out = calloc(reconciler_count(all) + 1, sizeof *out);
-    int rc = 0;
     *count = 0;
     const struct shard *s = NULL;
     while (out != NULL && (s = reconciler_next(all, s)) != NULL) {
         if (is_of(s, key)) {
             out[(*count)++] = rules_of(s);
-            rc = rc != 0 ? rc : sharing_set_add(shared, shard_config(s)->object, &consent);
+            sharing_set_add(shared, shard_config(s)->object, &consent);
         }
-    }
-    if (rc != 0) {
-        free(out);
-        out = NULL;
     }
     if (out != NULL) {
         qsort(out, *count, sizeof *out, compare_shards);

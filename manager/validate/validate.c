@@ -8,6 +8,7 @@
 
 #include "base/array.h"
 #include "base/spelling.h"
+#include "base/xalloc.h"
 #include "kube/name.h"
 #include "kube/selector_overlap.h"
 #include "object/json_patch.h"
@@ -187,11 +188,11 @@ static int refuse_overlap(const struct validation *v, const char *other,
         return refuse_withheld(v, "pods");
     }
     struct buf text = BUF_INIT(256);
-    const char *selector = selector_print(theirs, &text) == 0 ? buf_cstr(&text) : NULL;
+    bool fits = xrc(selector_print(theirs, &text)) == 0;
     int rc = err_set(v->e, -EINVAL,
                      "spec.selector: Invalid value: selects pods that ShardingConfig \"%.100s\" "
                      "selects too, and a pod can be in one shard only: %s",
-                     other, selector == NULL ? "" : selector);
+                     other, fits ? xptr(buf_cstr(&text)) : "");
     buf_reset(&text);
     return rc;
 }
@@ -278,15 +279,11 @@ static int compare_pods(struct validation *v, const char *other, const struct se
 
 static int check_neighbour(struct validation *v, const struct shards_item *other)
 {
-    struct err ignored = ERR_INIT;
     if (other->pods != NULL) {
         return compare_pods(v, other->name, other->pods);
     }
-    struct selector *theirs = shards_pod_selector(other->config, &ignored);
-    if (theirs == NULL) {
-        return ignored.code == -ENOMEM ? err_memory(v->e) : 0;
-    }
-    int rc = compare_pods(v, other->name, theirs);
+    struct selector *theirs = shards_pod_selector(other->config, NULL);
+    int rc = theirs == NULL ? 0 : compare_pods(v, other->name, theirs);
     selector_free(theirs);
     return rc;
 }
@@ -711,7 +708,7 @@ static void note_neighbours(struct validation *v)
     size_t compared = 0;
     bool elects = rules_leader_election(v->rules) != NULL;
     struct rules *whole = v->rules;
-    struct rules *own = sharing_leave_out(whole, sharing_of(v->config), v->options->shared, NULL);
+    struct rules *own = sharing_leave_out(whole, sharing_of(v->config), v->options->shared);
     if (own == NULL) {
         return;
     }
@@ -1027,10 +1024,7 @@ static struct compile_options options_for(const struct admission_request *r,
 struct validate_draft *validate_draft_new(const struct admission_request *r,
                                           const struct compile_options *o)
 {
-    struct validate_draft *d = calloc(1, sizeof *d);
-    if (d == NULL) {
-        return NULL;
-    }
+    struct validate_draft *d = xcalloc(1, sizeof *d);
     d->examined = is_examined(r);
     if (d->examined && !r->cut) {
         const struct compile_options options = options_for(r, o);

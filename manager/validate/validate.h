@@ -33,8 +33,8 @@ struct validate_context {
      * too, whose name goes to *other; NULL: there is none. NULL: pods are not known. */
     const char *(*shared_pod)(const void *data, const char *ns, const char *name,
                               const struct selector *s, const char **other);
-    /* The rules of the config of that number, which stay its owner's; NULL: it is invalid, or there
-     * is no memory. NULL: they are compiled. */
+    /* The rules of the config of that number, which stay its owner's; NULL: it is invalid. NULL:
+     * they are compiled. */
     struct rules *(*rules_of)(const void *data, size_t number);
     const void *data;
     bool left_out; /* the webhook for pods does not look at the namespace */
@@ -48,16 +48,15 @@ struct validate_context {
 /* Of the selector of pods, which is compared with those of all other shards, and with all pods. */
 #define VALIDATE_POD_REQUIREMENTS_MAX 64
 
-/* 0; -EINVAL or -E2BIG, where the message begins with the path of the field; -ENOMEM. */
+/* 0; -EINVAL or -E2BIG, where the message begins with the path of the field. */
 MUST_CHECK int validate_config(const cJSON *config, const struct compile_options *o,
                                const struct validate_context *w, struct warnings *warnings,
                                struct err *e);
 
 /* What can be told from the request alone: the longest part, which any thread may do. */
 struct validate_draft;
-/* NULL without memory. */
-MUST_CHECK struct validate_draft *validate_draft_new(const struct admission_request *r,
-                                                     const struct compile_options *o);
+struct validate_draft *validate_draft_new(const struct admission_request *r,
+                                          const struct compile_options *o);
 /* NULL is ignored. */
 void validate_draft_free(struct validate_draft *d);
 

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "root/child.h"
 #include "json/digest.h"
@@ -312,43 +311,6 @@ static void what_is_given_up_is_refused(void **state)
     cJSON_Delete(object);
 }
 
-static bool set_and_compile(void *data)
-{
-    struct byte_budget budget = {.max = SIZE_MAX};
-    struct config_spec s = {.text = NULL};
-    struct err e = ERR_INIT;
-    long left = sweep_left;
-    sweep_left = -1;
-    cJSON *object = config(data);
-    sweep_left = left;
-    cJSON *rest = config_spec_rest(object, "p.io");
-    bool set = rest != NULL && config_spec_set(&s, object) == 0;
-    const struct rules *r = set ? config_spec_compile(&s, rest, &options, &budget, &e) : NULL;
-    bool done = set && (r != NULL || e.code == -EINVAL);
-    sweep_left = -1;
-    if (set && !done) { /* once more: nothing was lost */
-        assert_int_equal(e.code, -ENOMEM);
-        r = config_spec_compile(&s, rest, &options, &budget, NULL);
-        assert_int_equal(r != NULL, strstr(data, WRONG) == NULL);
-    }
-    if (set) {
-        expect_rest(rest, REST);
-    }
-    config_spec_forget(&s);
-    cJSON_Delete(rest);
-    cJSON_Delete(object);
-    return done;
-}
-
-static void without_memory(void **state)
-{
-    static char right[] = "[" LIMIT "]";
-    static char wrong[] = "[" LIMIT "," WRONG "]";
-    (void)state;
-    assert_true(sweep_allocations(set_and_compile, right) > 10);
-    assert_true(sweep_allocations(set_and_compile, wrong) > 10);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,7 +323,6 @@ int main(void)
         cmocka_unit_test(without_a_spec),
         cmocka_unit_test(what_is_wrong_is_told_each_time),
         cmocka_unit_test(what_is_given_up_is_refused),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

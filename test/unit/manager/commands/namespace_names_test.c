@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "temp_dir.h"
 
 struct fixture {
@@ -112,26 +111,6 @@ static void no_file(void **state)
     namespace_names_deinit(&n);
 }
 
-static bool sweep_read(void *data)
-{
-    const struct fixture *f = data;
-    struct namespace_names n = NAMESPACE_NAMES_INIT;
-    struct err e = ERR_INIT;
-    int rc = namespace_names_read(&n, f->path, &e);
-    assert_int_equal(n.count, rc == 0 ? 2 : n.count);
-    namespace_names_deinit(&n);
-    return rc == 0;
-}
-
-static void without_memory(void **state)
-{
-    struct fixture *f = *state;
-    temp_dir_write(&f->dir, "names", "a\nb\n", 0644);
-    assert_true(sweep_allocations(sweep_read, f) > 3);
-    temp_dir_write(&f->dir, "names", "kind: List\n" ITEMS, 0644);
-    assert_true(sweep_allocations(sweep_read, f) > 10);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,7 +118,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(names_in_documents, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_none, setup, teardown),
         cmocka_unit_test_setup_teardown(no_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

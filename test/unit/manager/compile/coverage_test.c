@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 
 #define NS "ctrlmesh.kusionstack.io/namespace"
@@ -202,30 +201,13 @@ static void test_stopped(void **state)
     group_deinit(&g);
 }
 
-static bool sweep_new(void *data)
-{
-    const struct group *g = data;
-    struct coverage *c = coverage_new((const struct rules *const *)g->rules, g->count, NULL);
-    coverage_free(c);
-    return c != NULL;
-}
-
-static void test_out_of_memory(void **state)
-{
-    struct group g;
-    (void)state;
-    group_init(&g, GROUP(NS " in (x)", NS " in (y)"));
-    assert_int_equal(sweep_allocations(sweep_new, &g), 3);
-    group_deinit(&g);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared),       cmocka_unit_test(test_by_name),
         cmocka_unit_test(test_by_hash),      cmocka_unit_test(test_other_labels_keep_them_apart),
         cmocka_unit_test(test_which_shards), cmocka_unit_test(test_too_many_steps),
-        cmocka_unit_test(test_stopped),      cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/slice.h"
 
 /* `labels`: JSON of a map, or of nothing. */
@@ -156,43 +155,12 @@ static void too_many_labels(void **state)
     namespace_set_deinit(&s);
 }
 
-static bool sweep_put(void *data)
-{
-    struct namespace_set s = {.own = NULL};
-    struct namespace_entry *before = NULL;
-    int rc = namespace_set_put(&s, data, &before);
-    assert_int_equal(namespace_set_find(&s, "a") != NULL, rc == 1);
-    assert_null(before);
-    namespace_set_deinit(&s);
-    return rc == 1;
-}
-
-static bool sweep_copy(void *data)
-{
-    struct namespace_set *copy = namespace_set_copy(data);
-    bool made = copy != NULL;
-    namespace_set_free(copy);
-    return made;
-}
-
-static void without_memory(void **state)
-{
-    struct namespace_set s = {.own = NULL};
-    cJSON *object = cJSON_Parse("{\"metadata\":{\"name\":\"a\",\"labels\":{\"k\":\"v\"}}}");
-    (void)state;
-    assert_true(sweep_allocations(sweep_put, object) > 1);
-    assert_int_equal(put(&s, "a", "null"), 1);
-    assert_true(sweep_allocations(sweep_copy, &s) > 2);
-    namespace_set_deinit(&s);
-    cJSON_Delete(object);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_labels),       cmocka_unit_test(a_copy),
         cmocka_unit_test(what_is_no_text), cmocka_unit_test(the_systems),
-        cmocka_unit_test(too_many_labels), cmocka_unit_test(without_memory),
+        cmocka_unit_test(too_many_labels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
 #include "rounds.h"
@@ -240,22 +239,6 @@ static void whatever_the_limits_are(void **state)
     assert_in_range(gains, turns / 10, turns * 9 / 10);
 }
 
-static bool no_gain(void *data)
-{
-    struct rules *const *list = data;
-    return !rules_gain(list[0], list[1], list[2]);
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    struct rules *list[] = {make("pods ns=1"), make("pods ns in (1,2)"), make("pods ns=3")};
-    assert_true(sweep_allocations(no_gain, list) >= 2);
-    for (size_t i = 0; i < 3; i++) {
-        rules_unref(list[i]);
-    }
-}
-
 /* Two limits, which have every other resource each, by so many names of their own. */
 static struct rules *make_alternating(const char *who)
 {
@@ -343,7 +326,6 @@ int main(void)
         cmocka_unit_test(whatever_the_limits_are),
         cmocka_unit_test(limits_that_alternate),
         cmocka_unit_test(very_many_values),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

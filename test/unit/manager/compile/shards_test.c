@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "yaml/yaml.h"
 
@@ -123,31 +122,12 @@ static void names_are_withheld(void **state)
     cJSON_Delete(c.list);
 }
 
-static bool find_once(void *data)
-{
-    const struct configs *c = data;
-    struct err e = ERR_INIT;
-    const struct shards_list list = {.items = c->items, .count = c->count};
-    const cJSON *found = shards_of_pod(&list, "demo", c->items[0].config, &e);
-    assert_true(found != NULL || e.code == -ENOMEM || e.code == -ENOENT);
-    return e.code == -ENOENT;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    struct configs c = configs_of(WORLD);
-    assert_true(sweep_allocations(find_once, &c) > 3);
-    cJSON_Delete(c.list);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shard_of_a_pod),
         cmocka_unit_test(names),
         cmocka_unit_test(names_are_withheld),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
 #include "compile/shards.h"
@@ -1066,33 +1065,6 @@ static void the_same_selectors_are_compared_once(void **state)
     shard_cache_deinit(&f);
 }
 
-static bool validate_once(void *data)
-{
-    const struct fixture *f = data;
-    struct err e = ERR_INIT;
-    struct warnings notes = WARNINGS_INIT;
-    int rc = validate_config(f->configs[1].config, &options, &f->world, &notes, &e);
-    if (rc == 0) {
-        rc = validate_config(f->configs[2].config, &options, &f->world, &notes, &e);
-    }
-    assert_true(rc == 0 || e.msg[0] != '\0');
-    bool well = rc == 0 && notes.dropped == 0;
-    warnings_deinit(&notes);
-    return well;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    struct fixture f;
-    shard_cache_init(&f);
-    add_config(&f, config_of("b", OPERATOR("b", "l", IN("u, v"))));
-    add_config(&f, config_of("a", OPERATOR("a", "l", IN("z"))));
-    add_config(&f, config_of("r", ROOT_OF(AUTO ", resourceSelector: [{" PODS "}]")));
-    assert_true(sweep_allocations(validate_once, &f) > 50);
-    shard_cache_deinit(&f);
-}
-
 /* ---- what is nearly right ---- */
 
 static void check_limit(const struct fixture *f, const char *resources, const char *key,
@@ -1266,7 +1238,6 @@ int main(void)
         cmocka_unit_test(resources_that_are_served_are_right),
         cmocka_unit_test(what_is_odd_is_not_looked_for_for_long),
         cmocka_unit_test(the_same_selectors_are_compared_once),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
