@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "kube/name.h"
 #include "object/names.h"
@@ -135,28 +136,25 @@ static int check_count(const struct root_spec *spec, size_t count, struct err *e
 }
 
 /* Those of the list; and with both lists those that there are of the hashes. The caller frees
- * `items`, on error too. */
-static int find_names(const struct child_options *o, struct names *out, struct err *e)
+ * `items`. */
+static struct names find_names(const struct child_options *o)
 {
     const struct root_canary *canary = &o->spec->canary;
     size_t more = child_needs_namespaces(o->spec) ? o->namespaces.count : 0;
     size_t cap = (size_t)cJSON_GetArraySize(canary->namespaces) + more;
-    out->items = calloc(cap + 1, sizeof *out->items);
-    if (out->items == NULL) {
-        return err_memory(e);
-    }
+    struct names out = {.items = xcalloc(cap + 1, sizeof *out.items)};
     const cJSON *item;
     cJSON_ArrayForEach(item, canary->namespaces)
     {
-        out->items[out->count++] = item->valuestring;
+        out.items[out.count++] = item->valuestring;
     }
     for (size_t i = 0; i < more; i++) {
         if ((canary->buckets >> sharding_hash(o->namespaces.names[i]) & 1) != 0) {
-            out->items[out->count++] = o->namespaces.names[i];
+            out.items[out.count++] = o->namespaces.names[i];
         }
     }
-    sort_names(out);
-    return check_count(o->spec, out->count, e);
+    sort_names(&out);
+    return out;
 }
 
 /* ---- limits ---- */
@@ -231,16 +229,13 @@ static void add_limits(struct edit *ed, cJSON *spec, const cJSON *resources,
                        const struct share *share)
 {
     cJSON *limits = cJSON_Duplicate(resources, true);
-    edit_set(ed, spec, "limits", limits);
-    if (ed->rc != 0) {
-        return;
-    }
     cJSON *limit;
     cJSON_ArrayForEach(limit, limits)
     {
         cJSON *wrapped = cJSON_GetObjectItemCaseSensitive(limit, "objectSelector");
         add_share(ed, cJSON_IsObject(wrapped) ? wrapped : limit, share);
     }
+    edit_set(ed, spec, "limits", limits);
 }
 
 /* ---- pods ---- */
@@ -299,9 +294,6 @@ static void add_pods(struct edit *ed, cJSON *spec, const struct child_options *o
         edit_set(ed, spec, "selector", cJSON_Duplicate(given, true));
     }
     cJSON *selector = edit_object(ed, spec, "selector");
-    if (ed->rc != 0) {
-        return;
-    }
     drop_pod_names(selector);
     cJSON *expressions = edit_array(ed, selector, "matchExpressions");
     cJSON *values = add_requirement(ed, expressions, CHILD_POD_NAME, "In");
@@ -412,24 +404,24 @@ static cJSON *make(const struct child_options *o, const struct layout_shard *sha
     add_pods(&ed, spec, o, shard);
     copy_fields(&ed, spec, o->root);
     add_limits(&ed, spec, o->spec->resources, share);
-    return edit_result(&ed, child);
+    return xptr(edit_result(&ed, child)); /* root_spec_read has looked at the selectors */
 }
 
 cJSON *child_make(const struct child_options *o, const struct layout_shard *shard, struct err *e)
 {
     char name[CHILD_NAME_SIZE];
-    struct names names = {.count = 0};
     struct share share;
     cJSON *child = NULL;
-    if (check_names(o, shard, name, e) == 0 && find_names(o, &names, e) == 0) {
+    if (check_names(o, shard, name, e) != 0) {
+        return NULL;
+    }
+    struct names names = find_names(o);
+    if (check_count(o->spec, names.count, e) == 0) {
         if (o->keeps) {
             drop_kept(o, &names);
         }
         find_share(o, shard, &names, &share);
         child = make(o, shard, name, &share);
-        if (child == NULL) {
-            (void)err_memory(e);
-        }
     }
     free(names.items);
     return child;

@@ -72,7 +72,7 @@ bool child_drops_pod_names(const cJSON *root);
 
 /* Whole, with apiVersion, kind, owner, labels and annotations: what is applied with force. The
  * caller frees. NULL with `e` set, where the message begins with the path of a field of the root:
- * -E2BIG (too many namespaces), -ENAMETOOLONG (of the root, of a child, of a pod) or -ENOMEM. */
+ * -E2BIG (too many namespaces) or -ENAMETOOLONG (of the root, of a child, of a pod). */
 MUST_CHECK cJSON *child_make(const struct child_options *o, const struct layout_shard *shard,
                              struct err *e);
 

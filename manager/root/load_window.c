@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "root/load_window.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
 #include "base/table.h"
+#include "base/xalloc.h"
 #include "root/root_spec.h"
 
 enum { SLOTS = LOAD_WINDOW_MINUTES + 1 };
@@ -40,10 +40,8 @@ struct load_window {
 
 struct load_window *load_window_new(uint64_t minute_ms)
 {
-    struct load_window *w = calloc(1, sizeof *w);
-    if (w != NULL) {
-        w->minute_ms = minute_ms;
-    }
+    struct load_window *w = xcalloc(1, sizeof *w);
+    w->minute_ms = minute_ms;
     return w;
 }
 
@@ -108,42 +106,31 @@ static void count_growth(struct load_window *w, const struct watched *p,
     }
 }
 
-/* 0 or -ENOMEM. */
-static int begin(struct load_window *w, struct watched *p, const struct load_window_pod *pod)
+static void begin(const struct load_window *w, struct watched *p, const struct load_window_pod *pod)
 {
-    char *uid = strdup(pod->uid);
-    if (uid == NULL) {
-        return -ENOMEM;
-    }
     free(p->uid);
-    p->uid = uid;
+    p->uid = xstrdup(pod->uid);
     p->shard = pod->shard;
     p->first_at = w->now;
-    return 0;
 }
 
-/* 0 or -ENOMEM. */
-static int look_at(struct load_window *w, const struct load_window_pod *pod,
-                   const struct buckets *owners)
+static void look_at(struct load_window *w, const struct load_window_pod *pod,
+                    const struct buckets *owners)
 {
-    struct watched *p = pod->load == NULL
-                            ? NULL
-                            : TABLE_PROVIDE(&w->pods, slice_str(pod->key), struct watched, key);
-    if (p == NULL) {
+    if (pod->load == NULL) {
         w->telling[pod->shard] = false;
-        return pod->load == NULL ? 0 : -ENOMEM;
+        return;
     }
+    struct watched *p = xptr(TABLE_PROVIDE(&w->pods, slice_str(pod->key), struct watched, key));
     if (goes_on(p, pod)) {
         count_growth(w, p, pod->load, owners);
-    } else if (begin(w, p, pod) != 0) {
-        w->telling[pod->shard] = false;
-        return -ENOMEM; /* and it is gone with the others that were not looked at */
+    } else {
+        begin(w, p, pod);
     }
     p->load = *pod->load;
     p->look = w->looks;
     uint64_t since = w->since[pod->shard];
     w->since[pod->shard] = p->first_at > since ? p->first_at : since;
-    return 0;
 }
 
 static void forget_others(struct load_window *w)
@@ -183,10 +170,9 @@ static void go_to(struct load_window *w, uint64_t now)
     }
 }
 
-int load_window_look(struct load_window *w, uint64_t now, const struct load_window_pod *pods,
-                     size_t count, const struct buckets *owners)
+void load_window_look(struct load_window *w, uint64_t now, const struct load_window_pod *pods,
+                      size_t count, const struct buckets *owners)
 {
-    int rc = 0;
     go_to(w, now);
     memset(w->since, 0, sizeof w->since);
     memset(w->telling, 0, sizeof w->telling);
@@ -194,12 +180,10 @@ int load_window_look(struct load_window *w, uint64_t now, const struct load_wind
         w->telling[pods[i].shard] = true;
     }
     for (size_t i = 0; i < count; i++) {
-        int failed = look_at(w, &pods[i], owners);
-        rc = failed != 0 ? failed : rc;
+        look_at(w, &pods[i], owners);
     }
     forget_others(w);
     w->owners = *owners;
-    return rc;
 }
 
 unsigned load_window_minutes(const struct load_window *w)

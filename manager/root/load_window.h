@@ -33,17 +33,15 @@ struct load_window_pod {
     const struct control_load *load; /* NULL: it does not count, or is not known to */
 };
 
-/* `minute_ms`: how long a minute is. NULL without memory. */
+/* `minute_ms`: how long a minute is. */
 MUST_CHECK struct load_window *load_window_new(uint64_t minute_ms);
 /* NULL is ignored. */
 void load_window_free(struct load_window *w);
 
 /* All pods of all shards as they are at `now` (ms of any clock that does not go back), and who has
- * which bucket; to be called some times a minute. 0, or -ENOMEM: some pods are as if they did not
- * count. */
-MUST_CHECK int load_window_look(struct load_window *w, uint64_t now,
-                                const struct load_window_pod *pods, size_t count,
-                                const struct buckets *owners);
+ * which bucket; to be called some times a minute. */
+void load_window_look(struct load_window *w, uint64_t now, const struct load_window_pod *pods,
+                      size_t count, const struct buckets *owners);
 
 /* Whole minutes that have passed since the first look, LOAD_WINDOW_MINUTES at most: of so many is
  * load_window_rates. */

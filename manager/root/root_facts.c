@@ -2,12 +2,12 @@
 /*
  * What a root has now: its children and their pods; and what follows of it.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "object/conditions.h"
 #include "root/roots_internal.h"
@@ -113,19 +113,18 @@ static void count_pod(const struct pod *p, const char *key, struct root_pods *ou
     }
 }
 
-static int count_all(const struct shard_cache *w, const char *key, struct root_pods *out)
+static void count_all(const struct shard_cache *w, const char *key, struct root_pods *out)
 {
     size_t count = 0;
     const struct shard_cache_config *config = shard_cache_find_config(w, key);
     const struct pod **injected = shard_cache_injected(w, key, &count);
     const struct pod **selected = config == NULL ? NULL : shard_cache_pods_of(w, config);
-    bool known = injected != NULL && (config == NULL || selected != NULL);
-    for (size_t i = 0; known && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (!injected[i]->over) {
             count_pod(injected[i], key, out);
         }
     }
-    for (size_t i = 0; known && config != NULL && i < config->pod_count; i++) {
+    for (size_t i = 0; config != NULL && i < config->pod_count; i++) {
         bool counted = strcmp(selected[i]->shard, key) == 0;
         if (!counted && !selected[i]->over) {
             count_pod(selected[i], key, out);
@@ -133,14 +132,16 @@ static int count_all(const struct shard_cache *w, const char *key, struct root_p
     }
     free(injected);
     free(selected);
-    return known ? 0 : -ENOMEM;
 }
 
-int root_count_pods(const struct root *t, unsigned number, struct root_pods *out)
+struct root_pods root_count_pods(const struct root *t, unsigned number)
 {
+    struct root_pods out = {.all = 0};
     char key[KEY_SIZE];
-    *out = (struct root_pods){.all = 0};
-    return child_key(t, number, key) ? count_all(t->roots->options.cache, key, out) : 0;
+    if (child_key(t, number, key)) {
+        count_all(t->roots->options.cache, key, &out);
+    }
+    return out;
 }
 
 /* ---- facts ---- */
@@ -183,19 +184,14 @@ bool root_child_settle(const struct root *t, struct root_child *c,
 }
 
 /* Of the canary that the cache shows; one that was written since has what was written. */
-static int read_share(struct root *t, const struct shard_cache_config *config)
+static void read_share(struct root *t, const struct shard_cache_config *config)
 {
     struct root_child *c = &t->children[0];
-    const cJSON *share = NULL;
-    if (c->base != 0) {
-        return 0;
+    if (c->base == 0) {
+        bool own = config != NULL && root_owns(t, config);
+        cJSON_Delete(c->share);
+        c->share = own ? cJSON_Duplicate(root_child_share(config->object), true) : NULL;
     }
-    if (config != NULL && root_owns(t, config)) {
-        share = root_child_share(config->object);
-    }
-    cJSON_Delete(c->share);
-    c->share = share == NULL ? NULL : cJSON_Duplicate(share, true);
-    return share != NULL && c->share == NULL ? -ENOMEM : 0;
 }
 
 /* What was written last is what it has: whatever somebody made of that since is put back; so is a
@@ -222,31 +218,25 @@ static bool read_child(struct root *t, unsigned number, struct layout_child *fac
     return c->known;
 }
 
-static int gather_child(struct root *t, unsigned number)
+static void gather_child(struct root *t, unsigned number)
 {
     struct layout_child fact;
-    struct root_pods pods;
     if (!read_child(t, number, &fact)) {
         t->children[number].life.seen = false;
-        return number == 0 ? read_share(t, root_find_child(t, 0)) : 0;
+        return;
     }
-    int rc = number == 0 ? read_share(t, root_find_child(t, 0)) : 0;
-    rc = rc != 0 ? rc : root_count_pods(t, number, &pods);
-    if (rc == 0) {
-        look_at_life(t, &t->children[number], &pods, &fact);
-        t->pass.facts[t->pass.fact_count++] = fact;
-    }
-    return rc;
+    const struct root_pods pods = root_count_pods(t, number);
+    look_at_life(t, &t->children[number], &pods, &fact);
+    t->pass.facts[t->pass.fact_count++] = fact;
 }
 
-int root_gather(struct root *t)
+void root_gather(struct root *t)
 {
-    int rc = 0;
     t->pass.fact_count = 0;
-    for (unsigned i = 0; rc == 0 && i < ROOT_CHILDREN_MAX; i++) {
-        rc = gather_child(t, i);
+    for (unsigned i = 0; i < ROOT_CHILDREN_MAX; i++) {
+        gather_child(t, i);
     }
-    return rc;
+    read_share(t, root_find_child(t, 0));
 }
 
 /* ---- layout ---- */
@@ -353,21 +343,14 @@ static bool is_in_layout(const struct layout *l, unsigned number)
     return false;
 }
 
-static int add_removal(struct root_pass *p, const struct shard_cache_config *config,
-                       unsigned number)
+static void add_removal(struct root_pass *p, const struct shard_cache_config *config,
+                        unsigned number)
 {
-    struct root_removal *all =
-        realloc(p->removals, (p->removal_count + 1) * sizeof(struct root_removal));
-    if (all == NULL) {
-        return -ENOMEM;
-    }
-    p->removals = all;
-    struct root_removal *r = &all[p->removal_count++];
-    *r = (struct root_removal){.number = number,
-                               .name = strdup(config->name),
-                               .uid = strdup(config->uid),
-                               .version = strdup(config->version)};
-    return r->name == NULL || r->uid == NULL || r->version == NULL ? -ENOMEM : 0;
+    p->removals = xrealloc(p->removals, (p->removal_count + 1) * sizeof *p->removals);
+    p->removals[p->removal_count++] = (struct root_removal){.number = number,
+                                                            .name = xstrdup(config->name),
+                                                            .uid = xstrdup(config->uid),
+                                                            .version = xstrdup(config->version)};
 }
 
 /* One that the cache shows as it is, and that holds no buckets any more. */
@@ -377,28 +360,29 @@ static bool is_to_go(struct root *t, unsigned number)
     return c->known && c->base == 0 && !is_in_layout(&t->pass.layout, number);
 }
 
-static int consider(struct root *t, const struct shard_cache_config *config)
+static void consider(struct root *t, const struct shard_cache_config *config)
 {
     int number = child_number(&t->pass.spec, config->name);
     if (number < 0) {
-        return add_removal(&t->pass, config, ROOT_CHILDREN_MAX);
+        add_removal(&t->pass, config, ROOT_CHILDREN_MAX);
+    } else if (is_to_go(t, (unsigned)number)) {
+        add_removal(&t->pass, config, (unsigned)number);
     }
-    return is_to_go(t, (unsigned)number) ? add_removal(&t->pass, config, (unsigned)number) : 0;
 }
 
-int root_find_removals(struct root *t)
+void root_find_removals(struct root *t)
 {
     char ns[ROOT_NS_SIZE];
-    int rc = 0;
     const struct shard_cache_config *c = NULL;
     (void)root_namespace(t, ns);
-    while (rc == 0 && (c = shard_cache_next_config_in(t->roots->options.cache, ns, c)) != NULL) {
-        rc = root_owns(t, c) ? consider(t, c) : 0;
+    while ((c = shard_cache_next_config_in(t->roots->options.cache, ns, c)) != NULL) {
+        if (root_owns(t, c)) {
+            consider(t, c);
+        }
     }
-    for (unsigned i = 0; rc == 0 && i < ROOT_CHILDREN_MAX; i++) {
+    for (unsigned i = 0; i < ROOT_CHILDREN_MAX; i++) {
         if (is_to_go(t, i) && root_find_child(t, i) == NULL) {
             root_child_forget(&t->children[i]); /* somebody did it */
         }
     }
-    return rc;
 }

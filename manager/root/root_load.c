@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "root/root_load.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/xalloc.h"
 #include "net/timer.h"
 #include "object/conditions.h"
 #include "root/roots_internal.h"
@@ -43,43 +42,35 @@ struct pods {
     bool any; /* of them counts */
 };
 
-static int add_pod(const struct root *t, unsigned shard, const struct pod *p, struct pods *out)
+static void add_pod(const struct root *t, unsigned shard, const struct pod *p, struct pods *out)
 {
     const struct roots_options *o = &t->roots->options;
-    struct load_window_pod *all = realloc(out->items, (out->count + 1) * sizeof *all);
-    if (all == NULL) {
-        return -ENOMEM;
-    }
     const struct control_load *load = o->load_of(o->data, p->key);
-    out->items = all;
+    out->items = xrealloc(out->items, (out->count + 1) * sizeof *out->items);
     out->items[out->count++] =
         (struct load_window_pod){.key = p->key, .uid = p->uid, .shard = shard, .load = load};
     out->any = out->any || load != NULL;
-    return 0;
 }
 
 /* Those that have its sidecars and are not over. */
-static int add_pods_of(const struct root *t, unsigned shard, struct pods *out)
+static void add_pods_of(const struct root *t, unsigned shard, struct pods *out)
 {
     const struct root_spec spec = {.prefix = t->load.prefix};
     char name[CHILD_NAME_SIZE];
     char ns[ROOT_NS_SIZE];
-    char *key = NULL;
     size_t count = 0;
     if (child_name(&spec, shard, name) != 0) {
-        return 0;
+        return;
     }
-    if (asprintf(&key, "%s/%s", root_namespace(t, ns), name) < 0) {
-        return -ENOMEM;
-    }
-    const struct pod **pods = shard_cache_injected(t->roots->options.cache, key, &count);
-    int rc = pods == NULL ? -ENOMEM : 0;
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        rc = pods[i]->over ? 0 : add_pod(t, shard, pods[i], out);
+    char *key = xasprintf("%s/%s", root_namespace(t, ns), name);
+    const struct pod **pods = xptr(shard_cache_injected(t->roots->options.cache, key, &count));
+    for (size_t i = 0; i < count; i++) {
+        if (!pods[i]->over) {
+            add_pod(t, shard, pods[i], out);
+        }
     }
     free(pods);
     free(key);
-    return rc;
 }
 
 /* As they were written last; what two have for a moment is of either. */
@@ -120,38 +111,30 @@ static void report(struct root *t, const struct buckets *owners)
     reconciler_look(t->roots->reconciler, t->key, 0);
 }
 
-/* 0 or -ENOMEM. */
-static int look_at(struct root *t, const struct pods *pods)
+static void look_at(struct root *t, const struct pods *pods)
 {
     struct buckets owners;
     if (!pods->any) {
         stop_looking(t);
-        return 0;
+        return;
     }
     if (t->load.window == NULL) {
         t->load.window = load_window_new(minute_ms(t->roots));
     }
-    if (t->load.window == NULL) {
-        return -ENOMEM;
-    }
     find_owners(t, &owners);
-    int rc =
-        load_window_look(t->load.window, roots_now(t->roots), pods->items, pods->count, &owners);
+    load_window_look(t->load.window, roots_now(t->roots), pods->items, pods->count, &owners);
     report(t, &owners);
-    return rc;
 }
 
 static void look(struct root *t)
 {
     struct pods pods = {.items = NULL};
-    int rc = 0;
-    for (unsigned i = 1; rc == 0 && i <= ROOT_SHARDS_MAX && t->load.prefix != NULL; i++) {
-        rc = t->children[i].known ? add_pods_of(t, i, &pods) : 0;
+    for (unsigned i = 1; i <= ROOT_SHARDS_MAX && t->load.prefix != NULL; i++) {
+        if (t->children[i].known) {
+            add_pods_of(t, i, &pods);
+        }
     }
-    rc = rc == 0 ? look_at(t, &pods) : rc;
-    if (rc != 0) {
-        log_warn("out of memory; the load of a root is not looked at now", log_str("root", t->key));
-    }
+    look_at(t, &pods);
     free(pods.items);
 }
 
@@ -164,17 +147,12 @@ static void on_timer(void *data)
     net_clock_set_timer(r->clock, r->load_timer, minute_ms(r) / LOOKS);
 }
 
-int roots_load_begin(struct roots *r)
+void roots_load_begin(struct roots *r)
 {
-    if (r->options.load_of == NULL) {
-        return 0;
+    if (r->options.load_of != NULL) {
+        r->load_timer = xptr(net_timer_new(r->loop, on_timer, r));
+        net_clock_set_timer(r->clock, r->load_timer, minute_ms(r) / LOOKS);
     }
-    r->load_timer = net_timer_new(r->loop, on_timer, r);
-    if (r->load_timer == NULL) {
-        return -ENOMEM;
-    }
-    net_clock_set_timer(r->clock, r->load_timer, minute_ms(r) / LOOKS);
-    return 0;
 }
 
 void roots_load_end(struct roots *r)
@@ -394,7 +372,7 @@ static void take_prefix(struct root *t, const char *prefix)
         return;
     }
     free(t->load.prefix);
-    t->load.prefix = strdup(prefix); /* without memory nothing is looked at until the next pass */
+    t->load.prefix = xstrdup(prefix);
 }
 
 void root_load_begin_pass(struct root *t)

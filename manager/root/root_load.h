@@ -46,8 +46,8 @@ struct root_load {
     bool told; /* an Event has told of it */
 };
 
-/* Begins to look at all roots, four times a minute. 0 or -ENOMEM. */
-MUST_CHECK int roots_load_begin(struct roots *r);
+/* Begins to look at all roots, four times a minute. */
+void roots_load_begin(struct roots *r);
 void roots_load_end(struct roots *r);
 
 /* ---- of a root, in a pass ---- */

@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/keyed_hash.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "object/names.h"
 #include "object/preconditions.h"
@@ -65,7 +66,7 @@ static int validate(struct root *t, const struct shard_cache_config *config)
     return rc;
 }
 
-/* 0; -EINVAL and so on: pass.invalid says why; -ENOMEM. */
+/* 0; -EINVAL and so on: pass.invalid says why. */
 static int read_spec(struct root *t, const struct shard_cache_config *config)
 {
     struct root_pass *p = &t->pass;
@@ -74,61 +75,39 @@ static int read_spec(struct root *t, const struct shard_cache_config *config)
                        "spec: Too large: there is no memory for it; see the "
                        "manager's --shards-memory");
     }
-    p->whole = shard_cache_whole(config);
-    if (p->whole == NULL) {
-        return -ENOMEM;
-    }
+    p->whole = xptr(shard_cache_whole(config));
     int rc = validate(t, config);
     return rc == 0 ? root_spec_read(p->whole, &p->spec, &p->invalid) : rc;
 }
 
-/* 1; 0: namespaces and the StatefulSet bring it again when they are known; -ENOMEM. */
-static int knows_enough(struct root *t, const struct shard_cache_config *config)
+/* False: namespaces and the StatefulSet bring it again when they are known. */
+static bool knows_enough(struct root *t, const struct shard_cache_config *config)
 {
     struct root_pass *p = &t->pass;
     const struct root_auto *a = &p->spec.automatic;
     struct child_namespaces names;
     t->needs_namespaces = child_needs_namespaces(&p->spec) && !p->spec.disable;
-    int known = t->needs_namespaces ? roots_names(t->roots, &names) : 1;
-    if (known != 1) {
-        return known;
+    if (t->needs_namespaces && !roots_names(t->roots, &names)) {
+        return false;
     }
     bool fixed = a->there && a->size != 0;
     p->target =
         stateful_sets_hold(t->roots->targets, &t->target, config->ns, p->spec.target, !fixed);
-    if (t->target.watch == NULL) {
-        return -ENOMEM;
-    }
     return fixed || p->target.state != TARGET_ASKED;
 }
 
 /* Those of the old prefix are strays from now on, which nobody but this manager deletes. */
-static int follow_prefix(struct root *t)
+static void follow_prefix(struct root *t)
 {
     const char *prefix = t->pass.spec.prefix;
     if (t->prefix != NULL && strcmp(t->prefix, prefix) == 0) {
-        return 0;
-    }
-    char *copy = strdup(prefix);
-    if (copy == NULL) {
-        return -ENOMEM;
+        return;
     }
     for (size_t i = 0; t->prefix != NULL && i < ROOT_CHILDREN_MAX; i++) {
         root_child_rename(&t->children[i]);
     }
     free(t->prefix);
-    t->prefix = copy;
-    return 0;
-}
-
-/* 0 or -ENOMEM. */
-static int plan(struct root *t)
-{
-    if (follow_prefix(t) != 0 || root_gather(t) != 0) {
-        return -ENOMEM;
-    }
-    root_lay_out(t);
-    return root_find_removals(t);
+    t->prefix = xstrdup(prefix);
 }
 
 void root_begin(struct root *t)
@@ -136,20 +115,22 @@ void root_begin(struct root *t)
     struct root_pass *p = &t->pass;
     const struct shard_cache_config *config = root_config(t);
     p->digest = config->digest;
-    int rc = read_spec(t, config);
-    int known = rc == 0 ? knows_enough(t, config) : 0;
-    if (rc != 0 && rc != -ENOMEM) {
+    if (read_spec(t, config) != 0) {
         t->needs_namespaces = false;
         p->phase = ROOT_OVER;
         root_report(t);
-    } else if (rc != 0 || known < 0 || (known == 1 && plan(t) != 0)) {
-        reconcile_done(&t->run, WORK_RETRY, 0);
-    } else if (known == 0) {
-        reconcile_done(&t->run, WORK_DONE, 0);
-    } else {
-        p->phase = p->spec.disable ? ROOT_OVER : ROOT_STRAYS;
-        go_on(t);
+        return;
     }
+    if (!knows_enough(t, config)) {
+        reconcile_done(&t->run, WORK_DONE, 0);
+        return;
+    }
+    follow_prefix(t);
+    root_gather(t);
+    root_lay_out(t);
+    root_find_removals(t);
+    p->phase = p->spec.disable ? ROOT_OVER : ROOT_STRAYS;
+    go_on(t);
 }
 
 /* ---- what an answer says ---- */
@@ -290,10 +271,10 @@ static void note_moves(struct root *t)
 static void set_text(char **at, const char *text)
 {
     free(*at);
-    *at = strdup(text);
+    *at = xstrdup(text);
 }
 
-/* What the API server has now. Without memory it is looked at anew. */
+/* What the API server has now. */
 static void remember(struct root *t, const cJSON *object)
 {
     struct root_pass *p = &t->pass;
@@ -301,11 +282,10 @@ static void remember(struct root *t, const cJSON *object)
     c->base = p->base;
     set_text(&c->uid, field_meta(object, "uid"));
     set_text(&c->version, field_meta(object, "resourceVersion"));
-    c->known = c->uid != NULL && c->version != NULL;
+    c->known = true;
     if (p->shard.number == 0) {
         cJSON_Delete(c->share);
         c->share = cJSON_Duplicate(root_child_share(p->body), true);
-        c->known = c->known && c->share != NULL;
     }
     c->buckets = p->shard.buckets;
     c->taken_over = p->shard.taken_over;
@@ -384,14 +364,13 @@ static void replace_spec(struct root *t, const cJSON *object)
     edit_string(&ed, replace, "path", "/spec");
     edit_set(&ed, replace, "value", cJSON_Duplicate(field_get(t->pass.body, "spec"), true));
     char *path = root_path(t);
-    cJSON *body = edit_result(&ed, patch);
     const struct object_request_options q = {.verb = OBJECT_REQUEST_JSON_PATCH,
                                              .path = path,
                                              .name = name,
-                                             .body = body,
+                                             .body = patch,
                                              .field_manager = ROOT_FIELD_MANAGER};
     reconcile_write(&t->run, &q, NULL, on_replaced);
-    cJSON_Delete(body);
+    cJSON_Delete(patch);
     free(path);
 }
 
@@ -454,9 +433,8 @@ static cJSON *make_child(struct root *t, const struct layout_shard *shard, struc
                               .ns = root_namespace(t, ns),
                               .keeps = t->pass.keeps,
                               .had = t->children[0].share};
-    int known = t->needs_namespaces ? roots_names(t->roots, &o.namespaces) : 1;
-    if (known != 1) {
-        (void)err_set(e, known == 0 ? -EAGAIN : known, "namespaces are not known");
+    if (t->needs_namespaces && !roots_names(t->roots, &o.namespaces)) {
+        (void)err_set(e, -EAGAIN, "namespaces are not known");
         return NULL;
     }
     return child_make(&o, shard, e);
@@ -531,12 +509,12 @@ static void note_edit(struct root *t, struct root_child *c, const struct shard_c
     bool edited = config != NULL && c->base == 0 && c->wanted == p->wish && c->told != version;
     if (edited) {
         c->told = version;
-        p->changed_by = strdup(config->changed_by);
+        p->changed_by = xstrdup(config->changed_by);
     }
 }
 
-static int add_precondition(struct root_pass *p, const struct root_child *c,
-                            const struct shard_cache_config *config)
+static void add_precondition(struct root_pass *p, const struct root_child *c,
+                             const struct shard_cache_config *config)
 {
     struct edit ed = {.rc = 0};
     bool later = c->base != 0 && c->version != NULL;
@@ -545,7 +523,6 @@ static int add_precondition(struct root_pass *p, const struct root_child *c,
         (void)preconditions_set(&ed, p->body, later ? c->uid : config->uid,
                                 later ? c->version : config->version);
     }
-    return ed.rc;
 }
 
 /* Without force where there is none yet: what somebody else made of that name meanwhile is not
@@ -620,8 +597,8 @@ static enum step make_body(struct root *t)
         p->wish = nonzero(json_digest(p->body));
         return STEP_NONE;
     }
-    if (e.code == -ENOMEM || e.code == -EAGAIN) {
-        reconcile_done(&t->run, e.code == -ENOMEM ? WORK_RETRY : WORK_DONE, 0);
+    if (e.code == -EAGAIN) {
+        reconcile_done(&t->run, WORK_DONE, 0);
         return STEP_WAITS;
     }
     p->invalid = e;
@@ -681,11 +658,8 @@ static enum step look_at_shard(struct root *t, const struct layout_shard *goal)
         return STEP_NONE;
     }
     note_edit(t, c, config);
-    if (add_precondition(p, c, config) != 0) {
-        reconcile_done(&t->run, WORK_RETRY, 0);
-    } else {
-        apply(t);
-    }
+    add_precondition(p, c, config);
+    apply(t);
     return STEP_WAITS;
 }
 

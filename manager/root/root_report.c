@@ -2,7 +2,6 @@
 /*
  * The last step of a pass: the root's status.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +10,15 @@
 #include "base/buf.h"
 #include "base/keyed_hash.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "object/conditions.h"
 #include "root/roots_internal.h"
 #include "json/field.h"
 
 enum {
-    STATUS_MS = 1000, /* a status is not written again before */
-    NAMES_MAX = 5,    /* pods, or shards, that a message names */
-    NAMES_SIZE = 2048,
+    STATUS_MS = 1000,  /* a status is not written again before */
+    NAMES_MAX = 5,     /* pods, or shards, that a message names */
+    NAMES_SIZE = 2048, /* so many always fit */
     MICROSECONDS = 1000,
 };
 
@@ -41,58 +41,57 @@ struct report {
 
 /* ---- facts ---- */
 
-static int append_name(struct names *out, const char *name)
+static void append_name(struct names *out, const char *name)
 {
-    if (out->count++ >= NAMES_MAX) {
-        return 0;
+    if (out->count++ < NAMES_MAX) {
+        xok(buf_printf(&out->text, "%s%s", out->text.len == 0 ? "" : ", ", name));
     }
-    return buf_printf(&out->text, "%s%s", out->text.len == 0 ? "" : ", ", name);
 }
 
 /* Pods that a shard selects, and whose sidecars are of another one. */
-static int find_foreign_pods(struct report *r, const struct shard_cache *w,
-                             const struct shard_cache_config *config)
+static void find_foreign_pods(struct report *r, const struct shard_cache *w,
+                              const struct shard_cache_config *config)
 {
     const struct pod **pods = shard_cache_pods_of(w, config);
-    int rc = pods == NULL ? -ENOMEM : 0;
-    for (size_t i = 0; rc == 0 && i < config->pod_count; i++) {
+    for (size_t i = 0; i < config->pod_count; i++) {
         const struct pod *p = pods[i];
-        bool foreign = !p->over && p->shard[0] != '\0' && strcmp(p->shard, config->key) != 0;
-        rc = foreign ? append_name(&r->foreign_pods, p->name) : 0;
+        if (!p->over && p->shard[0] != '\0' && strcmp(p->shard, config->key) != 0) {
+            append_name(&r->foreign_pods, p->name);
+        }
     }
     free(pods);
-    return rc;
 }
 
-static int look_at_name(const struct root *t, struct report *r,
-                        const struct shard_cache_config *config)
+static void look_at_name(const struct root *t, struct report *r,
+                         const struct shard_cache_config *config)
 {
     if (root_owned_before(t, config)) {
-        return append_name(&r->earlier, config->name);
+        append_name(&r->earlier, config->name);
+        return;
     }
     const char *owner = root_other_owner(config);
     char name[NAMES_SIZE / NAMES_MAX];
     (void)snprintf(name, sizeof name, owner[0] == '\0' ? "%.253s%.63s" : "%.253s (of root %.63s)",
                    config->name, owner);
-    return append_name(&r->foreign, name);
+    append_name(&r->foreign, name);
 }
 
-static int add_shard(const struct root *t, struct report *r, const struct layout_shard *s)
+static void add_shard(const struct root *t, struct report *r, const struct layout_shard *s)
 {
     const struct root_child *c = &t->children[s->number];
     const struct shard_cache_config *config = root_find_child(t, s->number);
-    struct root_status_shard *out = &r->shards[r->facts.count];
-    struct root_pods pods;
-    char *name = r->names[r->facts.count++];
-    int rc = child_name(&t->pass.spec, s->number, name);
-    if (rc != 0 || root_count_pods(t, s->number, &pods) != 0) {
-        return rc != 0 ? rc : -ENOMEM;
+    const struct root_pods pods = root_count_pods(t, s->number);
+    char *name = r->names[r->facts.count];
+    if (child_name(&t->pass.spec, s->number, name) != 0) {
+        return; /* of no spec that is valid */
     }
     if (config != NULL && !root_owns(t, config)) {
-        rc = c->base == 0 ? look_at_name(t, r, config) : 0;
+        if (c->base == 0) {
+            look_at_name(t, r, config);
+        }
         config = NULL;
     }
-    *out = (struct root_status_shard){
+    r->shards[r->facts.count++] = (struct root_status_shard){
         .name = name,
         .exists = config != NULL,
         .status = config == NULL ? NULL : field_get(config->object, "status"),
@@ -107,17 +106,18 @@ static int add_shard(const struct root *t, struct report *r, const struct layout
         .taken_over = c->known && c->taken_over,
         .leaving = s->leaving,
     };
-    return rc != 0 || config == NULL ? rc : find_foreign_pods(r, t->roots->options.cache, config);
+    if (config != NULL) {
+        find_foreign_pods(r, t->roots->options.cache, config);
+    }
 }
 
-/* *out NULL: there are none. */
-static int end_names(struct names *n, const char **out)
+/* NULL: there are none. */
+static const char *end_names(struct names *n)
 {
-    int rc = n->count <= NAMES_MAX
-                 ? 0
-                 : buf_printf(&n->text, " and %zu more", n->count - (size_t)NAMES_MAX);
-    *out = n->count == 0 ? NULL : buf_cstr(&n->text);
-    return rc;
+    if (n->count > NAMES_MAX) {
+        xok(buf_printf(&n->text, " and %zu more", n->count - (size_t)NAMES_MAX));
+    }
+    return n->count == 0 ? NULL : xptr(buf_cstr(&n->text));
 }
 
 static const char *invalid_reason(const struct root *t)
@@ -143,10 +143,9 @@ static bool is_under_way(const struct root *t)
     return under_way;
 }
 
-static int collect(struct root *t, const struct shard_cache_config *config, struct report *r)
+static void collect(struct root *t, const struct shard_cache_config *config, struct report *r)
 {
     const struct root_pass *p = &t->pass;
-    int rc = 0;
     r->moves = root_load_moves(t);
     r->facts = (struct root_status_facts){
         .root = config->object,
@@ -168,15 +167,15 @@ static int collect(struct root *t, const struct shard_cache_config *config, stru
         .moves = &r->moves,
         .now_ms = net_clock_wall(t->roots->clock) / MICROSECONDS,
     };
-    for (size_t i = 0; rc == 0 && i < p->layout.count; i++) {
+    for (size_t i = 0; i < p->layout.count; i++) {
         const struct layout_shard *s = &p->layout.shards[i];
-        bool left_out = p->spec.disable && root_find_child(t, s->number) == NULL;
-        rc = left_out ? 0 : add_shard(t, r, s);
+        if (!p->spec.disable || root_find_child(t, s->number) != NULL) {
+            add_shard(t, r, s);
+        }
     }
-    rc = rc != 0 ? rc : end_names(&r->foreign, &r->facts.foreign);
-    rc = rc != 0 ? rc : end_names(&r->earlier, &r->facts.earlier);
-    rc = rc != 0 ? rc : end_names(&r->foreign_pods, &r->facts.foreign_pods);
-    return rc;
+    r->facts.foreign = end_names(&r->foreign);
+    r->facts.earlier = end_names(&r->earlier);
+    r->facts.foreign_pods = end_names(&r->foreign_pods);
 }
 
 /* ---- Events ---- */
@@ -278,33 +277,21 @@ static size_t count_children(const struct root *t, const struct shard_cache_conf
 void root_report(struct root *t)
 {
     const struct shard_cache_config *config = root_config(t);
-    struct report *r = calloc(1, sizeof *r);
-    struct root_status_result result = {.changed = false};
-    if (r == NULL) {
-        reconcile_done(&t->run, WORK_RETRY, 0);
-        return;
-    }
+    struct report *r = xcalloc(1, sizeof *r);
     buf_init(&r->foreign.text, NAMES_SIZE);
     buf_init(&r->earlier.text, NAMES_SIZE);
     buf_init(&r->foreign_pods.text, NAMES_SIZE);
     cJSON_Delete(t->status);
-    t->status = NULL;
-    if (collect(t, config, r) == 0) {
-        tell_conflict(t, config, r);
-        t->status = root_status_make(&r->facts, &result);
-    }
-    if (t->status != NULL) {
-        t->reported = result;
-    }
+    collect(t, config, r);
+    tell_conflict(t, config, r);
+    t->status = root_status_make(&r->facts, &t->reported);
     t->child_count = count_children(t, config);
     buf_reset(&r->foreign.text);
     buf_reset(&r->earlier.text);
     buf_reset(&r->foreign_pods.text);
     free(r);
-    if (t->status == NULL) {
-        reconcile_done(&t->run, WORK_RETRY, 0);
-    } else if (!result.changed ||
-               reconcile_too_early(&t->run, config->uid, config->version, STATUS_MS)) {
+    if (!t->reported.changed ||
+        reconcile_too_early(&t->run, config->uid, config->version, STATUS_MS)) {
         finish(t);
     } else {
         send_status(t, config);

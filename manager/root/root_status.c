@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/rfc3339.h"
+#include "base/xalloc.h"
 #include "object/conditions.h"
 #include "root/buckets.h"
 #include "json/edit.h"
@@ -16,7 +17,7 @@
 
 enum {
     NAMES_MAX = 5,        /* shards that a message names */
-    TEXT_MAX = 2048,      /* bytes of a message */
+    TEXT_MAX = 4096,      /* bytes of a message: with so many shards and pods, and an error */
     COUNT_MAX = 10000000, /* pods that a status can tell of */
     MS = 1000,
 };
@@ -59,7 +60,7 @@ static void add_compiled(struct view *v)
 /* ---- Sized ---- */
 
 /* Those without a single pod, if the StatefulSet is all that makes pods. */
-static int write_short(const struct root_status_facts *f, struct buf *out)
+static void write_short(const struct root_status_facts *f, struct buf *out)
 {
     size_t found = 0;
     for (size_t i = 0; i < f->count; i++) {
@@ -74,33 +75,32 @@ static int write_short(const struct root_status_facts *f, struct buf *out)
     if (found > NAMES_MAX) {
         buf_printf(out, " and %zu more", found - NAMES_MAX);
     }
-    return found > 0 ? buf_append_char(out, '.') : buf_error(out);
+    if (found > 0) {
+        buf_append_char(out, '.');
+    }
 }
 
-static int write_found(const struct root_status_facts *f, struct buf *out)
+static void write_found(const struct root_status_facts *f, struct buf *out)
 {
     unsigned replicas = (unsigned)f->target.replicas;
     buf_printf(out, "StatefulSet %s has %u replica%s; %u %s needed.", f->target_name, replicas,
                replicas == 1 ? "" : "s", f->needed, f->needed == 1 ? "is" : "are");
     if (replicas < f->needed) {
-        return write_short(f, out);
-    }
-    if (replicas > f->room) {
+        write_short(f, out);
+    } else if (replicas > f->room) {
         buf_printf(out,
                    " Pods from %s-%u on are in no shard, and are refused if they ask for sidecars.",
                    f->target_name, f->target.first + f->room);
     }
-    return buf_error(out);
 }
 
-static int write_foreign_pods(const struct root_status_facts *f, struct buf *out)
+static void write_foreign_pods(const struct root_status_facts *f, struct buf *out)
 {
     if (f->foreign_pods != NULL) {
         buf_printf(out, " Recreate pods that have the sidecars of another shard%s: %s.",
                    f->canary_barred ? " when the canary is there, not before" : "",
                    f->foreign_pods);
     }
-    return buf_error(out);
 }
 
 static const char *judge_size(const struct root_status_facts *f, const char **reason,
@@ -108,7 +108,7 @@ static const char *judge_size(const struct root_status_facts *f, const char **re
 {
     switch (f->target.state) {
     case TARGET_FOUND:
-        (void)write_found(f, out);
+        write_found(f, out);
         unsigned replicas = (unsigned)f->target.replicas;
         *reason = replicas < f->needed ? "TooFewReplicas"
                   : replicas > f->room ? "TooManyReplicas"
@@ -147,11 +147,8 @@ static void add_sized(struct view *v)
     const char *reason = NULL;
     struct buf text = BUF_INIT(TEXT_MAX);
     const char *status = judge_size(v->f, &reason, &text);
-    if (write_foreign_pods(v->f, &text) == 0) {
-        add(v, "Sized", status, reason, buf_cstr(&text));
-    } else {
-        edit_fail(&v->ed, buf_error(&text));
-    }
+    write_foreign_pods(v->f, &text);
+    add(v, "Sized", status, reason, xptr(buf_cstr(&text)));
     buf_reset(&text);
 }
 
@@ -416,10 +413,7 @@ cJSON *root_status_make(const struct root_status_facts *f, struct root_status_re
     struct view v = {.f = f};
     char text[64];
     cJSON *status = cJSON_CreateObject();
-    if (status == NULL || rfc3339_format(f->now_ms / MS, v.now) != 0) {
-        cJSON_Delete(status);
-        return NULL;
-    }
+    (void)!rfc3339_format(f->now_ms / MS, v.now);
     count_pods(&v);
     const cJSON *old = field_get(f->root, "status");
     v.conditions = conditions_begin(&v.ed, status, old, field_generation(f->root), v.now);
@@ -435,13 +429,9 @@ cJSON *root_status_make(const struct root_status_facts *f, struct root_status_re
     }
     add_ready(&v);
     add_root(&v, status);
-    if (v.ed.rc != 0) {
-        cJSON_Delete(status);
-        return NULL;
-    }
     out->changed = !cJSON_Compare(status, old, true);
     out->ready = v.ready;
     out->sized = is_sized(status);
     (void)snprintf(out->reason, sizeof out->reason, "%s", v.reason);
-    return status;
+    return xptr(edit_result(&v.ed, status));
 }

@@ -80,7 +80,7 @@ struct root_status_result {
     char reason[ROOT_STATUS_REASON_SIZE]; /* of Ready */
 };
 
-/* The new status. The caller frees. NULL without memory. */
+/* The new status. The caller frees. */
 MUST_CHECK cJSON *root_status_make(const struct root_status_facts *f,
                                    struct root_status_result *out);
 

@@ -31,7 +31,5 @@ void root_summary_add(cJSON *array, const cJSON *root)
     if (strcmp(field_text(ready, "status"), "False") == 0) {
         cJSON_AddStringToObject(row, "message", why);
     }
-    if (!cJSON_AddItemToArray(array, row)) {
-        cJSON_Delete(row);
-    }
+    cJSON_AddItemToArray(array, row);
 }

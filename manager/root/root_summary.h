@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 /* Appends {namespace, name, size, shards, enforced, state, message}; the last only of one that is
- * not Ready. Without memory nothing, or less. */
+ * not Ready. */
 void root_summary_add(cJSON *array, const cJSON *root);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "root/roots.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/keyed_hash.h"
 #include "base/log.h"
 #include "base/prometheus.h"
+#include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "object/names.h"
 #include "root/roots_internal.h"
@@ -43,10 +43,8 @@ const struct shard_cache_config *root_config(const struct root *t)
 char *root_path(const struct root *t)
 {
     char ns[ROOT_NS_SIZE];
-    char *path = NULL;
-    int n = asprintf(&path, SHARD_CACHE_GROUP_PATH "/namespaces/%s/" SHARD_CACHE_RESOURCE,
+    return xasprintf(SHARD_CACHE_GROUP_PATH "/namespaces/%s/" SHARD_CACHE_RESOURCE,
                      root_namespace(t, ns));
-    return n < 0 ? NULL : path;
 }
 
 uint64_t root_version(const struct shard_cache_config *config)
@@ -127,19 +125,14 @@ static bool end(void *state, enum work_result result)
 }
 
 /* Another root of the same name knows nothing of this one's children. */
-static int take_uid(struct root *t, const char *uid)
+static void take_uid(struct root *t, const char *uid)
 {
     if (t->uid != NULL && strcmp(t->uid, uid) == 0) {
-        return 0;
-    }
-    char *copy = strdup(uid);
-    if (copy == NULL) {
-        return -ENOMEM;
+        return;
     }
     forget_children(t);
     free(t->uid);
-    t->uid = copy;
-    return 0;
+    t->uid = xstrdup(uid);
 }
 
 static void look(void *state)
@@ -149,11 +142,10 @@ static void look(void *state)
     bool ready = shard_cache_synced(t->roots->options.cache);
     if (config == NULL || !ready || field_meta(config->object, "deletionTimestamp")[0] != '\0') {
         reconcile_done(&t->run, WORK_DONE, 0); /* on_ready brings it again */
-    } else if (take_uid(t, config->uid) != 0) {
-        reconcile_done(&t->run, WORK_RETRY, 0);
-    } else {
-        root_begin(t);
+        return;
     }
+    take_uid(t, config->uid);
+    root_begin(t);
 }
 
 static const struct reconciler_handlers root_handlers = {
@@ -197,15 +189,16 @@ static void look_at_concerned(struct roots *r, const char *key, const struct sha
 /* The root that a child says to be of. */
 static void look_at_parent(struct roots *r, const struct shard_cache_config *child)
 {
-    char *key = NULL;
     const char *name = root_child_parent(child->object, r->options.labels.prefix);
-    if (name[0] != '\0' && asprintf(&key, "%s/%s", child->ns, name) >= 0) {
-        const struct shard_cache_config *root = shard_cache_find_config(r->options.cache, key);
-        if (root != NULL && root->root) {
-            reconciler_look(r->reconciler, key, GATHER_MS);
-        }
-        free(key);
+    if (name[0] == '\0') {
+        return;
     }
+    char *key = xasprintf("%s/%s", child->ns, name);
+    const struct shard_cache_config *root = shard_cache_find_config(r->options.cache, key);
+    if (root != NULL && root->root) {
+        reconciler_look(r->reconciler, key, GATHER_MS);
+    }
+    free(key);
 }
 
 static void on_shard(void *data, const char *key, enum shard_cache_part part)
@@ -277,7 +270,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* The texts stand behind the array. */
-static bool collect_names(struct roots *r)
+static void collect_names(struct roots *r)
 {
     size_t count = 0;
     size_t texts = 1;
@@ -286,10 +279,7 @@ static bool collect_names(struct roots *r)
         count++;
         texts += strlen(n) + 1;
     }
-    r->names = malloc(count * sizeof *r->names + texts);
-    if (r->names == NULL) {
-        return false;
-    }
+    r->names = xmalloc(count * sizeof *r->names + texts);
     char *at = (char *)(r->names + count);
     r->name_count = 0;
     for (const char *n = NULL; (n = namespaces_next(r->namespaces, n)) != NULL;) {
@@ -302,25 +292,21 @@ static bool collect_names(struct roots *r)
         digest = keyed_hash(digest, slice_str(r->names[i]));
     }
     r->names_digest = digest;
-    return true;
 }
 
-int roots_names(struct roots *r, struct child_namespaces *out)
+bool roots_names(struct roots *r, struct child_namespaces *out)
 {
     if (r->namespaces == NULL) {
         follow_namespaces(r);
     }
-    if (r->namespaces == NULL) {
-        return -ENOMEM;
-    }
     if (!namespaces_synced(r->namespaces)) {
-        return 0;
+        return false;
     }
-    if (r->names == NULL && !collect_names(r)) {
-        return -ENOMEM;
+    if (r->names == NULL) {
+        collect_names(r);
     }
     *out = (struct child_namespaces){.names = r->names, .count = r->name_count};
-    return 1;
+    return true;
 }
 
 /* ---- metrics ---- */
@@ -443,13 +429,10 @@ const struct work_queue *roots_queue(const struct roots *r)
 
 /* ---- life ---- */
 
-struct roots *roots_new(struct net_loop *l, const struct roots_options *o, struct err *e)
+struct roots *roots_new(struct net_loop *l, const struct roots_options *o)
 {
-    struct roots *r = calloc(1, sizeof *r);
-    if (r == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct err e = ERR_INIT;
+    struct roots *r = xcalloc(1, sizeof *r);
     r->loop = l;
     r->options = *o;
     r->clock = o->clock != NULL ? o->clock : &net_clock_system;
@@ -466,13 +449,9 @@ struct roots *roots_new(struct net_loop *l, const struct roots_options *o, struc
     };
     const struct stateful_sets_options targets = {
         .client = o->client, .max = o->targets, .ops = o->ops, .on_change = on_target, .data = r};
-    r->reconciler = reconciler_new(l, &reconciler, &root_handlers, e);
-    r->targets = r->reconciler == NULL ? NULL : stateful_sets_new(l, &targets);
-    if (r->targets == NULL || roots_load_begin(r) != 0) {
-        (void)err_memory(e);
-        roots_free(r);
-        return NULL;
-    }
+    r->reconciler = xptr(reconciler_new(l, &reconciler, &root_handlers, &e));
+    r->targets = stateful_sets_new(l, &targets);
+    roots_load_begin(r);
     r->listener = (struct shard_cache_listener){.handlers = &handlers, .data = r};
     shard_cache_listen(o->cache, &r->listener);
     for (const struct shard_cache_config *c = NULL;

@@ -67,9 +67,8 @@ struct roots_options {
     const struct net_clock *clock;   /* kept, not copied; NULL: the system's */
 };
 
-/* Begins with all that the cache knows. NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct roots *roots_new(struct net_loop *l, const struct roots_options *o,
-                                   struct err *e);
+/* Begins with all that the cache knows. */
+MUST_CHECK struct roots *roots_new(struct net_loop *l, const struct roots_options *o);
 
 /* Appends metrics, cmesh_manager_root_... without those of its queue. `r` NULL: this process does
  * not lead. 0, -ENOBUFS or -ENOMEM. */

@@ -75,7 +75,7 @@ struct root_removal {
 struct root_pass {
     enum root_phase phase;
     uint64_t digest;       /* of the root's spec */
-    cJSON *whole;          /* the root with its spec; NULL: there is no memory for it */
+    cJSON *whole;          /* the root with its spec; NULL: it is over the memory budget */
     struct root_spec spec; /* points into it */
     struct err invalid;    /* why the spec makes no sense; code 0: it does */
     struct target target;
@@ -160,8 +160,8 @@ char *root_path(const struct root *t);
 const char *root_namespace(const struct root *t, char out[ROOT_NS_SIZE]);
 /* A number for this state of an object; never 0. NULL: 1. */
 uint64_t root_version(const struct shard_cache_config *config);
-/* Names of all namespaces, from now on followed: 1; 0: they are not known yet; -ENOMEM. */
-MUST_CHECK int roots_names(struct roots *r, struct child_namespaces *out);
+/* Names of all namespaces, from now on followed. False: they are not known yet. */
+MUST_CHECK bool roots_names(struct roots *r, struct child_namespaces *out);
 
 /* ---- root_facts.c ---- */
 
@@ -187,13 +187,13 @@ struct root_pods {
     size_t ready;  /* and are ready, */
     int64_t since; /* the first of them since then: seconds of the epoch; 0: not known */
 };
-MUST_CHECK int root_count_pods(const struct root *t, unsigned number, struct root_pods *out);
-/* pass.facts, from the cache and from what is remembered. 0 or -ENOMEM. */
-MUST_CHECK int root_gather(struct root *t);
+struct root_pods root_count_pods(const struct root *t, unsigned number);
+/* pass.facts, from the cache and from what is remembered. */
+void root_gather(struct root *t);
 /* pass.layout; buckets stay where they are while others are under way. */
 void root_lay_out(struct root *t);
-/* pass.removals. 0 or -ENOMEM. */
-MUST_CHECK int root_find_removals(struct root *t);
+/* pass.removals. */
+void root_find_removals(struct root *t);
 
 /* ---- root_pass.c ---- */
 

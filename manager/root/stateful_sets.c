@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "root/stateful_sets.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 
 #include "base/list.h"
 #include "base/table.h"
+#include "base/xalloc.h"
 #include "kube/client/informer.h"
 #include "root/root_spec.h"
 #include "json/field.h"
@@ -114,7 +114,7 @@ static void drop(struct stateful_sets *t, struct target_watch *e)
     free(e);
 }
 
-static int follow(struct target_watch *e, const char *ns, const char *name)
+static void follow(struct target_watch *e, const char *ns, const char *name)
 {
     struct err why = ERR_INIT;
     const struct informer_options o = {.client = e->targets->options.client,
@@ -122,8 +122,7 @@ static int follow(struct target_watch *e, const char *ns, const char *name)
                                        .name = name,
                                        .effect = "roots do not follow its replicas",
                                        .ops = e->targets->options.ops};
-    e->informer = informer_new(e->targets->loop, &kind, &o, e, &why);
-    return e->informer == NULL ? why.code : 0;
+    e->informer = xptr(informer_new(e->targets->loop, &kind, &o, e, &why));
 }
 
 static struct target state_of(const struct target_watch *e)
@@ -192,15 +191,16 @@ static bool make_room(const struct stateful_sets *t, const char *ns, size_t max,
     return needed && idle != NULL;
 }
 
-/* 0, also if there is none, or -ENOMEM. */
-static int take_place(struct stateful_sets *t, struct target_watch *e, const char *ns,
-                      const char *name)
+/* If there is one. */
+static void take_place(struct stateful_sets *t, struct target_watch *e, const char *ns,
+                       const char *name)
 {
     size_t part = t->options.max > STATEFUL_SETS_PART ? t->options.max / STATEFUL_SETS_PART : 1;
     bool needed = e->needers > 0;
-    bool room = e->informer == NULL && make_room(t, ns, part, needed) &&
-                make_room(t, NULL, t->options.max, needed);
-    return room ? follow(e, ns, name) : 0;
+    if (e->informer == NULL && make_room(t, ns, part, needed) &&
+        make_room(t, NULL, t->options.max, needed)) {
+        follow(e, ns, name);
+    }
 }
 
 /* ---- holding ---- */
@@ -216,17 +216,12 @@ static void release(struct stateful_sets *t, const struct target_hold *h)
     }
 }
 
-/* NULL without memory. */
 static struct target_watch *provide(struct stateful_sets *t, const char *ns, const char *name)
 {
-    char *key = NULL;
-    if (asprintf(&key, "%s/%s", ns, name) < 0) {
-        return NULL;
-    }
-    struct target_watch *e = TABLE_PROVIDE(&t->entries, slice_str(key), struct target_watch, key);
-    if (e != NULL) {
-        e->targets = t;
-    }
+    char *key = xasprintf("%s/%s", ns, name);
+    struct target_watch *e =
+        xptr(TABLE_PROVIDE(&t->entries, slice_str(key), struct target_watch, key));
+    e->targets = t;
     free(key);
     return e;
 }
@@ -235,18 +230,13 @@ struct target stateful_sets_hold(struct stateful_sets *t, struct target_hold *h,
                                  const char *name, bool needed)
 {
     const struct target_hold old = *h;
-    *h = (struct target_hold){.watch = provide(t, ns, name), .needed = needed};
-    struct target_watch *e = h->watch;
-    if (e != NULL) {
-        e->holders++;
-        e->needers += needed;
-    }
+    struct target_watch *e = provide(t, ns, name);
+    *h = (struct target_hold){.watch = e, .needed = needed};
+    e->holders++;
+    e->needers += needed;
     release(t, &old); /* it stays, if it is the same */
-    if (e != NULL && take_place(t, e, ns, name) != 0) {
-        stateful_sets_leave(t, h);
-    }
-    return h->watch != NULL ? state_of(e)
-                            : (struct target){.state = TARGET_UNKNOWN, .error = "out of memory"};
+    take_place(t, e, ns, name);
+    return state_of(e);
 }
 
 void stateful_sets_leave(struct stateful_sets *t, struct target_hold *h)
@@ -259,12 +249,10 @@ void stateful_sets_leave(struct stateful_sets *t, struct target_hold *h)
 
 struct stateful_sets *stateful_sets_new(struct net_loop *l, const struct stateful_sets_options *o)
 {
-    struct stateful_sets *t = calloc(1, sizeof *t);
-    if (t != NULL) {
-        t->loop = l;
-        t->options = *o;
-        t->options.max = o->max != 0 ? o->max : STATEFUL_SETS_MAX;
-    }
+    struct stateful_sets *t = xcalloc(1, sizeof *t);
+    t->loop = l;
+    t->options = *o;
+    t->options.max = o->max != 0 ? o->max : STATEFUL_SETS_MAX;
     return t;
 }
 

@@ -54,7 +54,6 @@ struct stateful_sets_options {
     void *data;
 };
 
-/* NULL without memory. */
 MUST_CHECK struct stateful_sets *stateful_sets_new(struct net_loop *l,
                                                    const struct stateful_sets_options *o);
 

@@ -23,8 +23,8 @@ struct validate_root {
     bool unknown;          /* as compile_draft has it */
 };
 
-/* Checks the whole. 0, -EINVAL or -E2BIG with the path of a field of the root in the message, or
- * -ENOMEM; then `out` is empty. */
+/* Checks the whole. 0; -EINVAL or -E2BIG with the path of a field of the root in the message, and
+ * `out` is empty. */
 MUST_CHECK int validate_root(const cJSON *config, const struct compile_options *o,
                              struct validate_root *out, struct err *e);
 

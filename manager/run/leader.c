@@ -186,7 +186,7 @@ static const struct control_load *load_of(void *data, const char *pod)
     return controller_load(l->controller, pod);
 }
 
-static int begin_roots(struct leader *l, struct err *e)
+static void begin_roots(struct leader *l)
 {
     const struct roots_options o = {
         .client = l->o.client,
@@ -200,8 +200,7 @@ static int begin_roots(struct leader *l, struct err *e)
         .targets = l->o.settings->root_statefulsets,
         .data = l,
     };
-    l->roots = roots_new(l->loop, &o, e);
-    return l->roots == NULL ? e->code : 0;
+    l->roots = roots_new(l->loop, &o);
 }
 
 static void on_shared(void *data, const struct sharing_set *shared)
@@ -257,8 +256,12 @@ static void begin_work(void *data)
     struct leader *l = data;
     struct err e = ERR_INIT;
     set_state(l, LEADING);
-    if (begin_controller(l, &e) != 0 || begin_roots(l, &e) != 0 || begin_roller(l, &e) != 0 ||
-        begin_labeller(l, &e) != 0) {
+    int rc = begin_controller(l, &e);
+    if (rc == 0) {
+        begin_roots(l);
+        rc = begin_roller(l, &e);
+    }
+    if (rc != 0 || begin_labeller(l, &e) != 0) {
         log_error("cannot start leading, will retry", log_str("error", e.msg));
         end_work(l);
         set_state(l, BLOCKED);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "root/buckets.h"
 #include "root/child.h"
 #include "json/edit.h"
@@ -119,42 +118,32 @@ static bool may_write(void *data)
     return ((const struct world *)data)->holds;
 }
 
-bool world_open(struct world *w)
+int world_setup(void **state)
 {
+    struct world *w = calloc(1, sizeof *w);
     struct net_loop *l = NULL;
     struct err e = ERR_INIT;
-    if (loop_setup((void **)&l) != 0 || !store_open(&w->store, l)) {
-        return false;
+    *state = w;
+    if (w == NULL || loop_setup((void **)&l) != 0 || !store_open(&w->store, l)) {
+        return -1;
     }
     w->store.admit = admit;
     fake_clock_init(&w->clock, l);
     const struct event_recorder_options eo = {.client = w->store.api.client, .component = "test"};
     w->events = event_recorder_new(l, &eo, &e);
-    return w->events != NULL;
-}
-
-bool world_close(struct world *w)
-{
-    world_retire(w);
-    shard_cache_free(w->cache);
-    event_recorder_free(w->events);
-    store_close(&w->store);
-    return loop_free(w->store.api.loop) == 0;
-}
-
-int world_setup(void **state)
-{
-    struct world *w = calloc(1, sizeof *w);
-    *state = w;
-    return w != NULL && world_open(w) ? 0 : -1;
+    return w->events != NULL ? 0 : -1;
 }
 
 int world_teardown(void **state)
 {
     struct world *w = *state;
-    bool well = world_close(w);
+    world_retire(w);
+    shard_cache_free(w->cache);
+    event_recorder_free(w->events);
+    store_close(&w->store);
+    int rc = loop_free(w->store.api.loop);
     free(w);
-    return well ? 0 : -1;
+    return rc;
 }
 
 static void begin_cache(struct world *w)
@@ -167,9 +156,8 @@ static void begin_cache(struct world *w)
     w->cache = w->cache != NULL ? w->cache : shard_cache_new(w->store.api.loop, &o, &e);
 }
 
-bool world_try_to_lead(struct world *w)
+void world_lead(struct world *w)
 {
-    struct err e = ERR_INIT;
     begin_cache(w);
     const struct roots_options o = {
         .client = w->store.api.client,
@@ -189,13 +177,7 @@ bool world_try_to_lead(struct world *w)
         .clock = &w->clock.clock,
     };
     w->holds = true;
-    w->roots = w->cache == NULL ? NULL : roots_new(w->store.api.loop, &o, &e);
-    return w->roots != NULL;
-}
-
-void world_lead(struct world *w)
-{
-    assert_true(world_try_to_lead(w));
+    w->roots = roots_new(w->store.api.loop, &o);
 }
 
 void world_retire(struct world *w)
@@ -374,14 +356,12 @@ unsigned world_gained(struct world *w, unsigned since)
 
 void world_turn(struct world *w)
 {
-    long paused = alloc_sweep_pause();
     if (!w->idle) {
         play(w);
     }
     if (w->on_turn != NULL) {
         w->on_turn(w);
     }
-    alloc_sweep_resume(paused);
     fake_clock_pass(&w->clock, TURN_MS);
     if (w->hurried) {
         store_end_pauses(&w->store);

@@ -39,15 +39,10 @@ struct world {
     void (*on_turn)(struct world *w); /* NULL: nothing happens then */
 };
 
-/* False: out of memory. */
-bool world_open(struct world *w);
-/* False: a handle survived. */
-bool world_close(struct world *w);
 /* cmocka set-up and tear-down: *state is the world. */
 int world_setup(void **state);
 int world_teardown(void **state);
 
-bool world_try_to_lead(struct world *w);
 void world_lead(struct world *w);
 void world_retire(struct world *w);
 

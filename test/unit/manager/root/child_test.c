@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "compile/shards.h"
 #include "rules/sharding.h"
@@ -589,26 +588,6 @@ static void read_what_others_wrote(void **state)
 
 /* ---- memory ---- */
 
-static bool make_one(void *data)
-{
-    const struct fixture *f = data;
-    struct err e = ERR_INIT;
-    cJSON *child = child_make(&f->options, &normal, &e);
-    cJSON_Delete(child);
-    return child != NULL;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"a", "b"};
-    struct fixture f;
-    fixture_init(&f, ROOT_OF("replicas: 2, inNamespaces: [z], inShardHash: ['2']", PODS));
-    f.options.namespaces = (struct child_namespaces){.names = names, .count = ARRAY_LEN(names)};
-    assert_true(sweep_allocations(make_one, &f) > 50);
-    fixture_deinit(&f);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -630,7 +609,6 @@ int main(void)
         cmocka_unit_test(names_and_numbers),
         cmocka_unit_test(read_back),
         cmocka_unit_test(read_what_others_wrote),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "object/conditions.h"
 #include "json/field.h"
@@ -319,28 +318,6 @@ static void test_taken_over(void **state)
     made_free(&m);
 }
 
-static bool make_all(void *data)
-{
-    struct root_status_shard *shards = data;
-    struct root_status_result result;
-    struct root_status_facts f = facts();
-    cJSON root = {.type = cJSON_Object};
-    f.root = &root;
-    f.shards = shards;
-    f.now_ms = NOW;
-    cJSON *status = root_status_make(&f, &result);
-    cJSON_Delete(status);
-    return status != NULL;
-}
-
-static void test_out_of_memory(void **state)
-{
-    struct root_status_shard shards[3];
-    (void)state;
-    set_shards(shards);
-    assert_true(sweep_allocations(make_all, shards) > 50);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,7 +328,6 @@ int main(void)
         cmocka_unit_test(test_pods_of_a_canary_that_there_is_not),
         cmocka_unit_test(test_invalid_keeps_what_was_told),
         cmocka_unit_test(test_taken_over),
-        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
