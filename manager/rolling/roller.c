@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rolling/roller.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
+#include "base/xalloc.h"
 #include "cache/rules_map.h"
 #include "rolling/roller_internal.h"
 #include "json/edit.h"
@@ -54,21 +54,6 @@ static void drop(void *state)
     stateful_set_free(r->set);
 }
 
-static struct roll *add_roll(struct roller *o, const struct stateful_set *set)
-{
-    struct roll *r = reconciler_provide(o->reconciler, set->key);
-    struct roll_namespace *ns =
-        r == NULL ? NULL
-                  : TABLE_PROVIDE(&o->namespaces, slice_str(set->ns), struct roll_namespace, name);
-    if (ns == NULL) {
-        reconciler_forget(o->reconciler, set->key);
-        return NULL;
-    }
-    r->ns = ns;
-    ns->rolls++;
-    return r;
-}
-
 static uint64_t now(const struct roll *r)
 {
     return net_clock_now(r->roller->clock);
@@ -97,11 +82,8 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 static void send_patch(struct roll *r, const struct roll_status *status, const char *expected,
                        object_request_cb cb)
 {
-    char *path = NULL;
+    char *path = xasprintf("/apis/apps/v1/namespaces/%s/statefulsets", r->set->ns);
     cJSON *body = roll_patch(r, status, expected);
-    if (asprintf(&path, "/apis/apps/v1/namespaces/%s/statefulsets", r->set->ns) < 0) {
-        path = NULL;
-    }
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
         .path = path,
@@ -219,16 +201,13 @@ static cJSON *make_eviction(const struct roll *r, const struct pod *p)
     cJSON *preconditions =
         edit_object(&ed, edit_object(&ed, body, "deleteOptions"), "preconditions");
     edit_string(&ed, preconditions, "uid", p->uid);
-    return edit_result(&ed, body);
+    return xptr(edit_result(&ed, body));
 }
 
 static void evict(struct roll *r, const struct pod *p)
 {
-    char *path = NULL;
+    char *path = xasprintf("/api/v1/namespaces/%s/pods", p->ns);
     cJSON *body = make_eviction(r, p);
-    if (asprintf(&path, "/api/v1/namespaces/%s/pods", p->ns) < 0) {
-        path = NULL;
-    }
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_CREATE,
         .path = path,
@@ -347,20 +326,17 @@ static bool knows_enough(struct roll *r)
 static void look_closely(struct roll *r, const struct roll_status *before)
 {
     struct roll_view view;
-    int rc = roll_view_look(r, before, &view);
-    if (rc == -ENOBUFS) {
-        LOG_AT(r->state == ROLL_STATE_REFUSED ? LOG_DEBUG : LOG_WARN,
-               "a StatefulSet is not rolled: too many Leases of shards would be watched",
-               log_str("statefulset", r->key));
-        refuse(r, before,
-               "too many shards are being rolled, in its namespace or in all; it is tried again "
-               "every 30 seconds");
-    } else if (rc != 0) {
-        reconcile_done(&r->run, WORK_RETRY, 0);
-    } else {
+    if (roll_view_look(r, before, &view)) {
         go_on(r, before, &view);
         roll_view_deinit(&view);
+        return;
     }
+    LOG_AT(r->state == ROLL_STATE_REFUSED ? LOG_DEBUG : LOG_WARN,
+           "a StatefulSet is not rolled: too many Leases of shards would be watched",
+           log_str("statefulset", r->key));
+    refuse(r, before,
+           "too many shards are being rolled, in its namespace or in all; it is tried again every "
+           "30 seconds");
 }
 
 static void look(struct roll *r)
@@ -472,10 +448,10 @@ static struct roll *provide_roll(struct roller *o, const struct stateful_set *se
         pass_over(o, set, "of the cluster", &o->full);
         return NULL;
     }
-    r = add_roll(o, set);
-    if (r != NULL) {
-        r->fresh = informer_synced(o->informer);
-    }
+    r = reconciler_provide(o->reconciler, set->key);
+    r->ns = xptr(TABLE_PROVIDE(&o->namespaces, slice_str(set->ns), struct roll_namespace, name));
+    r->ns->rolls++;
+    r->fresh = informer_synced(o->informer);
     return r;
 }
 
@@ -504,14 +480,10 @@ static void take(struct roller *o, struct stateful_set *set)
 static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct roller *o = data;
-    struct informer_item *kept = *item == NULL ? informer_item_new(sizeof *kept, key) : *item;
-    struct stateful_set *set = kept == NULL ? NULL : stateful_set_new(object, o->options.prefix);
-    if (set == NULL) {
-        free(*item == NULL ? kept : NULL);
-        return -ENOMEM;
+    if (*item == NULL) {
+        *item = xptr(informer_item_new(sizeof **item, key));
     }
-    *item = kept;
-    take(o, set);
+    take(o, stateful_set_new(object, o->options.prefix));
     return 0;
 }
 
@@ -538,11 +510,11 @@ static void on_pod(void *data, const struct pod *pod, bool gone)
     if (pod->owner[0] == '\0' || dash == NULL || reconciler_count(o->reconciler) == 0) {
         return;
     }
-    char *key = strndup(pod->key, (size_t)(dash - pod->key));
-    if (key != NULL && reconciler_find(o->reconciler, key) != NULL) {
+    char *key = xstrndup(pod->key, (size_t)(dash - pod->key));
+    if (reconciler_find(o->reconciler, key) != NULL) {
         reconciler_look(o->reconciler, key, GATHER_MS);
     }
-    free(key); /* without memory the next tick does it */
+    free(key);
 }
 
 static const struct shard_cache_handlers pod_handlers = {.on_pod = on_pod};
@@ -563,10 +535,7 @@ void roller_status(const struct roller *r, cJSON *root)
             break;
         }
         cJSON *item = cJSON_CreateObject();
-        if (!cJSON_AddItemToArray(items, item)) {
-            cJSON_Delete(item);
-            break;
-        }
+        cJSON_AddItemToArray(items, item);
         cJSON_AddStringToObject(item, "statefulSet", roll->key);
         cJSON_AddStringToObject(item, "state", roll_state_text(roll->state));
         cJSON_AddStringToObject(item, "status", roll->set->status);
@@ -609,20 +578,19 @@ int roller_metrics(const struct roller *r, const struct roller_counts *n, struct
         {"cmesh_manager_rolling_refused", "gauge",
          "StatefulSets with the label that cannot be rolled by shard.", refused},
     };
-    int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
-    if (rc == 0) {
-        rc = prometheus_head(out, name, "counter", "Evictions of pods that are rolled, by result.");
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    prometheus_head(out, name, "counter", "Evictions of pods that are rolled, by result.");
+    for (size_t i = 0; i < ROLLER_RESULTS; i++) {
+        buf_printf(out, "%s{result=\"%s\"} %" PRIu64 "\n", name, results[i], n->evictions[i]);
     }
-    for (size_t i = 0; rc == 0 && i < ROLLER_RESULTS; i++) {
-        rc = buf_printf(out, "%s{result=\"%s\"} %" PRIu64 "\n", name, results[i], n->evictions[i]);
-    }
-    return rc;
+    return buf_error(out);
 }
 
 /* ---- life ---- */
 
-static int follow(struct roller *r, struct err *e)
+static void follow(struct roller *r)
 {
+    struct err e = ERR_INIT;
     char selector[330];
     (void)snprintf(selector, sizeof selector, "%s/%s", r->options.prefix, ROLLING_LABEL);
     const struct informer_options o = {
@@ -632,17 +600,13 @@ static int follow(struct roller *r, struct err *e)
         .effect = "nothing is rolled by shard",
         .ops = r->options.ops,
     };
-    r->informer = informer_new(r->loop, &kind, &o, r, e);
-    return r->informer == NULL ? e->code : 0;
+    r->informer = xptr(informer_new(r->loop, &kind, &o, r, &e));
 }
 
-struct roller *roller_new(struct net_loop *l, const struct roller_options *o, struct err *e)
+struct roller *roller_new(struct net_loop *l, const struct roller_options *o)
 {
-    struct roller *r = calloc(1, sizeof *r);
-    if (r == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct err e = ERR_INIT;
+    struct roller *r = xcalloc(1, sizeof *r);
     r->loop = l;
     r->options = *o;
     r->clock = o->clock != NULL ? o->clock : &net_clock_system;
@@ -657,11 +621,8 @@ struct roller *roller_new(struct net_loop *l, const struct roller_options *o, st
         .gate = o->data,
         .clock = o->clock,
     };
-    r->reconciler = reconciler_new(l, &reconciler, &roll_handlers, e);
-    if (r->reconciler == NULL || follow(r, e) != 0) {
-        roller_free(r);
-        return NULL;
-    }
+    r->reconciler = xptr(reconciler_new(l, &reconciler, &roll_handlers, &e));
+    follow(r);
     r->options.namespace = NULL; /* copied by the informer */
     r->pods = (struct shard_cache_listener){.handlers = &pod_handlers, .data = r};
     shard_cache_listen(o->cache, &r->pods);

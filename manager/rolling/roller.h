@@ -68,9 +68,7 @@ struct roller_options {
     const struct net_clock *clock;   /* kept, not copied; NULL: the system's */
 };
 
-/* NULL with `e` set: -EINVAL (the prefix), -ENOMEM. */
-MUST_CHECK struct roller *roller_new(struct net_loop *l, const struct roller_options *o,
-                                     struct err *e);
+MUST_CHECK struct roller *roller_new(struct net_loop *l, const struct roller_options *o);
 
 /* Adds what there is to say of each roll. `r` NULL: nothing. */
 void roller_status(const struct roller *r, cJSON *root);

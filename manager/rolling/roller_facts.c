@@ -3,12 +3,12 @@
  * What is known of a StatefulSet's pods and shards: from the shard cache, the controller and the
  * Leases of the shards' leader elections.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "rolling/roller_internal.h"
 #include "root/child.h"
 #include "json/field.h"
@@ -43,17 +43,15 @@ static void mark_holder(struct roll_view *v, size_t shard, const char *identity)
     }
 }
 
-static int look_locks(struct roll *r, struct roll_view *v)
+static void look_locks(const struct roll *r, struct roll_view *v)
 {
-    int rc = roll_take_locks(r, v);
-    for (size_t i = 0; rc == 0 && i < v->facts.shard_count; i++) {
+    for (size_t i = 0; i < v->facts.shard_count; i++) {
         const struct shard_lock *lock = roll_lock_of(r, i);
         v->shards[i].lock = lock == NULL ? ROLL_LOCK_NONE : state_of(r, lock);
         if (lock != NULL && v->shards[i].lock != ROLL_LOCK_FREE) {
             mark_holder(v, i, shard_lock_holder(lock));
         }
     }
-    return rc;
 }
 
 /* ---- shards ---- */
@@ -240,17 +238,14 @@ static bool has_old(const struct roll_view *v)
     return false;
 }
 
-static int make_room(struct roll_view *v, size_t count)
+static void make_room(struct roll_view *v, size_t count)
 {
-    v->shards = calloc(count + 1, sizeof *v->shards);
-    v->pods = calloc(count + 1, sizeof *v->pods);
-    v->objects = calloc(count + 1, sizeof *v->objects);
-    v->configs = calloc(count + 1, sizeof *v->configs);
-    v->names = calloc(count + 1, NAME_SIZE);
+    v->shards = xcalloc(count + 1, sizeof *v->shards);
+    v->pods = xcalloc(count + 1, sizeof *v->pods);
+    v->objects = xcalloc(count + 1, sizeof *v->objects);
+    v->configs = xcalloc(count + 1, sizeof *v->configs);
+    v->names = xcalloc(count + 1, NAME_SIZE);
     v->facts.pod_count = count;
-    bool made = v->shards != NULL && v->pods != NULL && v->objects != NULL && v->configs != NULL &&
-                v->names != NULL;
-    return made ? 0 : -ENOMEM;
 }
 
 void roll_view_deinit(struct roll_view *v)
@@ -262,17 +257,12 @@ void roll_view_deinit(struct roll_view *v)
     free(v->names);
 }
 
-int roll_view_look(struct roll *r, const struct roll_status *status, struct roll_view *out)
+bool roll_view_look(struct roll *r, const struct roll_status *status, struct roll_view *out)
 {
     const struct stateful_set *set = r->set;
-    const struct shard_cache_config **of = calloc(set->replicas + 1, sizeof *of);
+    const struct shard_cache_config **of = xcalloc(set->replicas + 1, sizeof *of);
     *out = (struct roll_view){.shards = NULL};
-    int rc = make_room(out, set->replicas);
-    if (of == NULL || rc != 0) {
-        free(of);
-        roll_view_deinit(out);
-        return -ENOMEM;
-    }
+    make_room(out, set->replicas);
     bool same = strcmp(set->expected, set->revision) == 0;
     struct roll_facts *f = &out->facts;
     f->shards = out->shards;
@@ -290,11 +280,12 @@ int roll_view_look(struct roll *r, const struct roll_status *status, struct roll
     note_missing(r, out);
     if (f->finished && !has_old(out)) {
         roll_forget_locks(r);
-        return 0;
+        return true;
     }
-    rc = look_locks(r, out);
-    if (rc != 0) {
+    if (!roll_take_locks(r, out)) {
         roll_view_deinit(out);
+        return false;
     }
-    return rc;
+    look_locks(r, out);
+    return true;
 }

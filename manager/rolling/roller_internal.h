@@ -101,15 +101,15 @@ struct roll_view {
     char *names;                               /* of the pods */
 };
 
-/* 0, then roll_view_deinit is due, or -ENOMEM; -ENOBUFS: it needs more locks than there is room
- * for. `status`: what the annotation says. */
-MUST_CHECK int roll_view_look(struct roll *r, const struct roll_status *status,
-                              struct roll_view *out);
+/* True: roll_view_deinit is due; false: it needs more locks than there is room for. `status`: what
+ * the annotation says. */
+MUST_CHECK bool roll_view_look(struct roll *r, const struct roll_status *status,
+                               struct roll_view *out);
 void roll_view_deinit(struct roll_view *v);
 
 /* Watches the locks of its shards, and those alone. Others may lose theirs, and are refused with
- * their next look. 0, or with its own as they were -ENOMEM or -ENOBUFS. */
-MUST_CHECK int roll_take_locks(struct roll *r, const struct roll_view *v);
+ * their next look. False, with its own as they were: there is no room. */
+MUST_CHECK bool roll_take_locks(struct roll *r, const struct roll_view *v);
 /* Of a shard of the view for which they were taken; NULL: it has none. */
 const struct shard_lock *roll_lock_of(const struct roll *r, size_t shard);
 void roll_forget_locks(struct roll *r);
@@ -123,7 +123,7 @@ void roll_describe(struct roll *r, const struct roll_view *v, const struct roll_
                    const struct roll_status *before, struct roll_status *out);
 /* The annotations were written: Events tell what is new. */
 void roll_tell(struct roll *r);
-/* The patch that writes them, over the version that was looked at; NULL without memory. */
+/* The patch that writes them, over the version that was looked at. */
 MUST_CHECK cJSON *roll_patch(const struct roll *r, const struct roll_status *status,
                              const char *expected);
 

@@ -3,11 +3,11 @@
  * The Leases by which the shards of rolls are led. All rolls of a namespace share one watch of a
  * Lease. A namespace has a part of all watches; when they run short, it loses them that has most.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "compile/compile.h"
 #include "rolling/roller_internal.h"
 #include "json/field.h"
@@ -50,22 +50,14 @@ static struct lock_watch *find_lock(const struct roller *o, const struct place *
 static struct lock_watch *add_lock(struct roll *r, const struct place *p)
 {
     struct roller *o = r->roller;
-    struct err e = ERR_INIT;
     const struct shard_lock_options so = {.client = o->options.client,
                                           .ns = p->ns,
                                           .name = p->name,
                                           .clock = o->clock,
                                           .ops = o->options.ops};
-    struct lock_watch *l = TABLE_PROVIDE(&o->locks, slice_str(p->key), struct lock_watch, key);
-    if (l == NULL) {
-        return NULL;
-    }
-    l->lock = shard_lock_new(o->loop, &so, &e);
-    if (l->lock == NULL) {
-        table_remove(&o->locks, &l->node);
-        free(l);
-        return NULL;
-    }
+    struct lock_watch *l =
+        xptr(TABLE_PROVIDE(&o->locks, slice_str(p->key), struct lock_watch, key));
+    l->lock = shard_lock_new(o->loop, &so);
     l->ns = r->ns;
     l->ns->locks++;
     return l;
@@ -129,42 +121,33 @@ static size_t count_missing(const struct roll *r, const struct roll_view *v)
     return count;
 }
 
-/* *out stays NULL if the shard has none. */
-static int take_lock(struct roll *r, const struct shard_cache_config *config,
-                     struct lock_watch **out)
+/* NULL: the shard has none. */
+static struct lock_watch *take_lock(struct roll *r, const struct shard_cache_config *config)
 {
     struct place p;
     if (!find_place(r, config, &p)) {
-        return 0;
+        return NULL;
     }
-    *out = find_lock(r->roller, &p);
-    *out = *out != NULL ? *out : add_lock(r, &p);
-    if (*out == NULL) {
-        return -ENOMEM;
-    }
-    (*out)->users++;
-    return 0;
+    struct lock_watch *l = find_lock(r->roller, &p);
+    l = l != NULL ? l : add_lock(r, &p);
+    l->users++;
+    return l;
 }
 
-int roll_take_locks(struct roll *r, const struct roll_view *v)
+bool roll_take_locks(struct roll *r, const struct roll_view *v)
 {
     size_t count = v->facts.shard_count;
     if (!make_room(r, count_missing(r, v))) {
-        return -ENOBUFS;
+        return false;
     }
-    struct lock_watch **locks = calloc(count + 1, sizeof *locks);
-    int rc = locks == NULL ? -ENOMEM : 0;
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        rc = take_lock(r, v->configs[i], &locks[i]);
+    struct lock_watch **locks = xcalloc(count + 1, sizeof *locks);
+    for (size_t i = 0; i < count; i++) {
+        locks[i] = take_lock(r, v->configs[i]);
     }
-    if (rc != 0) {
-        release(r->roller, locks, locks == NULL ? 0 : count);
-        return rc;
-    }
-    roll_forget_locks(r);
+    roll_forget_locks(r); /* after they were taken: those of both stay */
     r->locks = locks;
     r->lock_count = count;
-    return 0;
+    return true;
 }
 
 const struct shard_lock *roll_lock_of(const struct roll *r, size_t shard)

@@ -5,11 +5,11 @@
  * The annotation names a pod only once something has been done to it: so it tells the next leader
  * which pod that is (roll_facts.first). Nothing in it counts seconds, for each change is a write.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "object/names.h"
 #include "rolling/roller_internal.h"
 #include "json/edit.h"
@@ -274,7 +274,7 @@ cJSON *roll_patch(const struct roll *r, const struct roll_status *status, const 
     if (expected != NULL) {
         set_text(&ed, annotations, prefix, ROLLING_EXPECTED, expected);
     }
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }
 
 /* ---- Events ---- */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rolling/shard_lock.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "base/xalloc.h"
 #include "kube/client/informer.h"
 #include "kube/client/lease_object.h"
+#include "kube/name.h"
 
 enum { DEFAULT_S = 15, DURATION_MAX_S = 3600 };
 
@@ -19,7 +20,7 @@ struct lease {
 
 struct shard_lock {
     const struct net_clock *clock;
-    struct informer *informer;
+    struct informer *informer; /* NULL: no Lease can have the name */
 };
 
 static struct lease *lease_of(struct informer_item *item)
@@ -30,7 +31,7 @@ static struct lease *lease_of(struct informer_item *item)
 /* NULL: there is none. */
 static struct lease *lease_of_lock(const struct shard_lock *s)
 {
-    return lease_of(informer_next(s->informer, NULL));
+    return s->informer == NULL ? NULL : lease_of(informer_next(s->informer, NULL));
 }
 
 static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
@@ -41,16 +42,9 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
         return 0;
     }
     bool renewed = l != NULL;
-    cJSON *copy = cJSON_Duplicate(object, true);
-    if (copy != NULL && l == NULL) {
-        l = informer_item_new(sizeof *l, key);
-    }
-    if (copy == NULL || l == NULL) {
-        cJSON_Delete(copy);
-        return -ENOMEM;
-    }
+    l = renewed ? l : xptr(informer_item_new(sizeof *l, key));
     cJSON_Delete(l->object);
-    l->object = copy;
+    l->object = cJSON_Duplicate(object, true);
     l->renewed = renewed;
     l->seen_at = net_clock_now(s->clock);
     *item = &l->item;
@@ -68,24 +62,18 @@ static void drop(void *data, struct informer_item *item)
 static const struct informer_kind kind = {
     .path = "/apis/coordination.k8s.io/v1/leases", .keep = keep, .drop = drop};
 
-struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o,
-                                  struct err *e)
+struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o)
 {
+    struct err e = ERR_INIT;
     const struct informer_options io = {.client = o->client,
                                         .namespace = o->ns,
                                         .name = o->name,
                                         .effect = "its shard is not rolled",
                                         .ops = o->ops};
-    struct shard_lock *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct shard_lock *s = xcalloc(1, sizeof *s);
     s->clock = o->clock;
-    s->informer = informer_new(l, &kind, &io, s, e);
-    if (s->informer == NULL) {
-        free(s);
-        return NULL;
+    if (name_check_subdomain(slice_str(o->name)) == NULL) {
+        s->informer = xptr(informer_new(l, &kind, &io, s, &e));
     }
     return s;
 }
@@ -100,7 +88,7 @@ static uint64_t duration_ms(const struct lease *l)
 enum roll_lock shard_lock_state(const struct shard_lock *s)
 {
     const struct lease *l = lease_of_lock(s);
-    if (!informer_complete(s->informer)) {
+    if (s->informer == NULL || !informer_complete(s->informer)) {
         return ROLL_LOCK_UNKNOWN;
     }
     if (l == NULL) {

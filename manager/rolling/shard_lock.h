@@ -25,9 +25,10 @@ struct shard_lock_options {
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 
-/* Begins to follow with the loop's next turn. NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o,
-                                             struct err *e);
+/* Begins to follow with the loop's next turn. A name that no Lease can have is followed by nobody:
+ * nothing is ever known of it. */
+MUST_CHECK struct shard_lock *shard_lock_new(struct net_loop *l,
+                                             const struct shard_lock_options *o);
 
 enum roll_lock shard_lock_state(const struct shard_lock *s);
 /* When it was seen last that somebody took or renewed it. */

@@ -2,11 +2,10 @@
 #include "rolling/stateful_set.h"
 #include "object/names.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -43,17 +42,6 @@ static const char *keep(struct edit *ed, cJSON *tree, const char *name, const ch
     return field_text(tree, name);
 }
 
-static void keep_key(struct edit *ed, struct stateful_set *s)
-{
-    char *key = NULL;
-    if (asprintf(&key, "%s/%s", s->ns, s->name) < 0) {
-        edit_fail(ed, -ENOMEM);
-        return;
-    }
-    s->key = keep(ed, s->tree, "key", key);
-    free(key);
-}
-
 static void keep_texts(struct edit *ed, struct stateful_set *s, const cJSON *object,
                        const char *prefix)
 {
@@ -76,7 +64,9 @@ static void keep_texts(struct edit *ed, struct stateful_set *s, const cJSON *obj
     }
     s->status = keep_text(ed, s->tree, annotations, prefix, ROLLING_STATUS);
     s->expected = keep_text(ed, s->tree, annotations, prefix, ROLLING_EXPECTED);
-    keep_key(ed, s);
+    char *key = xasprintf("%s/%s", s->ns, s->name);
+    s->key = keep(ed, s->tree, "key", key);
+    free(key);
     if (field_map(template, "labels") != NULL) {
         edit_set(ed, s->tree, "labels", cJSON_Duplicate(field_map(template, "labels"), true));
         s->labels = field_map(s->tree, "labels");
@@ -103,20 +93,10 @@ static void read_numbers(struct stateful_set *s, const cJSON *object, const char
 struct stateful_set *stateful_set_new(const cJSON *object, const char *prefix)
 {
     struct edit ed = {.rc = 0};
-    struct stateful_set *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        return NULL;
-    }
+    struct stateful_set *s = xcalloc(1, sizeof *s);
     s->tree = cJSON_CreateObject();
-    if (s->tree == NULL) {
-        edit_fail(&ed, -ENOMEM);
-    }
     keep_texts(&ed, s, object, prefix);
     read_numbers(s, object, prefix);
-    if (ed.rc != 0) {
-        stateful_set_free(s);
-        return NULL;
-    }
     return s;
 }
 

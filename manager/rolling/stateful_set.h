@@ -55,8 +55,7 @@ struct stateful_set {
     bool ending;  /* it is being deleted */
 };
 
-/* `prefix`: of labels and annotations. What is missing or makes no sense counts as the default.
- * NULL without memory. */
+/* `prefix`: of labels and annotations. What is missing or makes no sense counts as the default. */
 MUST_CHECK struct stateful_set *stateful_set_new(const cJSON *object, const char *prefix);
 /* NULL is ignored. */
 void stateful_set_free(struct stateful_set *s);

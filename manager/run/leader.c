@@ -163,7 +163,7 @@ static int begin_controller(struct leader *l, struct err *e)
     return l->controller == NULL ? e->code : 0;
 }
 
-static int begin_roller(struct leader *l, struct err *e)
+static void begin_roller(struct leader *l)
 {
     const struct roller_options o = {
         .client = l->o.client,
@@ -176,8 +176,7 @@ static int begin_roller(struct leader *l, struct err *e)
         .may_write = leader_may_write,
         .data = l,
     };
-    l->roller = roller_new(l->loop, &o, e);
-    return l->roller == NULL ? e->code : 0;
+    l->roller = roller_new(l->loop, &o);
 }
 
 static const struct control_load *load_of(void *data, const char *pod)
@@ -259,7 +258,7 @@ static void begin_work(void *data)
     int rc = begin_controller(l, &e);
     if (rc == 0) {
         begin_roots(l);
-        rc = begin_roller(l, &e);
+        begin_roller(l);
     }
     if (rc != 0 || begin_labeller(l, &e) != 0) {
         log_error("cannot start leading, will retry", log_str("error", e.msg));

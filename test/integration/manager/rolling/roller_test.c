@@ -182,7 +182,6 @@ static bool may_write(void *data)
 
 static struct roller *make_roller(struct world *w)
 {
-    struct err e = ERR_INIT;
     const struct roller_options o = {
         .client = store(w)->api.client,
         .cache = w->f.cache,
@@ -194,7 +193,7 @@ static struct roller *make_roller(struct world *w)
         .data = w,
         .clock = &store(w)->api.clock.clock,
     };
-    return roller_new(store(w)->api.loop, &o, &e);
+    return roller_new(store(w)->api.loop, &o);
 }
 
 static void begin_roller(struct world *w)

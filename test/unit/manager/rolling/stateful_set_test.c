@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "yaml/yaml.h"
 #include "json/field.h"
@@ -121,28 +120,13 @@ static void test_what_makes_no_sense(void **state)
     stateful_set_free(s);
 }
 
-static bool make_one(void *data)
-{
-    struct stateful_set *s = stateful_set_new(data, "p");
-    bool ok = s != NULL;
-    stateful_set_free(s);
-    return ok;
-}
-
-static void test_out_of_memory(void **state)
-{
-    cJSON *tree = parse(whole);
-    (void)state;
-    assert_true(sweep_allocations(make_one, tree) > 10);
-    cJSON_Delete(tree);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_of_it),     cmocka_unit_test(test_what_is_missing),
-        cmocka_unit_test(test_deadlines),     cmocka_unit_test(test_what_makes_no_sense),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_all_of_it),
+        cmocka_unit_test(test_what_is_missing),
+        cmocka_unit_test(test_deadlines),
+        cmocka_unit_test(test_what_makes_no_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
