@@ -165,22 +165,15 @@ static int make_patch(struct inject_plan *plan, const cJSON *pod, struct warning
 {
     struct edit ed = {.rc = 0};
     cJSON *copy = cJSON_Duplicate(pod, true);
-    if (copy == NULL) {
-        return err_memory(e);
-    }
     int rc = change(&ed, plan, pod, copy, warnings, e);
-    if (rc == 0 && ed.rc == 0) {
+    if (rc == 0 && ed.rc != 0) {
+        rc = err_set(e, -EINVAL, "the pod has a field of the wrong type");
+    }
+    if (rc == 0) {
         *patch = json_patch_diff(pod, copy);
-        ed.rc = *patch == NULL ? -ENOMEM : 0;
     }
     cJSON_Delete(copy);
-    if (rc != 0) {
-        return rc;
-    }
-    if (ed.rc == -EINVAL) {
-        return err_set(e, -EINVAL, "the pod has a field of the wrong type");
-    }
-    return ed.rc == 0 ? 0 : err_memory(e);
+    return rc;
 }
 
 /* The ways in which the operator is led, which not every pod lets it be. */

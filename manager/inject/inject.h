@@ -75,7 +75,7 @@ bool inject_wanted(const struct inject_settings *s, const cJSON *pod);
 
 /* What makes a pod of `ns` one of the shard, as a JSON Patch that the caller frees; NULL when it is
  * injected already. 0; -EINVAL with the reason in the message: nothing is injected, and the pod
- * must not run, for it would see everything; -ENOMEM. */
+ * must not run, for it would see everything. */
 MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, const char *ns,
                           const char *shard, struct warnings *warnings, cJSON **patch,
                           struct err *e);

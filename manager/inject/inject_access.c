@@ -110,14 +110,13 @@ static int refuse_kubeconfig(const struct search *s, const cJSON *container, con
                    field_text(container, "name"), path, why);
 }
 
-static int add_mount(struct search *s, const cJSON *mount)
+/* Returns the copy of it. */
+static cJSON *add_mount(struct search *s, const cJSON *mount)
 {
     cJSON *copy = cJSON_Duplicate(mount, true);
     edit_append(&s->edit, s->access->mounts, copy);
-    if (s->edit.rc == 0) {
-        edit_bool(&s->edit, copy, "readOnly", true);
-    }
-    return s->edit.rc == 0 ? 0 : err_memory(s->e);
+    edit_bool(&s->edit, copy, "readOnly", true);
+    return copy;
 }
 
 /* All containers must mean the same file, for there is one localproxy. */
@@ -159,7 +158,8 @@ static int take_path(struct search *s, const cJSON *container, const char *path)
         return check_same(s, container, mount, path);
     }
     (void)snprintf(a->kubeconfig, sizeof a->kubeconfig, "%s", path);
-    return add_mount(s, mount);
+    (void)add_mount(s, mount);
+    return 0;
 }
 
 static int take_environment(struct search *s, const cJSON *container)
@@ -250,7 +250,7 @@ static int take_volume(struct search *s)
     edit_string(&s->edit, mount, "name", a->hidden);
     edit_string(&s->edit, mount, "mountPath", CLUSTER_DIR);
     edit_bool(&s->edit, mount, "readOnly", true);
-    return s->edit.rc == 0 ? 0 : err_memory(s->e);
+    return 0;
 }
 
 /* ---- the service account ---- */
@@ -282,33 +282,29 @@ static const cJSON *find_token(const struct search *s)
     return mount != NULL || other == NULL ? mount : find_folder(s, other);
 }
 
-static int add_token_mount(struct search *s, const cJSON *mount)
+static void add_token_mount(struct search *s, const cJSON *mount)
 {
-    int rc = add_mount(s, mount);
-    if (rc == 0) {
-        cJSON *list = s->access->mounts;
-        edit_string(&s->edit, cJSON_GetArrayItem(list, cJSON_GetArraySize(list) - 1), "mountPath",
-                    TOKEN_DIR);
-        rc = s->edit.rc == 0 ? 0 : err_memory(s->e);
-    }
-    return rc;
+    edit_string(&s->edit, add_mount(s, mount), "mountPath", TOKEN_DIR);
 }
 
 /* A kubeconfig may name the token's file. */
-static int add_token(struct search *s)
+static void add_token(struct search *s)
 {
     const cJSON *mount = find_token(s);
     const cJSON *other = s->access->mounts->child;
     bool there = mount == NULL || (other != NULL && strcmp(field_text(mount, "mountPath"),
                                                            field_text(other, "mountPath")) == 0);
-    return there ? 0 : add_token_mount(s, mount);
+    if (!there) {
+        add_token_mount(s, mount);
+    }
 }
 
 static int take_service_account(struct search *s, struct warnings *warnings)
 {
     const cJSON *mount = find_token(s);
     if (mount != NULL) {
-        return add_token_mount(s, mount);
+        add_token_mount(s, mount);
+        return 0;
     }
     if (cJSON_IsFalse(field_get(s->spec, "automountServiceAccountToken"))) {
         return err_set(s->e, -EINVAL,
@@ -342,7 +338,7 @@ static int take_variable(struct search *s, const cJSON *container, const char *n
                        field_text(container, "name"), name, field_text(variable, "value"));
     }
     edit_append(&s->edit, s->access->env, cJSON_Duplicate(variable, true));
-    return s->edit.rc == 0 ? 0 : err_memory(s->e);
+    return 0;
 }
 
 static int take_container(struct search *s, const cJSON *container)
@@ -368,7 +364,11 @@ static int take_all(struct search *s, struct warnings *warnings)
     if (s->options->kubeconfig_volume != NULL && take_volume(s) != 0) {
         return s->e->code;
     }
-    return s->access->kubeconfig[0] == '\0' ? take_service_account(s, warnings) : add_token(s);
+    if (s->access->kubeconfig[0] == '\0') {
+        return take_service_account(s, warnings);
+    }
+    add_token(s);
+    return 0;
 }
 
 int inject_access_init(struct inject_access *a, const struct inject_options *o, const cJSON *spec,
@@ -376,7 +376,7 @@ int inject_access_init(struct inject_access *a, const struct inject_options *o, 
 {
     struct search s = {.access = a, .options = o, .spec = spec, .ours = ours, .e = e};
     *a = (struct inject_access){.mounts = cJSON_CreateArray(), .env = cJSON_CreateArray()};
-    int rc = a->mounts == NULL || a->env == NULL ? err_memory(e) : take_all(&s, warnings);
+    int rc = take_all(&s, warnings);
     if (rc != 0) {
         inject_access_deinit(a);
     }

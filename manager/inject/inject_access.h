@@ -31,7 +31,7 @@ bool inject_access_concerns(const struct inject_options *o, const cJSON *contain
 const cJSON *inject_access_argument(const cJSON *item, const char **path);
 
 /* Looks at spec of the pod as it came. `ours` is the path of the kubeconfig that leads to
- * localproxy. 0, then inject_access_deinit is due; -EINVAL with the field, or -ENOMEM. */
+ * localproxy. 0, then inject_access_deinit is due; or -EINVAL with the field. */
 MUST_CHECK int inject_access_init(struct inject_access *a, const struct inject_options *o,
                                   const cJSON *spec, const char *ours, struct warnings *warnings,
                                   struct err *e);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "inject/inject_access.h"
 #include "inject/inject_proxies.h"
 #include "kube/access/proxy.h"
@@ -58,10 +59,7 @@ static int check_text(const struct search *s, const cJSON *variable)
 static int read_proxy(const struct search *s, const cJSON *variable, struct kube_proxy *out)
 {
     struct err inner = ERR_INIT;
-    int rc = kube_proxy_parse(field_text(variable, "value"), out, &inner);
-    if (rc == -ENOMEM) {
-        return err_memory(s->e);
-    }
+    int rc = xrc(kube_proxy_parse(field_text(variable, "value"), out, &inner));
     return rc == 0 ? 0 : refuse(s, field_text(variable, "name"), inner.msg);
 }
 
@@ -82,21 +80,20 @@ static int check_proxy(const struct search *s, const cJSON *variable)
 /* ---- one for all ---- */
 
 /* Both may be written in several ways, and were checked. */
-static int compare_texts(const struct search *s, const cJSON *a, const cJSON *b, bool *same)
+static bool name_one(const struct search *s, const cJSON *a, const cJSON *b)
 {
     struct kube_proxy x;
     struct kube_proxy y;
-    int rc = read_proxy(s, a, &x);
-    if (rc != 0) {
-        return rc;
+    if (read_proxy(s, a, &x) != 0) {
+        return false;
     }
-    rc = read_proxy(s, b, &y);
-    if (rc == 0) {
-        *same = strcmp(x.url, y.url) == 0;
+    bool one = read_proxy(s, b, &y) == 0;
+    if (one) {
+        one = strcmp(x.url, y.url) == 0;
         kube_proxy_deinit(&y);
     }
     kube_proxy_deinit(&x);
-    return rc;
+    return one;
 }
 
 static bool are_equal(const cJSON *a, const cJSON *b)
@@ -123,12 +120,12 @@ static int take_proxy(struct search *s, const cJSON *variable)
     bool same = are_equal(c->via, variable);
     if (!same && field_get(c->via, "valueFrom") == NULL &&
         field_get(variable, "valueFrom") == NULL) {
-        rc = compare_texts(s, c->via, variable, &same);
+        same = name_one(s, c->via, variable);
     }
-    return rc != 0 || same ? rc
-                           : refuse(s, field_text(variable, "name"),
-                                    "is another proxy than a variable before it names, and "
-                                    "localproxy can use one only");
+    return same ? 0
+                : refuse(s, field_text(variable, "name"),
+                         "is another proxy than a variable before it names, and "
+                         "localproxy can use one only");
 }
 
 static int take_proxies(struct search *s, const struct inject_proxies *p)

@@ -117,8 +117,8 @@ static int check_operator(const struct inject_options *o, const cJSON *spec, str
 {
     struct inject_index containers;
     inject_index_init(&containers);
-    int rc =
-        inject_index_add_list(&containers, field_get(spec, "containers")) == 0 ? 0 : err_memory(e);
+    inject_index_add_list(&containers, field_get(spec, "containers"));
+    int rc = 0;
     const struct table_node *n = NULL;
     while (rc == 0 && (n = table_next(&o->named.table, n)) != NULL) {
         if (inject_index_find(&containers, n->key) == NULL) {

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/buf.h"
 #include "base/slice.h"
+#include "base/xalloc.h"
 #include "inject/inject_access.h"
 #include "inject/inject_chain.h"
 #include "inject/inject_names.h"
@@ -151,10 +152,6 @@ static void set(struct edit *ed, cJSON *container, cJSON *variable, const char *
 static void keep_source(struct edit *ed, cJSON *container, const cJSON *variable, const char *name)
 {
     cJSON *copy = cJSON_Duplicate(variable, true);
-    if (copy == NULL) {
-        edit_fail(ed, -ENOMEM);
-        return;
-    }
     edit_string(ed, copy, "name", name);
     edit_prepend(ed, edit_array(ed, container, "env"), copy);
 }
@@ -205,7 +202,7 @@ static void append_ours(const struct lead *l, struct buf *out, const char *there
     append_missing(out, there, domain);
 }
 
-/* What NO_PROXY becomes that was `there`, to be freed; NULL without memory. */
+/* What NO_PROXY becomes that was `there`, to be freed. */
 static char *extended(const struct lead *l, const char *there)
 {
     struct buf out = BUF_INIT(strlen(there) + EXCEPT_ROOM);
@@ -213,9 +210,7 @@ static char *extended(const struct lead *l, const char *there)
     if (!lists(there, "*")) {
         append_ours(l, &out, there);
     }
-    char *text = buf_take_str(&out);
-    buf_reset(&out);
-    return text;
+    return xptr(buf_take_str(&out)); /* which has room for what is added */
 }
 
 /* What the variable says, by the name that its source is kept under. */
@@ -245,11 +240,7 @@ static void set_except(struct lead *l, cJSON *container, const struct inject_pro
         inject_names_add(&l->open, field_text(container, "name"));
     }
     for (int i = 0; i < PROXIES_SPELLINGS; i++) {
-        if (texts[i] == NULL) {
-            edit_fail(l->ed, -ENOMEM);
-        } else {
-            set(l->ed, container, variables[i], inject_proxies_names[PROXIES_EXCEPT][i], texts[i]);
-        }
+        set(l->ed, container, variables[i], inject_proxies_names[PROXIES_EXCEPT][i], texts[i]);
         free(texts[i]);
     }
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inject/inject_index.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "base/xalloc.h"
 #include "json/field.h"
 
 void inject_index_init(struct inject_index *x)
@@ -23,36 +23,31 @@ void inject_index_deinit(struct inject_index *x)
     table_deinit(&x->table);
 }
 
-int inject_index_add(struct inject_index *x, const char *name, cJSON *item)
+void inject_index_add(struct inject_index *x, const char *name, cJSON *item)
 {
     struct inject_entry *first = inject_index_find(x, name);
-    struct inject_entry *n = calloc(1, sizeof *n);
-    if (n == NULL || (first == NULL && table_insert(&x->table, &n->node, name) != 0)) {
-        free(n);
-        return -ENOMEM;
-    }
-    if (first != NULL) {
+    struct inject_entry *n = xcalloc(1, sizeof *n);
+    if (first == NULL) {
+        xok(table_insert(&x->table, &n->node, name));
+    } else {
         n->same = first->same;
         first->same = n;
     }
     n->item = item;
     n->before = x->entries;
     x->entries = n;
-    return 0;
 }
 
-int inject_index_add_list(struct inject_index *x, const cJSON *list)
+void inject_index_add_list(struct inject_index *x, const cJSON *list)
 {
-    int rc = 0;
     cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
         const char *name = cJSON_GetStringValue(field_get(item, "name"));
-        if (rc == 0 && name != NULL) {
-            rc = inject_index_add(x, name, item);
+        if (name != NULL) {
+            inject_index_add(x, name, item);
         }
     }
-    return rc;
 }
 
 struct inject_entry *inject_index_find(const struct inject_index *x, const char *name)

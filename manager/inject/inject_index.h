@@ -11,7 +11,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/err.h"
 #include "base/table.h"
 
 struct inject_entry;
@@ -34,10 +33,10 @@ struct inject_entry {
 void inject_index_init(struct inject_index *x);
 void inject_index_deinit(struct inject_index *x);
 
-/* One more; of several with a name the first one is found. 0 or -ENOMEM. */
-MUST_CHECK int inject_index_add(struct inject_index *x, const char *name, cJSON *item);
-/* All that a list has; what has no name is passed over. 0 or -ENOMEM. */
-MUST_CHECK int inject_index_add_list(struct inject_index *x, const cJSON *list);
+/* One more; of several with a name the first one is found. */
+void inject_index_add(struct inject_index *x, const char *name, cJSON *item);
+/* All that a list has; what has no name is passed over. */
+void inject_index_add_list(struct inject_index *x, const cJSON *list);
 
 /* NULL: there is none. */
 struct inject_entry *inject_index_find(const struct inject_index *x, const char *name);

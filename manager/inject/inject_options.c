@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/decimal.h"
+#include "base/xalloc.h"
 #include "control/status.h"
 #include "inject/inject_hints.h"
 #include "inject/inject_paths.h"
@@ -73,9 +74,7 @@ static int read_json(const struct source *s, const char *name, cJSON **out)
         return 0;
     }
     *out = json_parse(text, strlen(text), &inner);
-    if (*out == NULL && inner.code == -ENOMEM) {
-        return err_memory(s->e);
-    }
+    xerr(&inner);
     return *out != NULL ? 0 : invalid_annotation(s, name, inner.msg);
 }
 
@@ -252,23 +251,18 @@ static int read_arguments(const struct source *s, struct inject_options *o)
     return rc;
 }
 
-static int read_containers(const struct source *s, struct inject_options *o)
+static void read_containers(const struct source *s, struct inject_options *o)
 {
     char *rest = NULL;
     o->containers = get(s, "operator-containers");
     inject_index_init(&o->named);
-    o->named_text = strdup(o->containers == NULL ? "" : o->containers);
-    if (o->named_text == NULL) {
-        return err_memory(s->e);
-    }
+    o->named_text = xstrdup(o->containers == NULL ? "" : o->containers);
     for (char *name = strtok_r(o->named_text, ", ", &rest); name != NULL;
          name = strtok_r(NULL, ", ", &rest)) {
-        if (inject_index_find(&o->named, name) == NULL &&
-            inject_index_add(&o->named, name, NULL) != 0) {
-            return err_memory(s->e);
+        if (inject_index_find(&o->named, name) == NULL) {
+            inject_index_add(&o->named, name, NULL);
         }
     }
-    return 0;
 }
 
 static int read_all(const struct source *s, const struct inject_settings *settings,
@@ -277,14 +271,14 @@ static int read_all(const struct source *s, const struct inject_settings *settin
     o->injected = get(s, SIDECAR_INJECTED);
     o->kubeconfig_volume = get(s, "kubeconfig-volume");
     o->env_sync = get(s, "env-sync");
+    read_containers(s, o);
     o->default_container =
         cJSON_GetStringValue(field_get(s->annotations, "kubectl.kubernetes.io/default-container"));
     bool read = read_account(s, settings, o) == 0 && read_arguments(s, o) == 0 &&
                 read_switch(s, "disable-fake-kubeconfig-env", &o->keep_env) == 0 &&
                 read_log_path(s, o) == 0 && read_env_inject(s, o) == 0 &&
-                read_resources(s, o) == 0 && read_containers(s, o) == 0 && read_egress(s, o) == 0 &&
-                read_user_agent(s, o) == 0 && read_rules_lease(s, settings, o) == 0 &&
-                read_count_load(s, settings, o) == 0;
+                read_resources(s, o) == 0 && read_egress(s, o) == 0 && read_user_agent(s, o) == 0 &&
+                read_rules_lease(s, settings, o) == 0 && read_count_load(s, settings, o) == 0;
     return read ? 0 : s->e->code;
 }
 

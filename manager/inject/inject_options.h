@@ -55,7 +55,7 @@ struct inject_options {
     cJSON *resources;              /* proxy-resource: those of localproxy */
 };
 
-/* 0, then inject_options_deinit is due; -EINVAL with the annotation's name, or -ENOMEM. */
+/* 0, then inject_options_deinit is due; or -EINVAL with the annotation's name. */
 MUST_CHECK int inject_options_init(struct inject_options *o, const struct inject_settings *settings,
                                    const cJSON *pod, struct err *e);
 void inject_options_deinit(struct inject_options *o);

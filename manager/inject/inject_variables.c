@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/xalloc.h"
 #include "inject/inject_index.h"
 #include "inject/inject_names.h"
 #include "json/field.h"
@@ -67,9 +68,7 @@ static void index_variables(struct sync *s, const cJSON *spec)
     const cJSON *container;
     cJSON_ArrayForEach(container, field_get(spec, "containers"))
     {
-        if (inject_index_add_list(&s->there, field_get(container, "env")) != 0) {
-            edit_fail(s->ed, -ENOMEM);
-        }
+        inject_index_add_list(&s->there, field_get(container, "env"));
     }
 }
 
@@ -78,7 +77,7 @@ static cJSON *new_variable(struct edit *ed, const char *name, const char *value)
     cJSON *variable = cJSON_CreateObject();
     edit_string(ed, variable, "name", name);
     edit_string(ed, variable, "value", value);
-    return edit_result(ed, variable);
+    return variable;
 }
 
 /* `value` is NULL for the one that a container of the pod has. */
@@ -108,10 +107,7 @@ static void sync_item(struct sync *s, char *text)
     if (text[0] == '\0' || inject_index_find(&s->done, text) != NULL) {
         return;
     }
-    if (inject_index_add(&s->done, text, NULL) != 0) {
-        edit_fail(s->ed, -ENOMEM);
-        return;
-    }
+    inject_index_add(&s->done, text, NULL);
     sync_variable(s, text, value);
 }
 
@@ -137,12 +133,10 @@ cJSON *inject_variables_sync(struct edit *ed, const struct inject_options *o, co
                              struct warnings *warnings)
 {
     struct sync s = {.ed = ed, .list = cJSON_CreateArray(), .warnings = warnings};
-    char *text = strdup(o->env_sync == NULL ? "" : o->env_sync);
+    char *text = xstrdup(o->env_sync == NULL ? "" : o->env_sync);
     inject_index_init(&s.there);
     inject_index_init(&s.done);
-    if (text == NULL || s.list == NULL) {
-        edit_fail(ed, -ENOMEM);
-    } else if (text[0] != '\0') {
+    if (text[0] != '\0') {
         index_variables(&s, spec);
         sync_items(&s, text);
     }
@@ -170,9 +164,7 @@ static void set_indexed(struct edit *ed, struct inject_entry *container, const c
     cJSON *variable = found == NULL ? edit_append_object(ed, list) : found->item;
     if (found == NULL) {
         edit_string(ed, variable, "name", name);
-        if (ed->rc == 0 && inject_index_add(&container->inner, name, variable) != 0) {
-            edit_fail(ed, -ENOMEM);
-        }
+        inject_index_add(&container->inner, name, variable);
     }
     for (; found != NULL && found->same != NULL; found->same = found->same->same) {
         cJSON_Delete(cJSON_DetachItemViaPointer(list, found->same->item));
@@ -186,9 +178,7 @@ static void set_all(struct edit *ed, struct inject_entry *container, const cJSON
     if (!container->indexed) {
         container->indexed = true;
         inject_index_init(&container->inner);
-        if (inject_index_add_list(&container->inner, field_get(container->item, "env")) != 0) {
-            edit_fail(ed, -ENOMEM);
-        }
+        inject_index_add_list(&container->inner, field_get(container->item, "env"));
     }
     cJSON_ArrayForEach(variable, variables)
     {
@@ -204,9 +194,8 @@ void inject_variables_inject(struct edit *ed, const struct inject_options *o, cJ
     struct inject_index containers;
     const cJSON *entry;
     inject_index_init(&containers);
-    if (o->env_inject != NULL &&
-        inject_index_add_list(&containers, edit_array(ed, spec, "containers")) != 0) {
-        edit_fail(ed, -ENOMEM);
+    if (o->env_inject != NULL) {
+        inject_index_add_list(&containers, edit_array(ed, spec, "containers"));
     }
     cJSON_ArrayForEach(entry, o->env_inject)
     {

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "inject/inject_bounds.h"
 #include "pod_case.h"
@@ -538,33 +537,6 @@ static void many_variables(void **state)
     cJSON_Delete(pod);
 }
 
-static bool inject_once(void *data)
-{
-    const cJSON *pod = data;
-    struct inject_settings s = egress_settings(false);
-    struct err e = ERR_INIT;
-    struct warnings notes = WARNINGS_INIT;
-    cJSON *patch = NULL;
-    int rc = inject_pod(&s, pod, "ns", "shard", &notes, &patch, &e);
-    assert_true((rc == 0) == (patch != NULL));
-    assert_true(rc == 0 || e.msg[0] != '\0');
-    bool well = rc == 0 && notes.dropped == 0;
-    warnings_deinit(&notes);
-    cJSON_Delete(patch);
-    return well;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    cJSON *pod = pod_of(CHAIN, "",
-                        "containers: [{name: op, env: [{name: HTTP_PROXY, value: 'http://u:p@q'}, "
-                        "{name: https_proxy, value: 'u:p@q'}, {name: NO_PROXY, valueFrom: "
-                        "{configMapKeyRef: {key: k}}}]}, {name: two}]");
-    assert_true(sweep_allocations(inject_once, pod) > 500);
-    cJSON_Delete(pod);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -575,7 +547,6 @@ int main(void)
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(settings_are_used),
         cmocka_unit_test(many_variables),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

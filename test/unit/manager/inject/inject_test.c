@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "compile/compile.h"
@@ -1170,38 +1169,6 @@ static void static_pods_are_left_alone(void **state)
     admission_request_deinit(&r);
 }
 
-static bool inject_once(void *data)
-{
-    const cJSON *pod = data;
-    struct inject_settings s = settings_of(false);
-    struct err e = ERR_INIT;
-    struct warnings notes = WARNINGS_INIT;
-    cJSON *patch = NULL;
-    s.prefix = "m.io";
-    int rc = inject_pod(&s, pod, "ns", "shard", &notes, &patch, &e);
-    assert_true((rc == 0) == (patch != NULL));
-    assert_true(rc == 0 || e.msg[0] != '\0');
-    bool well = rc == 0 && notes.dropped == 0;
-    warnings_deinit(&notes);
-    cJSON_Delete(patch);
-    return well;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    cJSON *pod = pod_of("m.io/env-sync: 'A,B=c', m.io/log-path: /l, m.io/proxy-resource: '{}', "
-                        "m.io/env-inject: '[{\"name\":\"op\",\"env\":[{\"key\":\"X\",\"value\":"
-                        "\"1\"}]}]'",
-                        "",
-                        "hostNetwork: true, containers: [{name: op, command: [/op, "
-                        "--kubeconfig=/k/c], env: [{name: A, value: b}, {name: "
-                        "KUBERNETES_SERVICE_HOST, value: h}], volumeMounts: [{name: k, mountPath: "
-                        "/k}]}, {name: two}]");
-    assert_true(sweep_allocations(inject_once, pod) > 500);
-    cJSON_Delete(pod);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1227,7 +1194,6 @@ int main(void)
         cmocka_unit_test(server_versions),
         cmocka_unit_test(static_pods_are_left_alone),
         cmocka_unit_test(what_the_webhook_does),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
