@@ -191,8 +191,8 @@ static void on_object(void *data, enum reflector_change change, const cJSON *obj
         r->total++;
     } else if (r->stage == STAGE_VERIFYING) {
         r->left++;
-    } else if (patcher_add(r->patcher, (unsigned)r->at, field_meta(object, "namespace"),
-                           object_name(object), object_version(object), 0) != 0) {
+    } else if (!patcher_add(r->patcher, (unsigned)r->at, field_meta(object, "namespace"),
+                            object_name(object), object_version(object), 0)) {
         r->failed++;
     }
     if (!r->held && patcher_level(r->patcher) >= LEVEL_HIGH) {
@@ -376,8 +376,7 @@ static void on_discovered(void *data)
     if (!discovery_ready(r->discovery)) {
         return;
     }
-    int rc = sharding_resources_resolve(r->configured, r->discovery, &r->resources, &r->count,
-                                        &warnings);
+    r->resources = sharding_resources_resolve(r->configured, r->discovery, &r->count, &warnings);
     for (size_t i = 0; i < warnings.count; i++) {
         log_warn("configured resource skipped", log_str("reason", warnings.items[i]));
     }
@@ -385,8 +384,8 @@ static void on_discovered(void *data)
     discovery_free(r->discovery);
     r->discovery = NULL;
     set_stage(r, r->command->dry_run ? STAGE_COUNTING : STAGE_REMOVING);
-    if (rc != 0 || begin_listing(r, &e) != 0) {
-        give_up(r, "cannot start", rc != 0 ? err_text(rc) : e.msg);
+    if (begin_listing(r, &e) != 0) {
+        give_up(r, "cannot start", e.msg);
     }
 }
 
@@ -423,7 +422,7 @@ static int read_command(struct run *r, struct err *e)
         r->configured = sharding_resources_default();
     }
     if (r->configured == NULL) {
-        return e->code != 0 ? e->code : err_memory(e);
+        return e->code;
     }
     return kube_flags_open(&c->kube, &r->access, e);
 }
@@ -450,11 +449,11 @@ static int open_parts(struct run *r, struct err *e)
         .clock = &net_clock_system,
     };
     const struct discovery_options dopt = {.client = r->client};
-    r->patcher = patcher_new(r->program.loop, &po, &patcher_handlers, r, e);
+    r->patcher = patcher_new(r->program.loop, &po, &patcher_handlers, r);
     r->discovery = discovery_new(r->program.loop, &dopt, &discovery_handlers, r, e);
     r->progress = net_timer_new(r->program.loop, on_progress, r);
     r->patience = net_timer_new(r->program.loop, on_patience, r);
-    if (r->patcher == NULL || r->discovery == NULL || r->progress == NULL || r->patience == NULL) {
+    if (r->discovery == NULL || r->progress == NULL || r->patience == NULL) {
         return err_memory(e);
     }
     return 0;

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label/labeller.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "label/labeller_internal.h"
 
-enum {
-    PARALLEL = 8,
-    PROGRESS_MS = 5000,
-    AGAIN_MS = 2000,
-    CHECK_MS = 6 * 3600 * 1000,
-    RECHECK_MS = 30000
-};
+enum { PARALLEL = 8, PROGRESS_MS = 5000, CHECK_MS = 6 * 3600 * 1000, RECHECK_MS = 30000 };
 
 static const struct state_machine stages = {
     .object = "labeller",
@@ -95,7 +89,7 @@ bool labeller_add(struct labeller *l, struct resource *r, const char *ns, const 
     }
     labeller_go_on(l);
     return patcher_level(l->patcher) < LEVEL_MAX &&
-           patcher_add(l->patcher, r->id, ns, name, version, pause_for(l, r, ns, name)) == 0;
+           patcher_add(l->patcher, r->id, ns, name, version, pause_for(l, r, ns, name));
 }
 
 static int path_of(void *data, unsigned resource, const char *ns, struct buf *out)
@@ -340,11 +334,7 @@ static void on_turn(struct net_task *task)
 
 static void on_wake(void *data)
 {
-    struct labeller *l = data;
-    if (l->out_of_memory) {
-        labeller_discovered(l);
-    }
-    labeller_go_on(l);
+    labeller_go_on(data);
 }
 
 /* ---- which resources there are ---- */
@@ -373,11 +363,7 @@ static void keep_or_add(struct labeller *l, const struct sharding_resource *s)
     if (r == NULL) {
         r = resource_new(l, s->group, s->version, s->plural, true);
     }
-    if (r == NULL) {
-        l->out_of_memory = true;
-    } else {
-        r->stale = false;
-    }
+    r->stale = false;
 }
 
 static void update_resources(struct labeller *l, const struct sharding_resource *wanted,
@@ -400,28 +386,19 @@ static void update_resources(struct labeller *l, const struct sharding_resource 
 void labeller_discovered(struct labeller *l)
 {
     struct warnings warnings = WARNINGS_INIT;
-    struct sharding_resource *wanted;
     size_t count;
     if (!discovery_ready(l->options.discovery)) {
         return;
     }
-    l->out_of_memory = false;
-    if (sharding_resources_resolve(l->options.resources, l->options.discovery, &wanted, &count,
-                                   &warnings) == 0) {
-        if (l->stage == LABELLER_RESOLVING) {
-            set_stage(l, LABELLER_LABELLING);
-        }
-        update_resources(l, wanted, count);
-        log_warnings(l, &warnings);
-        free(wanted);
-        labeller_tell_progress(l);
-    } else {
-        l->out_of_memory = true;
+    struct sharding_resource *wanted =
+        sharding_resources_resolve(l->options.resources, l->options.discovery, &count, &warnings);
+    if (l->stage == LABELLER_RESOLVING) {
+        set_stage(l, LABELLER_LABELLING);
     }
-    if (l->out_of_memory) {
-        log_error("out of memory: not all resources are labelled");
-        net_clock_set_timer(l->options.clock, l->wake, AGAIN_MS);
-    }
+    update_resources(l, wanted, count);
+    log_warnings(l, &warnings);
+    free(wanted);
+    labeller_tell_progress(l);
     warnings_deinit(&warnings);
     labeller_go_on(l);
 }
@@ -442,7 +419,7 @@ void labeller_recheck(struct labeller *l)
 
 /* ---- life ---- */
 
-static int make_parts(struct labeller *l, struct err *e)
+static void make_parts(struct labeller *l)
 {
     const struct labeller_options *o = &l->options;
     const struct patcher_options po = {
@@ -454,22 +431,15 @@ static int make_parts(struct labeller *l, struct err *e)
         .may_write_data = o->data,
         .clock = o->clock,
     };
-    l->patcher = patcher_new(l->loop, &po, &patcher_handlers, l, e);
-    l->wake = net_timer_new(l->loop, on_wake, l);
-    l->progress = net_timer_new(l->loop, on_progress, l);
-    bool made = l->patcher != NULL && l->wake != NULL && l->progress != NULL &&
-                resource_new(l, "", "v1", "namespaces", false) != NULL;
-    return made ? 0 : err_memory(e);
+    l->patcher = patcher_new(l->loop, &po, &patcher_handlers, l);
+    l->wake = xptr(net_timer_new(l->loop, on_wake, l));
+    l->progress = xptr(net_timer_new(l->loop, on_progress, l));
+    (void)resource_new(l, "", "v1", "namespaces", false);
 }
 
-struct labeller *labeller_new(struct net_loop *loop, const struct labeller_options *o,
-                              struct err *e)
+struct labeller *labeller_new(struct net_loop *loop, const struct labeller_options *o)
 {
-    struct labeller *l = calloc(1, sizeof *l);
-    if (l == NULL) {
-        err_memory(e);
-        return NULL;
-    }
+    struct labeller *l = xcalloc(1, sizeof *l);
     l->loop = loop;
     l->options = *o;
     l->options.clock = o->clock == NULL ? &net_clock_system : o->clock;
@@ -480,10 +450,7 @@ struct labeller *labeller_new(struct net_loop *loop, const struct labeller_optio
     l->began_at = net_clock_now(l->options.clock);
     list_init(&l->resources);
     net_task_init(&l->turn, on_turn);
-    if (make_parts(l, e) != 0) {
-        labeller_free(l);
-        return NULL;
-    }
+    make_parts(l);
     labeller_discovered(l);
     labeller_go_on(l);
     return l;

@@ -58,9 +58,8 @@ struct labeller_options {
     const struct net_clock *clock; /* NULL: the system's */
 };
 
-/* Begins with the loop's next turn. NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct labeller *labeller_new(struct net_loop *l, const struct labeller_options *o,
-                                         struct err *e);
+/* Begins with the loop's next turn. */
+MUST_CHECK struct labeller *labeller_new(struct net_loop *l, const struct labeller_options *o);
 
 /* To be called in discovery's on_change: begins with resources that are new, ends others. */
 void labeller_discovered(struct labeller *l);

@@ -88,7 +88,6 @@ struct labeller {
     unsigned next_id;
     enum labeller_stage stage;
     bool held;           /* no pages are asked for */
-    bool out_of_memory;  /* when the discovery was looked into: that is done again */
     bool shared;         /* some namespace is, as far as labeller_recheck was told */
     uint64_t notes_hash; /* of what was told of the configured resources */
     struct net_task turn;
@@ -104,9 +103,9 @@ struct labeller {
 
 /* ---- labeller_resource.c ---- */
 
-/* NULL without memory. */
-MUST_CHECK struct resource *resource_new(struct labeller *l, const char *group, const char *version,
-                                         const char *plural, bool namespaced);
+/* One more of labeller.resources. */
+struct resource *resource_new(struct labeller *l, const char *group, const char *version,
+                              const char *plural, bool namespaced);
 void resource_free(struct resource *r);
 bool resource_is(const struct resource *r, const struct sharding_resource *s);
 void resource_set_check(struct resource *r, enum resource_check check);

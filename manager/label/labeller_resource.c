@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "kube/client/watch_event.h"
 #include "label/labeller_internal.h"
 #include "json/field.h"
@@ -143,7 +144,7 @@ void resource_tell_backoff(struct resource *r, const char *ns, const char *name)
 static void take_foreign(struct resource *r, const char *ns, const char *name,
                          const struct labels_plan *plan)
 {
-    if (object_set_add(&r->foreign, ns, name) != 0) {
+    if (object_set_add(&r->foreign, ns, name)) {
         tell_foreign(r, ns, name, plan);
     }
 }
@@ -261,6 +262,7 @@ static const struct reflector_handlers labelled_handlers = {
 
 /* ---- beginnings ---- */
 
+/* NULL: its name is none that can be asked for. */
 static struct reflector *follow_resource(struct resource *r, const char *operator,
                                          const struct reflector_handlers * handlers)
 {
@@ -272,16 +274,16 @@ static struct reflector *follow_resource(struct resource *r, const char *operato
     struct reflector *made = NULL;
     (void)snprintf(labels, sizeof labels, "%s%strue,%s!=true",
                    l->options.keys->key[LABELS_CONTROL], operator, l->options.keys->ignore);
-    const char *text = discovery_path(&r->api, NULL, &path) == 0 ? buf_cstr(&path) : NULL;
-    if (text != NULL) {
+    if (xrc(discovery_path(&r->api, NULL, &path)) == 0) {
         const struct reflector_options o = {
             .client = l->options.client,
-            .path = text,
+            .path = xptr(buf_cstr(&path)),
             .label_selector = labels,
             .field_selector = field_selector(r, fields, sizeof fields),
             .metadata_only = true,
         };
         made = reflector_new(l->loop, &o, handlers, r, &e);
+        xerr(&e);
     }
     buf_reset(&path);
     if (made != NULL && l->held) {
@@ -375,13 +377,9 @@ void resource_take_outcome(struct resource *r, const char *ns, const char *name,
 struct resource *resource_new(struct labeller *l, const char *group, const char *version,
                               const char *plural, bool namespaced)
 {
-    struct resource *r = calloc(1, sizeof *r);
-    const char *dot = group[0] == '\0' ? "" : ".";
-    if (r == NULL || asprintf(&r->name, "%s%s%s%c%s%c%s%c%s", plural, dot, group, 0, plural, 0,
-                              group, 0, version) < 0) {
-        free(r);
-        return NULL;
-    }
+    struct resource *r = xcalloc(1, sizeof *r);
+    r->name = xasprintf("%s%s%s%c%s%c%s%c%s", plural, group[0] == '\0' ? "" : ".", group, 0, plural,
+                        0, group, 0, version);
     r->api.plural = r->name + strlen(r->name) + 1;
     r->api.group = r->api.plural + strlen(plural) + 1;
     r->api.version = r->api.group + strlen(group) + 1;

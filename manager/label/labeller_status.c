@@ -143,18 +143,15 @@ static void add_resource(cJSON *items, const struct resource *r)
     if (resource_error(r) != NULL) {
         (void)cJSON_AddStringToObject(item, "error", resource_error(r));
     }
-    if (!cJSON_AddItemToArray(items, item)) {
-        cJSON_Delete(item);
-    }
+    cJSON_AddItemToArray(items, item);
 }
 
-/* Without memory something is missing from the page. */
 void labeller_status(const struct labeller *l, cJSON *root)
 {
-    cJSON *labels = l == NULL ? NULL : cJSON_AddObjectToObject(root, "labels");
-    if (labels == NULL) {
+    if (l == NULL) {
         return;
     }
+    cJSON *labels = cJSON_AddObjectToObject(root, "labels");
     uint64_t others = 0;
     LIST_FOR_EACH(n, &l->resources)
     {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "kube/name.h"
 #include "object/json_patch.h"
 #include "rules/sharding.h"
@@ -139,7 +140,7 @@ cJSON *labels_json_patch(const struct labels_plan *p, const struct labels_keys *
     } else {
         add_whole(&ed, p, k, cJSON_IsObject(field_get(object, "metadata")), patch);
     }
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }
 
 cJSON *labels_merge_patch(const struct labels_plan *p, const struct labels_keys *k)
@@ -147,7 +148,7 @@ cJSON *labels_merge_patch(const struct labels_plan *p, const struct labels_keys 
     struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateObject();
     set_labels(&ed, edit_object(&ed, edit_object(&ed, patch, "metadata"), "labels"), p, k);
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }
 
 bool labels_are_ours(const struct labels_keys *k, const cJSON *object)
@@ -164,7 +165,7 @@ cJSON *labels_removal_patch(const struct labels_keys *k)
     for (size_t i = 0; i < LABELS_COUNT; i++) {
         edit_set(&ed, labels, k->key[i], cJSON_CreateNull());
     }
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }
 
 /* The namespace that the object of the request belongs to; "" when there is none, or when it has no
@@ -276,9 +277,8 @@ int labels_admit(const struct labels_keys *k, const struct admission_request *r,
         }
         note_foreign(&p, k, warnings);
     }
-    if (p.state != LABELS_MISSING) {
-        return 0;
+    if (p.state == LABELS_MISSING) {
+        *patch = labels_json_patch(&p, k, r->object);
     }
-    *patch = labels_json_patch(&p, k, r->object);
-    return *patch == NULL ? err_memory(e) : 0;
+    return 0;
 }

@@ -73,19 +73,19 @@ void labels_plan_init(struct labels_plan *p, const struct labels_keys *k, const 
                       const char *ns);
 
 /* What makes a plan of LABELS_MISSING come true: as a JSON Patch for `object`, and as a JSON merge
- * patch (RFC 7386). The caller frees. NULL without memory. */
+ * patch (RFC 7386). The caller frees. */
 MUST_CHECK cJSON *labels_json_patch(const struct labels_plan *p, const struct labels_keys *k,
                                     const cJSON *object);
 MUST_CHECK cJSON *labels_merge_patch(const struct labels_plan *p, const struct labels_keys *k);
 
 /* Whether the object has the control label, with the value that says that its labels are ours. */
 bool labels_are_ours(const struct labels_keys *k, const cJSON *object);
-/* The JSON merge patch that takes all of ours away. The caller frees. NULL without memory. */
+/* The JSON merge patch that takes all of ours away. The caller frees. */
 MUST_CHECK cJSON *labels_removal_patch(const struct labels_keys *k);
 
 /* The webhook's answer for a namespace or an object in one: 0, and *patch, which the caller frees,
  * or NULL when nothing changes. What is left alone is noted. -EINVAL: refused, with what to do
- * about it in the message; -EAGAIN: not all is known yet that it takes; -ENOMEM. */
+ * about it in the message; -EAGAIN: not all is known yet that it takes. */
 MUST_CHECK int labels_admit(const struct labels_keys *k, const struct admission_request *r,
                             cJSON **patch, struct warnings *warnings, struct err *e);
 

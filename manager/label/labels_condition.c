@@ -2,8 +2,8 @@
 #include "label/labels_condition.h"
 
 /* Keys are qualified names, as labels_keys_init has checked: nothing in them needs an escape. */
-int labels_condition_write(const struct labels_keys *k, enum labels_condition_of of,
-                           struct buf *out)
+void labels_condition_write(const struct labels_keys *k, enum labels_condition_of of,
+                            struct buf *out)
 {
     static const char *const namespace_of[] = {
         [LABELS_CONDITION_NAMESPACES] = "object.metadata.name",
@@ -31,5 +31,4 @@ int labels_condition_write(const struct labels_keys *k, enum labels_condition_of
                " && object.metadata.labels['%s'] == '" LABELS_CONTROLLED "'"
                " && has(%s) && object.metadata.labels['%s'] == %s))",
                control, namespace_of[of], namespace, namespace_of[of]);
-    return buf_error(out);
 }

@@ -30,9 +30,8 @@ enum labels_condition_of {
     LABELS_CONDITION_RESOURCES, /* objects in namespaces */
 };
 
-/* Appends the expression: true where labels_admit is to be asked. 0, -ENOBUFS or -ENOMEM, which
- * stay in `out` too. */
-int labels_condition_write(const struct labels_keys *k, enum labels_condition_of of,
-                           struct buf *out);
+/* Appends the expression: true where labels_admit is to be asked. */
+void labels_condition_write(const struct labels_keys *k, enum labels_condition_of of,
+                            struct buf *out);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label/object_set.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "base/keyed_hash.h"
+#include "base/xalloc.h"
 
 enum { ROOM_MIN = 16 };
 
@@ -25,13 +25,10 @@ static size_t place_of(const struct object_set *s, uint64_t hash)
 }
 
 /* At most half of the slots are taken. */
-static int grow(struct object_set *s)
+static void grow(struct object_set *s)
 {
     struct object_set larger = {.room = s->room == 0 ? ROOM_MIN : s->room * 2, .count = s->count};
-    larger.slots = calloc(larger.room, sizeof *larger.slots);
-    if (larger.slots == NULL) {
-        return -ENOMEM;
-    }
+    larger.slots = xcalloc(larger.room, sizeof *larger.slots);
     for (size_t i = 0; i < s->room; i++) {
         if (s->slots[i] != 0) {
             larger.slots[place_of(&larger, s->slots[i])] = s->slots[i];
@@ -39,22 +36,21 @@ static int grow(struct object_set *s)
     }
     free(s->slots);
     *s = larger;
-    return 0;
 }
 
-int object_set_add(struct object_set *s, const char *ns, const char *name)
+bool object_set_add(struct object_set *s, const char *ns, const char *name)
 {
     uint64_t hash = hash_of(ns, name);
-    if (s->count * 2 >= s->room && grow(s) != 0) {
-        return -ENOMEM;
+    if (s->count * 2 >= s->room) {
+        grow(s);
     }
     size_t at = place_of(s, hash);
     if (s->slots[at] == hash) {
-        return 0;
+        return false;
     }
     s->slots[at] = hash;
     s->count++;
-    return 1;
+    return true;
 }
 
 /* Those behind a slot that became free move up, so that each is still found from its own. */

@@ -12,8 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
-
 /* All zero: empty. */
 struct object_set {
     uint64_t *slots; /* 0: free */
@@ -21,8 +19,8 @@ struct object_set {
     size_t count;
 };
 
-/* 1: it was not there; 0: it was; -ENOMEM. */
-MUST_CHECK int object_set_add(struct object_set *s, const char *ns, const char *name);
+/* True: it was not there. */
+bool object_set_add(struct object_set *s, const char *ns, const char *name);
 /* True: it was there. */
 bool object_set_remove(struct object_set *s, const char *ns, const char *name);
 /* Frees the memory: it is empty again. */

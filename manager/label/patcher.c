@@ -14,16 +14,17 @@
 #include <string.h>
 
 #include "base/token_bucket.h"
+#include "base/xalloc.h"
 #include "kube/client/watch_event.h"
 #include "kube/name.h"
 #include "runtime/reconciler.h"
 
 enum {
-    KEY_MAX = 1536, /* more than two names and a number can be */
-    PATH_MAX_LEN = 2048,
-    ROUNDS_MAX = 5,   /* patches of an object that changes all the time, before a pause */
-    FAILURES_MAX = 6, /* attempts, pauses of 0.2 to 6.4 s between them */
-    BURSTS = 10,      /* a second */
+    KEY_MAX = 1536,      /* more than two names and a number can be */
+    PATH_MAX_LEN = 2048, /* no collection that was listed has a longer one */
+    ROUNDS_MAX = 5,      /* patches of an object that changes all the time, before a pause */
+    FAILURES_MAX = 6,    /* attempts, pauses of 0.2 to 6.4 s between them */
+    BURSTS = 10,         /* a second */
 };
 
 /* An object that waits, or is being dealt with. */
@@ -170,10 +171,7 @@ static cJSON *make_patch(const struct job *j)
         patch = labels_merge_patch(&plan, o->keys);
     }
     cJSON *metadata = cJSON_GetObjectItemCaseSensitive(patch, "metadata");
-    if (cJSON_AddStringToObject(metadata, "resourceVersion", j->version) == NULL) {
-        cJSON_Delete(patch);
-        return NULL;
-    }
+    cJSON_AddStringToObject(metadata, "resourceVersion", j->version);
     return patch;
 }
 
@@ -233,11 +231,10 @@ static void begin(void *state)
         p->later--;
         tell_level(p, j, true);
     }
-    int rc = p->handlers->path(p->data, j->resource, j->ns, &path);
-    if (rc == -ENOENT) {
+    if (xrc(p->handlers->path(p->data, j->resource, j->ns, &path)) != 0) {
         finish(j, PATCHER_GONE, NULL);
     } else {
-        send_request(j, rc == 0 ? buf_cstr(&path) : NULL);
+        send_request(j, xptr(buf_cstr(&path)));
     }
     buf_reset(&path);
 }
@@ -258,14 +255,14 @@ static uint64_t wait_for_token(void *data)
 
 static const struct reconciler_handlers job_handlers = {.reconcile = begin, .done = is_wanted};
 
-int patcher_add(struct patcher *p, unsigned resource, const char *ns, const char *name,
-                const char *version, uint64_t after_ms)
+bool patcher_add(struct patcher *p, unsigned resource, const char *ns, const char *name,
+                 const char *version, uint64_t after_ms)
 {
     char key[KEY_MAX];
     int n = snprintf(key, sizeof key, "%u %s %s", resource, ns, name);
     if (n < 0 || n >= KEY_MAX || strlen(ns) > NAME_LABEL_MAX ||
         strlen(version) > RESOURCE_VERSION_MAX) {
-        return -ENOMEM;
+        return false;
     }
     struct job *j = reconciler_find(p->jobs, key);
     if (j != NULL) {
@@ -273,13 +270,10 @@ int patcher_add(struct patcher *p, unsigned resource, const char *ns, const char
             j->newer = true;
             memcpy(j->version, version, strlen(version) + 1);
         }
-        return 0;
+        return true;
     }
     j = reconciler_provide(p->jobs, key);
-    if (j == NULL || work_queue_add_after(reconciler_queue(p->jobs), key, after_ms) != 0) {
-        reconciler_forget(p->jobs, key);
-        return -ENOMEM;
-    }
+    reconciler_look(p->jobs, key, after_ms);
     j->resource = resource;
     j->name = j->run.key + (size_t)n - strlen(name);
     memcpy(j->ns, ns, strlen(ns) + 1);
@@ -289,15 +283,16 @@ int patcher_add(struct patcher *p, unsigned resource, const char *ns, const char
     if (!j->later) {
         tell_level(p, j, true);
     }
-    return 0;
+    return true;
 }
 
 /* ---- life ---- */
 
 struct patcher *patcher_new(struct net_loop *l, const struct patcher_options *o,
-                            const struct patcher_handlers *handlers, void *data, struct err *e)
+                            const struct patcher_handlers *handlers, void *data)
 {
-    struct patcher *p = calloc(1, sizeof *p);
+    struct err e = ERR_INIT;
+    struct patcher *p = xcalloc(1, sizeof *p);
     const struct reconciler_options ro = {
         .name = "labels",
         .kind = "object",
@@ -310,19 +305,11 @@ struct patcher *patcher_new(struct net_loop *l, const struct patcher_options *o,
         .wait = wait_for_token,
         .clock = o->clock,
     };
-    if (p == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
     p->options = *o;
     p->handlers = handlers;
     p->data = data;
     token_bucket_init(&p->tokens, o->qps, o->qps / BURSTS + 1);
-    p->jobs = reconciler_new(l, &ro, &job_handlers, e);
-    if (p->jobs == NULL) {
-        free(p);
-        return NULL;
-    }
+    p->jobs = xptr(reconciler_new(l, &ro, &job_handlers, &e));
     return p;
 }
 

@@ -38,8 +38,8 @@ enum patcher_outcome {
 
 /* Both from the loop; neither may free the patcher. */
 struct patcher_handlers {
-    /* Appends the path of the collection ("" is the namespace of what has none). 0, -ENOMEM,
-     * -ENOBUFS; -ENOENT: this resource is not wanted any more. */
+    /* Appends the path of the collection ("" is the namespace of what has none). 0; -ENOENT: this
+     * resource is not wanted any more; or what buf_append fails with. */
     int (*path)(void *data, unsigned resource, const char *ns, struct buf *out);
     /* Once for each object that was added, unless it waited already. `error` is NULL but with
      * PATCHER_REFUSED. patcher_level counts it until this returns. May not add the same object. */
@@ -69,16 +69,14 @@ struct patcher_stats {
     uint64_t throttled; /* answers 429 */
 };
 
-/* NULL with `e` set: -ENOMEM. */
 MUST_CHECK struct patcher *patcher_new(struct net_loop *l, const struct patcher_options *o,
-                                       const struct patcher_handlers *handlers, void *data,
-                                       struct err *e);
+                                       const struct patcher_handlers *handlers, void *data);
 
 /* After a while, or soon (0). `resource` is the user's number. All is copied. A Namespace has `ns`
  * "". An object that waits already is not added; one that is being dealt with is looked at once
- * more afterwards. 0 or -ENOMEM. */
-MUST_CHECK int patcher_add(struct patcher *p, unsigned resource, const char *ns, const char *name,
-                           const char *version, uint64_t after_ms);
+ * more afterwards. False: a text is longer than that of any object. */
+MUST_CHECK bool patcher_add(struct patcher *p, unsigned resource, const char *ns, const char *name,
+                            const char *version, uint64_t after_ms);
 
 /* Objects that wait or are being dealt with, and of them those that wait since their user wanted
  * it. */

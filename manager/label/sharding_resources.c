@@ -8,6 +8,8 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/grow.h"
+#include "base/xalloc.h"
 #include "kube/name.h"
 #include "yaml/yaml.h"
 #include "json/field.h"
@@ -199,11 +201,8 @@ static cJSON *read_tree(struct reading *r, struct slice text)
 
 static struct sharding_resources *new_resources(size_t room)
 {
-    struct sharding_resources *s = calloc(1, sizeof *s);
-    if (s != NULL && (s->entries = calloc(room, sizeof *s->entries)) == NULL) {
-        free(s);
-        s = NULL;
-    }
+    struct sharding_resources *s = xcalloc(1, sizeof *s);
+    s->entries = xcalloc(room, sizeof *s->entries);
     return s;
 }
 
@@ -213,12 +212,9 @@ struct sharding_resources *sharding_resources_parse(struct slice text, const cha
     struct err local = ERR_INIT;
     struct reading r = {
         .out = new_resources(ENTRIES_MAX), .name = name, .lines = YAML_LINES_INIT, .e = &local};
-    if (r.out == NULL) {
-        err_memory(e);
-        return NULL;
-    }
     r.out->tree = read_tree(&r, text);
     if (r.out->tree == NULL || read_document(&r, r.out->tree) != 0) {
+        xerr(&local);
         sharding_resources_free(r.out);
         r.out = NULL;
         err_set(e, local.code, "%s", local.msg);
@@ -244,10 +240,8 @@ struct sharding_resources *sharding_resources_load(const char *path, struct err 
 static struct sharding_resources *from_entries(const struct entry *entries, size_t count)
 {
     struct sharding_resources *s = new_resources(count);
-    if (s != NULL) {
-        memcpy(s->entries, entries, count * sizeof *entries);
-        s->count = count;
-    }
+    memcpy(s->entries, entries, count * sizeof *entries);
+    s->count = count;
     return s;
 }
 
@@ -266,9 +260,7 @@ struct sharding_resources *sharding_resources_everything(void)
 {
     static const struct entry entries[] = {{"*", "*"}};
     struct sharding_resources *s = from_entries(entries, 1);
-    if (s != NULL) {
-        s->events = true;
-    }
+    s->events = true;
     return s;
 }
 
@@ -307,50 +299,38 @@ static bool is_of(const struct discovery_resource *d, const char *group_version)
            strcmp(d->version, slash == NULL ? group_version : slash + 1) == 0;
 }
 
-static int add_resource(struct resolving *r, const struct discovery_resource *d)
-{
-    if (r->count == r->room) {
-        size_t room = r->room == 0 ? 64 : r->room * 2;
-        void *grown = realloc(r->found, room * sizeof *r->found);
-        if (grown == NULL) {
-            return -ENOMEM;
-        }
-        r->found = grown;
-        r->room = room;
-    }
-    r->found[r->count++] = d;
-    return 0;
-}
-
 static void warn_about(const struct resolving *r, const struct entry *entry, const char *what)
 {
     warnings_add(r->warnings, "%.200s/%.63s: %s", entry->group_version, entry->kind, what);
 }
 
-static int resolve_entry(struct resolving *r, const struct entry *entry,
-                         const struct discovery_resource *all, size_t count)
+static void resolve_entry(struct resolving *r, const struct entry *entry,
+                          const struct discovery_resource *all, size_t count)
 {
     const struct discovery_resource *unfit = NULL;
     bool any = is_any(entry->kind);
     size_t before = r->count;
-    int rc = 0;
-    for (size_t i = 0; i < count && rc == 0; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct discovery_resource *d = &all[i];
         bool named =
             any ? r->s->events || strcmp(d->kind, "Event") != 0 : strcmp(d->kind, entry->kind) == 0;
-        if (named && is_of(d, entry->group_version)) {
-            unfit = can_be_labelled(d) ? unfit : d;
-            rc = can_be_labelled(d) ? add_resource(r, d) : 0;
+        if (!named || !is_of(d, entry->group_version)) {
+            continue;
+        }
+        if (can_be_labelled(d)) {
+            r->found = xptr(grow_array(r->found, r->count, &r->room, sizeof *r->found));
+            r->found[r->count++] = d;
+        } else {
+            unfit = d;
         }
     }
     bool known = unfit != NULL && (any || strcmp(unfit->kind, "Namespace") == 0);
-    if (rc == 0 && r->count == before && !known) {
+    if (r->count == before && !known) {
         warn_about(r, entry,
                    unfit == NULL        ? "the API server does not serve this kind"
                    : !unfit->namespaced ? "it is not namespaced"
                                         : "it cannot be listed, watched and patched");
     }
-    return rc;
 }
 
 /* The best version first. */
@@ -393,9 +373,9 @@ static struct sharding_resource *copy_found(const struct resolving *r)
         const struct discovery_resource *d = r->found[i];
         texts += strlen(d->group) + strlen(d->version) + strlen(d->plural) + strlen(d->kind) + 4;
     }
-    struct sharding_resource *out = malloc(r->count * sizeof *out + texts);
+    struct sharding_resource *out = xmalloc(r->count * sizeof *out + texts);
     char *at = (char *)(out + r->count);
-    for (size_t i = 0; i < r->count && out != NULL; i++) {
+    for (size_t i = 0; i < r->count; i++) {
         const struct discovery_resource *d = r->found[i];
         out[i].group = copy_text(&at, d->group);
         out[i].version = copy_text(&at, d->version);
@@ -405,26 +385,22 @@ static struct sharding_resource *copy_found(const struct resolving *r)
     return out;
 }
 
-int sharding_resources_resolve(const struct sharding_resources *s, const struct discovery *d,
-                               struct sharding_resource **out, size_t *count,
-                               struct warnings *warnings)
+struct sharding_resource *sharding_resources_resolve(const struct sharding_resources *s,
+                                                     const struct discovery *d, size_t *count,
+                                                     struct warnings *warnings)
 {
     struct resolving r = {.s = s, .warnings = warnings};
     size_t all_count;
     const struct discovery_resource *all = discovery_all(d, &all_count);
-    int rc = 0;
-    for (size_t i = 0; i < s->count && rc == 0; i++) {
-        rc = resolve_entry(&r, &s->entries[i], all, all_count);
+    for (size_t i = 0; i < s->count; i++) {
+        resolve_entry(&r, &s->entries[i], all, all_count);
     }
-    if (rc == 0) {
-        if (r.count > 0) {
-            qsort(r.found, r.count, sizeof *r.found, compare_resources);
-        }
-        keep_each_once(&r);
-        *out = copy_found(&r);
-        *count = r.count;
-        rc = *out == NULL ? -ENOMEM : 0;
+    if (r.count > 0) {
+        qsort(r.found, r.count, sizeof *r.found, compare_resources);
     }
+    keep_each_once(&r);
+    struct sharding_resource *out = copy_found(&r);
+    *count = r.count;
     free(r.found);
-    return rc;
+    return out;
 }

@@ -31,25 +31,26 @@ struct sharding_resource {
     const char *kind;
 };
 
-/* Reads YAML or JSON; `name` is for messages, which give line and field. NULL with `e` set: -EINVAL
- * or -ENOMEM. */
+/* Reads YAML or JSON; `name` is for messages, which give line and field. NULL with `e` set:
+ * -EINVAL. */
 MUST_CHECK struct sharding_resources *sharding_resources_parse(struct slice text, const char *name,
                                                                struct err *e);
 /* The same of the file of --sharding-resources, which the message names. */
 MUST_CHECK struct sharding_resources *sharding_resources_load(const char *path, struct err *e);
 /* v1: Pod, Service, ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim, Endpoints; apps/v1:
- * "*"; batch/v1: "*"; "*": EndpointSlice: what is used without a file. NULL without memory. */
+ * "*"; batch/v1: "*"; "*": EndpointSlice: what is used without a file. */
 MUST_CHECK struct sharding_resources *sharding_resources_default(void);
 
-/* All that there is, Events too: to take labels away. NULL without memory. */
+/* All that there is, Events too: to take labels away. */
 MUST_CHECK struct sharding_resources *sharding_resources_everything(void);
 
 /* Those that the API server has, sorted, each once; the caller frees all of it with one free() of
  * the array, which is not NULL. What is named but cannot be labelled is noted, as "v1/Pood: the API
- * server has no such kind". 0 or -ENOMEM. */
-MUST_CHECK int sharding_resources_resolve(const struct sharding_resources *s,
-                                          const struct discovery *d, struct sharding_resource **out,
-                                          size_t *count, struct warnings *warnings);
+ * server has no such kind". */
+MUST_CHECK struct sharding_resource *sharding_resources_resolve(const struct sharding_resources *s,
+                                                                const struct discovery *d,
+                                                                size_t *count,
+                                                                struct warnings *warnings);
 
 void sharding_resources_free(struct sharding_resources *s);
 

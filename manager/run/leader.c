@@ -211,11 +211,11 @@ static void on_shared(void *data, const struct sharing_set *shared)
     }
 }
 
-static int begin_labeller(struct leader *l, struct err *e)
+static void begin_labeller(struct leader *l)
 {
     const struct manager_flags *s = l->o.settings;
     if (s->label_qps == 0) {
-        return 0;
+        return;
     }
     const struct labeller_options o = {
         .client = l->o.client,
@@ -232,8 +232,7 @@ static int begin_labeller(struct leader *l, struct err *e)
     static const struct shard_cache_handlers handlers = {.on_shared = on_shared};
     l->listener = (struct shard_cache_listener){.handlers = &handlers, .data = l};
     shard_cache_listen(l->o.cache, &l->listener);
-    l->labeller = labeller_new(l->loop, &o, e);
-    return l->labeller == NULL ? e->code : 0;
+    l->labeller = labeller_new(l->loop, &o);
 }
 
 static void end_work(struct leader *l)
@@ -255,17 +254,16 @@ static void begin_work(void *data)
     struct leader *l = data;
     struct err e = ERR_INIT;
     set_state(l, LEADING);
-    int rc = begin_controller(l, &e);
-    if (rc == 0) {
-        begin_roots(l);
-        begin_roller(l);
-    }
-    if (rc != 0 || begin_labeller(l, &e) != 0) {
+    if (begin_controller(l, &e) != 0) {
         log_error("cannot start leading, will retry", log_str("error", e.msg));
         end_work(l);
         set_state(l, BLOCKED);
         net_timer_set(l->timer, RETRY_MS);
+        return;
     }
+    begin_roots(l);
+    begin_roller(l);
+    begin_labeller(l);
 }
 
 static void on_started(void *data)

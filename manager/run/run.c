@@ -113,15 +113,13 @@ static void on_shutdown(void *data)
 static void follow_resources(struct run *r)
 {
     struct warnings warnings = WARNINGS_INIT;
-    struct sharding_resource *found = NULL;
     size_t count = 0;
     if (r->webhook == NULL || !discovery_ready(r->discovery)) {
         return;
     }
-    int rc = sharding_resources_resolve(r->resources, r->discovery, &found, &count, &warnings);
-    if (rc == 0) {
-        rc = admission_snapshot_discovered(&r->outlook, found, count);
-    }
+    struct sharding_resource *found =
+        sharding_resources_resolve(r->resources, r->discovery, &count, &warnings);
+    int rc = admission_snapshot_discovered(&r->outlook, found, count);
     if (rc == 0) {
         bool all = discovery_complete_round(r->discovery) >= r->lead_round;
         rc = webhook_serving_set_resources(r->webhook, found, count, all);
@@ -257,7 +255,7 @@ static int open_resources(struct run *r, struct err *e)
     const char *path = r->settings.sharding_resources;
     r->resources = path != NULL ? sharding_resources_load(path, e) : sharding_resources_default();
     if (r->resources == NULL) {
-        return path != NULL ? e->code : err_memory(e);
+        return e->code;
     }
     const struct discovery_options o = {.client = r->client};
     r->discovery = discovery_new(r->program.loop, &o, &handlers, r, e);

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/url.h"
+#include "base/xalloc.h"
 #include "crypto/digest.h"
 #include "label/labels_condition.h"
 #include "object/json_patch.h"
@@ -414,10 +415,9 @@ static void add_conditions(struct edit *ed, cJSON *patch, const cJSON *webhook, 
     if (w->condition == CONFIGURATION_CONDITION_LEFT) {
         return;
     }
-    edit_fail(ed, labels_condition_write(w->keys, of, &text));
-    const char *expression = buf_cstr(&text);
-    edit_fail(ed, expression == NULL ? -ENOMEM : 0);
-    if (expression != NULL && !conditions_right(present, w->condition, expression)) {
+    labels_condition_write(w->keys, of, &text);
+    const char *expression = xptr(buf_cstr(&text));
+    if (!conditions_right(present, w->condition, expression)) {
         (void)snprintf(path, sizeof path, "/webhooks/%d/matchConditions", index);
         json_patch_add(ed, patch, "add", path,
                        right_conditions(ed, present, set ? expression : NULL));

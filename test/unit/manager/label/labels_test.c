@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "patch_apply.h"
 #include "yaml/yaml.h"
@@ -500,51 +499,6 @@ static void not_known_yet(void **state)
     }
 }
 
-static bool plan_once(void *data)
-{
-    const cJSON *object = data;
-    struct labels_keys k = keys_of(&defaults);
-    struct labels_plan p;
-    labels_plan_init(&p, &k, object, "ns");
-    cJSON *patch = labels_json_patch(&p, &k, object);
-    cJSON *merge = labels_merge_patch(&p, &k);
-    cJSON *removal = labels_removal_patch(&k);
-    bool well = patch != NULL && merge != NULL && removal != NULL;
-    cJSON_Delete(patch);
-    cJSON_Delete(merge);
-    cJSON_Delete(removal);
-    return well;
-}
-
-static bool admit_once(void *data)
-{
-    const struct labels_keys *k = data;
-    struct admission_request r = {.api_version = "",
-                                  .uid = "u",
-                                  .operation = ADMISSION_CREATE,
-                                  .resource = {"", "v1", "pods", ""},
-                                  .namespace = "ns",
-                                  .name = ""};
-    cJSON *patch = NULL;
-    struct err e = ERR_INIT;
-    r.root = cJSON_CreateObject();
-    r.object = r.root;
-    bool well = r.root != NULL && labels_admit(k, &r, &patch, NULL, &e) == 0 && patch != NULL;
-    cJSON_Delete(patch);
-    admission_request_deinit(&r);
-    return well;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    struct labels_keys k = keys_of(&defaults);
-    cJSON *object = parse("{metadata: {labels: {" P "control: 'true', " P "namespace: x}}}");
-    assert_true(sweep_allocations(plan_once, object) > 20);
-    assert_true(sweep_allocations(admit_once, &k) > 10);
-    cJSON_Delete(object);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -558,7 +512,6 @@ int main(void)
         cmocka_unit_test(what_is_taken_away),
         cmocka_unit_test(what_the_webhook_does),
         cmocka_unit_test(what_the_webhook_refuses),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

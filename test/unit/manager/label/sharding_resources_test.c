@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "temp_dir.h"
 
@@ -104,34 +103,12 @@ static void files(void **state)
     temp_dir_deinit(&dir);
 }
 
-static bool scenario(void *data)
-{
-    struct err e = ERR_INIT;
-    struct sharding_resources *s = parse(data, &e);
-    struct sharding_resources *usual = sharding_resources_default();
-    struct sharding_resources *all = sharding_resources_everything();
-    bool well = s != NULL && usual != NULL && all != NULL;
-    assert_true(s != NULL || e.code == -ENOMEM);
-    sharding_resources_free(s);
-    sharding_resources_free(usual);
-    sharding_resources_free(all);
-    return well;
-}
-
-static void out_of_memory(void **state)
-{
-    (void)state;
-    char text[] = CONFIG_MAP "data:\n  a: 'groupVersionKinds: {v1: [Pod]}'\n";
-    assert_true(sweep_allocations(scenario, text) > 10);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_read),
         cmocka_unit_test(what_is_refused),
         cmocka_unit_test(files),
-        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
