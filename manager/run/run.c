@@ -122,7 +122,7 @@ static void follow_resources(struct run *r)
     int rc = admission_snapshot_discovered(&r->outlook, found, count);
     if (rc == 0) {
         bool all = discovery_complete_round(r->discovery) >= r->lead_round;
-        rc = webhook_serving_set_resources(r->webhook, found, count, all);
+        webhook_serving_set_resources(r->webhook, found, count, all);
     }
     if (rc != 0) {
         log_error("cannot update the resources of the webhooks", log_str("error", err_text(rc)));

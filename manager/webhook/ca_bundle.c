@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "crypto/certificate.h"
 #include "kube/client/informer.h"
 #include "runtime/reconciler.h"
@@ -100,13 +101,9 @@ static void recount(struct ca_bundle *b)
     }
 }
 
-static int enqueue(struct ca_bundle *b, struct entry *entry)
+static void enqueue(struct ca_bundle *b, const struct entry *entry)
 {
-    int rc = work_queue_add(reconciler_queue(b->writes), entry->item.node.key);
-    if (rc != 0) {
-        (void)err_set(&entry->error, rc, "out of memory for webhook configurations");
-    }
-    return rc;
+    xok(work_queue_add(reconciler_queue(b->writes), entry->item.node.key));
 }
 
 static void notify_change(struct ca_bundle *b)
@@ -127,27 +124,19 @@ static bool is_synced(const struct ca_bundle *b)
 static int key_of(void *data, const cJSON *object, char **key)
 {
     const struct source *s = data;
-    if (asprintf(key, "%d/%s", (int)s->kind, field_meta(object, "name")) < 0) {
-        *key = NULL;
-        return -ENOMEM;
-    }
+    *key = xasprintf("%d/%s", (int)s->kind, field_meta(object, "name"));
     return 0;
 }
 
 static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
-    cJSON *copy = cJSON_Duplicate(object, true);
     struct entry *entry = entry_of(*item);
     (void)data;
-    if (copy != NULL && entry == NULL) {
-        entry = informer_item_new(sizeof *entry, key);
-    }
-    if (copy == NULL || entry == NULL) {
-        cJSON_Delete(copy);
-        return -ENOMEM;
+    if (entry == NULL) {
+        entry = xptr(informer_item_new(sizeof *entry, key));
     }
     cJSON_Delete(entry->object);
-    entry->object = copy;
+    entry->object = cJSON_Duplicate(object, true);
     *item = &entry->item;
     return 1;
 }
@@ -165,8 +154,8 @@ static void on_change(void *data, struct informer_item *before, struct informer_
     const struct source *s = data;
     (void)before;
     recount(s->owner);
-    if (after != NULL && enqueue(s->owner, entry_of(after)) != 0) {
-        informer_list_again(s->informer, INFORMER_AGAIN_MS);
+    if (after != NULL) {
+        enqueue(s->owner, entry_of(after));
     }
     notify_change(s->owner);
 }
@@ -242,10 +231,9 @@ static bool lacks_condition(const struct ca_bundle *b, const cJSON *object)
 {
     const struct configuration_wanted wanted = {.condition = CONFIGURATION_CONDITION_SET,
                                                 .keys = b->keys};
-    cJSON *patch = NULL;
-    bool lacks = configuration_patch(&b->target, &wanted, object, &patch) == 0 && patch != NULL;
+    cJSON *patch = configuration_patch(&b->target, &wanted, object);
     cJSON_Delete(patch);
-    return lacks;
+    return patch != NULL;
 }
 
 static void fail_write(struct write *w, const struct api_error *error)
@@ -303,8 +291,8 @@ static bool is_refused(const struct ca_bundle *b, const struct entry *entry)
     return entry->refused_until > net_clock_now(b->clock);
 }
 
-/* What is to be written next: first what must be right, and then the condition. 0 or -ENOMEM. */
-static int plan_write(struct write *w, struct entry *entry, cJSON **patch)
+/* What is to be written next: first what must be right, and then the condition. NULL: nothing. */
+static cJSON *plan_write(struct write *w, struct entry *entry)
 {
     struct ca_bundle *b = w->run.data;
     struct configuration_wanted wanted = {
@@ -319,15 +307,15 @@ static int plan_write(struct write *w, struct entry *entry, cJSON **patch)
     if (set) {
         wanted.condition = CONFIGURATION_CONDITION_KEPT;
     }
-    int rc = configuration_patch(&b->target, &wanted, entry->object, patch);
-    entry->wrong = rc != 0 || *patch != NULL;
-    w->condition = rc == 0 && *patch == NULL && set && !is_refused(b, entry);
+    cJSON *patch = configuration_patch(&b->target, &wanted, entry->object);
+    entry->wrong = patch != NULL;
+    w->condition = patch == NULL && set && !is_refused(b, entry);
     if (w->condition) {
         wanted.condition = CONFIGURATION_CONDITION_SET;
-        rc = configuration_patch(&b->target, &wanted, entry->object, patch);
+        patch = configuration_patch(&b->target, &wanted, entry->object);
     }
     recount(b);
-    return rc;
+    return patch;
 }
 
 static bool may_write(void *data)
@@ -341,8 +329,7 @@ static void repair(void *state)
     struct write *w = state;
     struct ca_bundle *b = w->run.data;
     struct entry *entry = find_entry(b, w->run.key);
-    cJSON *patch = NULL;
-    int rc = entry == NULL ? 0 : plan_write(w, entry, &patch);
+    cJSON *patch = entry == NULL ? NULL : plan_write(w, entry);
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_JSON_PATCH,
         .path = kinds[kind_of(w->run.key)].path,
@@ -353,10 +340,10 @@ static void repair(void *state)
     if (patch != NULL && may_write(b)) {
         reconcile_write(&w->run, &q, NULL, on_written);
     } else {
-        if (entry != NULL && rc == 0) { /* it is right, or another one's to write */
+        if (entry != NULL) { /* it is right, or another one's to write */
             err_clear(&entry->error);
         }
-        reconcile_done(&w->run, rc == 0 ? WORK_DONE : WORK_RETRY, 0);
+        reconcile_done(&w->run, WORK_DONE, 0);
     }
     cJSON_Delete(patch);
 }
@@ -365,35 +352,25 @@ static const struct reconciler_handlers handlers = {.reconcile = repair};
 
 void ca_bundle_check(struct ca_bundle *b)
 {
-    for (struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
-        (void)enqueue(b, entry);
+    for (const struct entry *entry = NULL; (entry = next_entry(b, entry)) != NULL;) {
+        enqueue(b, entry);
     }
 }
 
-int ca_bundle_set(struct ca_bundle *b, struct slice bundle)
+void ca_bundle_set(struct ca_bundle *b, struct slice bundle)
 {
-    char *copy = strndup(bundle.ptr, bundle.len);
-    if (copy == NULL) {
-        return -ENOMEM;
-    }
     free(b->bundle);
-    b->bundle = copy;
+    b->bundle = xstrndup(bundle.ptr, bundle.len);
     ca_bundle_check(b);
-    return 0;
 }
 
-int ca_bundle_set_resources(struct ca_bundle *b, const struct sharding_resource *resources,
-                            size_t count, bool all)
+void ca_bundle_set_resources(struct ca_bundle *b, const struct sharding_resource *resources,
+                             size_t count, bool all)
 {
-    cJSON *rules = configuration_rules(resources, count);
-    if (rules == NULL) {
-        return -ENOMEM;
-    }
     cJSON_Delete(b->rules);
-    b->rules = rules;
+    b->rules = configuration_rules(resources, count);
     b->all = all;
     ca_bundle_check(b);
-    return 0;
 }
 
 void ca_bundle_set_conditions(struct ca_bundle *b, bool evaluated)
@@ -412,7 +389,9 @@ void ca_bundle_set_conditions(struct ca_bundle *b, bool evaluated)
 
 bool ca_bundle_published(const struct ca_bundle *b, struct slice authority)
 {
-    struct certificate *c = certificate_read(authority, NULL, NULL);
+    struct err e = ERR_INIT;
+    struct certificate *c = certificate_read(authority, NULL, &e);
+    xerr(&e);
     bool all = c != NULL && is_synced(b);
     for (const struct entry *entry = NULL; all && (entry = next_entry(b, entry)) != NULL;) {
         all = configuration_trusts(&b->target, entry->object, c);
@@ -504,12 +483,8 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
                                 struct err *e)
 {
     struct err local = ERR_INIT;
-    struct ca_bundle *b = calloc(1, sizeof *b);
+    struct ca_bundle *b = xcalloc(1, sizeof *b);
     e = e == NULL ? &local : e;
-    if (b == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
     b->clock = o->clock != NULL ? o->clock : &net_clock_system;
     b->may_write = o->may_write;
     b->on_change = o->on_change;

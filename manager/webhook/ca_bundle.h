@@ -65,18 +65,16 @@ struct ca_bundle_stats {
 };
 
 /* Begins with the loop's next turn; writes nothing before there is a bundle. NULL with `e` set:
- * -EINVAL, -ENOMEM. */
+ * -EINVAL. */
 MUST_CHECK struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_options *o,
                                            struct err *e);
 
-/* The authorities, PEM; copied. 0 or -ENOMEM: then the old ones stay. */
-MUST_CHECK int ca_bundle_set(struct ca_bundle *b, struct slice bundle);
+/* The authorities, PEM; copied. */
+void ca_bundle_set(struct ca_bundle *b, struct slice bundle);
 /* The resources that are sent for labels, sorted by group and version; copied. `all`: what else is
- * sent is taken away; if false, it stays. Before the first call `rules` are left alone. 0 or
- * -ENOMEM. */
-MUST_CHECK int ca_bundle_set_resources(struct ca_bundle *b,
-                                       const struct sharding_resource *resources, size_t count,
-                                       bool all);
+ * sent is taken away; if false, it stays. Before the first call `rules` are left alone. */
+void ca_bundle_set_resources(struct ca_bundle *b, const struct sharding_resource *resources,
+                             size_t count, bool all);
 /* Whether the API server evaluates match conditions. Before the first call none is added. */
 void ca_bundle_set_conditions(struct ca_bundle *b, bool evaluated);
 /* Looks at everything again: may_write has become true. */

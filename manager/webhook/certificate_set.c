@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/secret.h"
+#include "base/xalloc.h"
 #include "crypto/digest.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -44,47 +45,35 @@ void certificate_set_deinit(struct certificate_set *s)
     }
 }
 
-/* *out stays NULL when the field is absent or not as a Secret has it. 0 or -ENOMEM. */
-static int read_text(const cJSON *data, const char *key, char **out)
+/* NULL when the field is absent or not as a Secret has it. */
+static char *read_text(const cJSON *data, const char *key)
 {
     const cJSON *item = key == NULL ? NULL : field_get(data, key);
     struct buf text = BUF_INIT(ENTRY_MAX);
+    char *out = NULL;
     if (!cJSON_IsString(item) || strlen(item->valuestring) > ENTRY_MAX) {
-        return 0;
+        return NULL;
     }
-    int rc = base64_decode(slice_str(item->valuestring), &text);
-    if (rc == 0 && text.len > 0) {
-        *out = strndup((const char *)buf_data(&text), text.len);
-        rc = *out == NULL ? -ENOMEM : 0;
+    if (xrc(base64_decode(slice_str(item->valuestring), &text)) == 0 && text.len > 0) {
+        out = xstrndup((const char *)buf_data(&text), text.len);
     }
     secret_buf_reset(&text);
-    return rc == -ENOMEM ? rc : 0;
+    return out;
 }
 
-static int read_entry(const cJSON *data, size_t role, struct certificate_entry *entry)
-{
-    struct err e = ERR_INIT;
-    if (read_text(data, fields[role].cert, &entry->cert) != 0 ||
-        read_text(data, fields[role].key, &entry->key) != 0) {
-        return -ENOMEM;
-    }
-    if (entry->cert != NULL) {
-        entry->read = certificate_read(slice_str(entry->cert), NULL, &e);
-    }
-    return e.code == -ENOMEM ? -ENOMEM : 0;
-}
-
-int certificate_set_read(struct certificate_set *s, const cJSON *secret)
+void certificate_set_read(struct certificate_set *s, const cJSON *secret)
 {
     const cJSON *data = field_get(secret, "data");
-    int rc = 0;
-    for (size_t i = 0; i < CERTIFICATE_ROLES && rc == 0; i++) {
-        rc = read_entry(data, i, &s->entries[i]);
+    for (size_t i = 0; i < CERTIFICATE_ROLES; i++) {
+        struct certificate_entry *entry = &s->entries[i];
+        struct err e = ERR_INIT;
+        entry->cert = read_text(data, fields[i].cert);
+        entry->key = read_text(data, fields[i].key);
+        if (entry->cert != NULL) {
+            entry->read = certificate_read(slice_str(entry->cert), NULL, &e);
+            xerr(&e);
+        }
     }
-    if (rc != 0) {
-        certificate_set_deinit(s);
-    }
-    return rc;
 }
 
 /* ---- judging ---- */
@@ -289,11 +278,11 @@ static void set_text(struct change *c, const char *key, const char *text)
         edit_set(&c->edit, c->data, key, cJSON_CreateNull());
         return;
     }
-    struct buf coded = BUF_INIT(2 * ENTRY_MAX);
+    struct buf coded = BUF_INIT(3 * ENTRY_MAX);
     /* In one piece, so that no part of a key is left behind where the buffer grew. */
-    bool room = buf_reserve(&coded, 2 * strlen(text) + 8) != NULL;
-    edit_fail(&c->edit, room ? base64_encode(slice_str(text), &coded) : -ENOMEM);
-    edit_string(&c->edit, c->data, key, buf_cstr(&coded));
+    (void)xptr(buf_reserve(&coded, 2 * strlen(text) + 8));
+    xok(base64_encode(slice_str(text), &coded));
+    edit_string(&c->edit, c->data, key, xptr(buf_cstr(&coded)));
     secret_buf_reset(&coded);
 }
 
@@ -440,7 +429,7 @@ cJSON *certificate_set_change(const struct certificate_set *s, const struct cert
         edit_fail(&c.edit, -EINVAL);
         break;
     }
-    if (c.edit.rc == 0) {
+    if (xrc(c.edit.rc) == 0) {
         return c.data;
     }
     if (c.e->code == 0) {
@@ -450,16 +439,17 @@ cJSON *certificate_set_change(const struct certificate_set *s, const struct cert
     return NULL;
 }
 
-int certificate_set_bundle(const struct certificate_set *s, struct buf *out)
+char *certificate_set_bundle(const struct certificate_set *s)
 {
+    struct buf out = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX); /* which has room for three */
     static const enum certificate_role order[] = {CERTIFICATE_CURRENT, CERTIFICATE_NEXT,
                                                   CERTIFICATE_PREVIOUS};
     for (size_t i = 0; i < ARRAY_LEN(order); i++) {
         const struct certificate_entry *entry = &s->entries[order[i]];
         if (entry->read != NULL) {
-            buf_append_str(out, entry->cert);
-            buf_append_str(out, entry->cert[strlen(entry->cert) - 1] != '\n' ? "\n" : "");
+            buf_append_str(&out, entry->cert);
+            buf_append_str(&out, entry->cert[strlen(entry->cert) - 1] != '\n' ? "\n" : "");
         }
     }
-    return buf_error(out);
+    return xptr(buf_take_str(&out));
 }

@@ -69,8 +69,8 @@ struct certificate_plan {
 
 /* All zero: empty. Then it is empty again; keys are overwritten. */
 void certificate_set_deinit(struct certificate_set *s);
-/* Reads a Secret, into an empty set; what cannot be read counts as not there. 0 or -ENOMEM. */
-MUST_CHECK int certificate_set_read(struct certificate_set *s, const cJSON *secret);
+/* Reads a Secret, into an empty set; what cannot be read counts as not there. */
+void certificate_set_read(struct certificate_set *s, const cJSON *secret);
 
 /* Whether a server can show the serving certificate now, and the bundle's clients take it. If not,
  * `why` says what is wrong. */
@@ -80,12 +80,12 @@ bool certificate_set_serves(const struct certificate_set *s, const struct certif
 void certificate_set_plan(const struct certificate_set *s, const struct certificate_rules *r,
                           int64_t now, bool next_trusted, struct certificate_plan *plan);
 /* What the action (not CERTIFICATE_KEEP) makes of the Secret's `data`, as a merge patch; it holds
- * keys: secret_json_delete is due. NULL with `e` set: -EINVAL, -EIO or -ENOMEM. */
+ * keys: secret_json_delete is due. NULL with `e` set: -EINVAL or -EIO. */
 MUST_CHECK cJSON *certificate_set_change(const struct certificate_set *s,
                                          const struct certificate_rules *r, int64_t now,
                                          const struct certificate_plan *plan, struct err *e);
 
-/* Appends the authorities that are to be trusted, the current one first. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int certificate_set_bundle(const struct certificate_set *s, struct buf *out);
+/* The authorities that are to be trusted, the current one first; the caller frees. */
+char *certificate_set_bundle(const struct certificate_set *s);
 
 #endif

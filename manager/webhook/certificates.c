@@ -11,6 +11,7 @@
 #include "base/rfc3339.h"
 #include "base/secret.h"
 #include "base/state_machine.h"
+#include "base/xalloc.h"
 #include "kube/client/informer.h"
 #include "kube/client/object_request.h"
 #include "kube/name.h"
@@ -112,18 +113,14 @@ static void look_after(struct certificates *c, uint64_t ms)
 
 static void hand_out_bundle(struct certificates *c)
 {
-    struct buf text = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
-    char *bundle = certificate_set_bundle(&c->set, &text) == 0 ? buf_take_str(&text) : NULL;
-    buf_reset(&text);
-    if (bundle == NULL) {
-        (void)err_set(&c->use, -ENOMEM, "out of memory for the bundle");
-    } else if (c->bundle == NULL || strcmp(bundle, c->bundle) != 0) {
-        free(c->bundle);
-        c->bundle = bundle;
-        bundle = NULL;
-        c->handlers->on_bundle(c->data, slice_str(c->bundle));
+    char *bundle = certificate_set_bundle(&c->set);
+    if (c->bundle != NULL && strcmp(bundle, c->bundle) == 0) {
+        free(bundle);
+        return;
     }
-    free(bundle);
+    free(c->bundle);
+    c->bundle = bundle;
+    c->handlers->on_bundle(c->data, slice_str(c->bundle));
 }
 
 static void hand_out_serving(struct certificates *c)
@@ -138,17 +135,14 @@ static void hand_out_serving(struct certificates *c)
                                          .key_name = "tls.key of the Secret",
                                          .client_ca = client_trust_ca(c->clients),
                                          .client_name = client_trust_name(c->clients)};
-    (void)err_set(&c->use, -ENOMEM, "out of memory for the certificate");
-    char *copy = strdup(entry->cert);
-    struct tls_config *tls = copy == NULL ? NULL : tls_config_new_server(&o, &c->use);
+    struct tls_config *tls = tls_config_new_server(&o, &c->use);
     if (tls == NULL) {
+        xerr(&c->use);
         log_error("cannot use the webhooks' certificate", log_str("error", c->use.msg));
-        free(copy);
         return;
     }
-    c->use = (struct err){0};
     free(c->serving);
-    c->serving = copy;
+    c->serving = xstrdup(entry->cert);
     c->clients_changed = false;
     char expires[RFC3339_SIZE] = "";
     (void)!rfc3339_format(certificate_not_after(entry->read), expires);
@@ -165,9 +159,7 @@ static void hand_out(struct certificates *c)
     c->stats.rotating = e[CERTIFICATE_NEXT].read != NULL;
     c->use = (struct err){0};
     hand_out_bundle(c);
-    if (c->use.code == 0) {
-        hand_out_serving(c);
-    }
+    hand_out_serving(c);
 }
 
 /* ---- writing ---- */
@@ -243,11 +235,7 @@ static cJSON *make_body(const struct certificates *c, cJSON *data)
         edit_string(&ed, labels, "app.kubernetes.io/managed-by", MANAGER);
         remove_nulls(data);
     }
-    if (ed.rc != 0 || !cJSON_AddItemToObject(root, "data", data)) {
-        secret_json_delete(data);
-        secret_json_delete(root);
-        return NULL;
-    }
+    edit_set(&ed, root, "data", data);
     return root;
 }
 
@@ -262,15 +250,14 @@ static void begin_write(struct certificates *c, cJSON *data)
         .field_manager = MANAGER,
     };
     struct err e = ERR_INIT;
-    (void)err_memory(&e);
-    c->request =
-        body == NULL ? NULL : object_request_start(c->loop, c->client, &q, on_written, c, &e);
+    c->request = object_request_start(c->loop, c->client, &q, on_written, c, &e);
     secret_json_delete(body);
     if (c->request != NULL) {
         c->creating = q.verb == OBJECT_REQUEST_CREATE;
         set_phase(c, WRITING);
         return;
     }
+    xerr(&e);
     c->write = e;
     wait_until_next_check(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
 }
@@ -436,20 +423,12 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
 {
     struct certificates *c = data;
     struct certificate_set set = {0};
-    struct informer_item *kept = *item != NULL ? *item : informer_item_new(sizeof *kept, key);
-    char *version = strdup(field_meta(object, "resourceVersion"));
-    if (kept == NULL || version == NULL || certificate_set_read(&set, object) != 0) {
-        if (kept != *item) {
-            free(kept);
-        }
-        free(version);
-        return -ENOMEM;
-    }
+    *item = *item != NULL ? *item : xptr(informer_item_new(sizeof **item, key));
     free(c->version);
-    c->version = version;
+    c->version = xstrdup(field_meta(object, "resourceVersion"));
     c->exists = true;
+    certificate_set_read(&set, object);
     use_certificates(c, &set);
-    *item = kept;
     return 1;
 }
 
@@ -495,7 +474,7 @@ static void on_timer(void *data)
 
 /* ---- life ---- */
 
-static int copy_options(struct certificates *c, const struct certificates_options *o)
+static void copy_options(struct certificates *c, const struct certificates_options *o)
 {
     c->client = o->client;
     c->clients = o->clients;
@@ -507,11 +486,8 @@ static int copy_options(struct certificates *c, const struct certificates_option
     c->secret = o->secret != NULL ? o->secret : CERTIFICATES_SECRET;
     c->rules.names = o->names;
     c->rules.name_count = o->name_count;
-    c->version = strdup("");
-    if (asprintf(&c->path, "/api/v1/namespaces/%s/secrets", o->namespace) < 0) {
-        c->path = NULL;
-    }
-    return c->version == NULL || c->path == NULL ? -ENOMEM : 0;
+    c->version = xstrdup("");
+    c->path = xasprintf("/api/v1/namespaces/%s/secrets", o->namespace);
 }
 
 static int check_options(const struct certificates_options *o, struct err *e)
@@ -539,23 +515,15 @@ struct certificates *certificates_new(struct net_loop *l, const struct certifica
     if (check_options(o, e) != 0) {
         return NULL;
     }
-    struct certificates *c = calloc(1, sizeof *c);
-    if (c == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct certificates *c = xcalloc(1, sizeof *c);
     c->loop = l;
     c->handlers = handlers;
     c->data = data;
     net_task_init(&c->check, on_check);
     backoff_init(&c->backoff, RETRY_MIN_MS, RETRY_MAX_MS);
     backoff_init(&c->repairs, REPAIR_MIN_MS, REPAIR_MAX_MS);
-    c->timer = net_timer_new(l, on_timer, c);
-    if (c->timer == NULL || copy_options(c, o) != 0) {
-        (void)err_memory(e);
-        certificates_free(c);
-        return NULL;
-    }
+    c->timer = xptr(net_timer_new(l, on_timer, c));
+    copy_options(c, o);
     const struct informer_options io = {.client = o->client,
                                         .namespace = o->namespace,
                                         .name = c->secret,

@@ -75,7 +75,7 @@ struct certificates_stats {
     bool rotating; /* there is a next authority */
 };
 
-/* Begins with the loop's next turn. NULL with `e` set: -EINVAL (options), -ENOMEM. */
+/* Begins with the loop's next turn. NULL with `e` set: -EINVAL (options). */
 MUST_CHECK struct certificates *certificates_new(struct net_loop *l,
                                                  const struct certificates_options *o,
                                                  const struct certificates_handlers *handlers,

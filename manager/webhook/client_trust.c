@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/file_state.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "crypto/tls.h"
 #include "net/timer.h"
 
@@ -40,6 +41,7 @@ static int read_authorities(struct client_trust *t, struct err *e)
         rc = check_authorities(t, &text, e);
     }
     if (rc != 0) {
+        xerr(e);
         buf_reset(&text);
         err_prefix(e, "--webhook-client-ca");
         return rc;
@@ -72,11 +74,7 @@ static void on_timer(void *data)
 struct client_trust *client_trust_new(struct net_loop *l, const struct client_trust_options *o,
                                       struct err *e)
 {
-    struct client_trust *t = calloc(1, sizeof *t);
-    if (t == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct client_trust *t = xcalloc(1, sizeof *t);
     t->o = *o;
     t->o.check_ms = o->check_ms != 0 ? o->check_ms : CHECK_MS;
     buf_init(&t->ca, FILE_MAX);
@@ -85,12 +83,7 @@ struct client_trust *client_trust_new(struct net_loop *l, const struct client_tr
         client_trust_free(t);
         return NULL;
     }
-    t->timer = net_timer_new(l, on_timer, t);
-    if (t->timer == NULL) {
-        (void)err_memory(e);
-        client_trust_free(t);
-        return NULL;
-    }
+    t->timer = xptr(net_timer_new(l, on_timer, t));
     net_timer_set(t->timer, t->o.check_ms);
     return t;
 }

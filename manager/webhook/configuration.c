@@ -86,69 +86,62 @@ unsigned configuration_pods(const struct configuration_target *t, const cJSON *c
 
 /* ---- bundles ---- */
 
-/* The bundle of a webhook, PEM; empty: none, or no base64. 0 or -ENOMEM. */
-static int present_bundle(const cJSON *webhook, struct buf *out)
+/* Appends the bundle of a webhook, PEM; nothing if it has none, or no base64. */
+static void present_bundle(const cJSON *webhook, struct buf *out)
 {
     const char *text = field_text(field_get(webhook, "clientConfig"), "caBundle");
-    int rc = base64_decode(slice_str(text), out);
-    return rc == -ENOMEM ? rc : 0;
+    if (xrc(base64_decode(slice_str(text), out)) != 0) {
+        buf_clear(out);
+    }
 }
 
-/* 1: there is that one; 0; or -ENOMEM. What cannot be read is passed over. */
-static int holds(struct slice bundle, const struct certificate *wanted)
+/* Takes the first one off a bundle. NULL: it cannot be read, or none is left. */
+static struct certificate *take_certificate(struct slice *bundle)
 {
     struct err e = ERR_INIT;
+    struct slice rest = {0};
+    struct certificate *c = certificate_read(*bundle, &rest, &e);
+    xerr(&e);
+    *bundle = rest;
+    return c;
+}
+
+/* What cannot be read is passed over. */
+static bool holds(struct slice bundle, const struct certificate *wanted)
+{
+    bool found = false;
+    while (bundle.len > 0 && !found) {
+        struct certificate *c = take_certificate(&bundle);
+        found = c != NULL && certificate_same(c, wanted);
+        certificate_free(c);
+    }
+    return found;
+}
+
+/* Whether every certificate of `part` is in `bundle`. */
+static bool holds_all(struct slice bundle, struct slice part)
+{
+    bool all = true;
+    while (part.len > 0 && all) {
+        struct certificate *c = take_certificate(&part);
+        all = c == NULL || holds(bundle, c);
+        certificate_free(c);
+    }
+    return all;
+}
+
+/* When the youngest of a bundle was born. */
+static int64_t youngest(struct slice bundle)
+{
+    int64_t born = INT64_MIN;
     while (bundle.len > 0) {
-        struct slice rest = {0};
-        struct certificate *c = certificate_read(bundle, &rest, &e);
-        bool same = c != NULL && certificate_same(c, wanted);
-        certificate_free(c);
-        if (same) {
-            return 1;
-        }
-        if (c == NULL && e.code == -ENOMEM) {
-            return -ENOMEM;
-        }
-        bundle = rest;
-    }
-    return 0;
-}
-
-/* 1: every certificate of `part` is in `bundle`; 0; or -ENOMEM. */
-static int holds_all(struct slice bundle, struct slice part)
-{
-    struct err e = ERR_INIT;
-    while (part.len > 0) {
-        struct slice rest = {0};
-        struct certificate *c = certificate_read(part, &rest, &e);
-        int rc = c == NULL ? (e.code == -ENOMEM ? -ENOMEM : 1) : holds(bundle, c);
-        certificate_free(c);
-        if (rc != 1) {
-            return rc;
-        }
-        part = rest;
-    }
-    return 1;
-}
-
-/* When the youngest of a bundle was born. 0 or -ENOMEM. */
-static int youngest(struct slice bundle, int64_t *out)
-{
-    struct err e = ERR_INIT;
-    *out = INT64_MIN;
-    while (bundle.len > 0) {
-        struct slice rest = {0};
-        struct certificate *c = certificate_read(bundle, &rest, &e);
-        if (c == NULL && e.code == -ENOMEM) {
-            return -ENOMEM;
-        }
-        if (c != NULL && certificate_not_before(c) > *out) {
-            *out = certificate_not_before(c);
+        struct certificate *c = take_certificate(&bundle);
+        if (c != NULL && certificate_not_before(c) > born) {
+            born = certificate_not_before(c);
         }
         certificate_free(c);
-        bundle = rest;
     }
-    return 0;
+    return born;
 }
 
 static bool is_news(const struct certificate *c, int64_t born, int64_t now)
@@ -159,39 +152,29 @@ static bool is_news(const struct certificate *c, int64_t born, int64_t now)
                    strlen(CERTIFICATE_SET_AUTHORITY)) == 0;
 }
 
-/* Appends the authorities of ours that another replica knows and we do not. -ENOMEM stays in
- * `out`. */
+/* Appends the authorities of ours that another replica knows and we do not. */
 static void append_news(struct slice present, int64_t born, int64_t now, struct buf *out)
 {
-    struct err e = ERR_INIT;
     while (present.len > 0) {
-        struct slice rest = {0};
-        struct certificate *c = certificate_read(present, &rest, &e);
-        if (c == NULL && e.code == -ENOMEM) {
-            buf_fail(out, -ENOMEM);
-        } else if (c != NULL && is_news(c, born, now)) {
-            const char *begin =
-                memmem(present.ptr, present.len, "-----BEGIN", strlen("-----BEGIN"));
-            buf_append(out, begin, (size_t)(rest.ptr - begin));
+        const char *begin = memmem(present.ptr, present.len, "-----BEGIN", strlen("-----BEGIN"));
+        struct certificate *c = take_certificate(&present);
+        if (c != NULL && is_news(c, born, now)) {
+            buf_append(out, begin, (size_t)(present.ptr - begin));
             buf_append_char(out, '\n');
         }
         certificate_free(c);
-        present = rest;
     }
 }
 
-/* Appends what the bundle should be, or nothing if it is right. Errors stay in `out`. */
+/* Appends what the bundle should be, or nothing if it is right. */
 static void right_bundle(const struct configuration_wanted *w, struct slice present,
                          struct buf *out)
 {
-    int64_t born = 0;
-    struct buf news = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
-    buf_fail(&news, youngest(w->bundle, &born));
-    append_news(present, born, w->now, &news);
-    int right = news.len == 0 ? slice_eq(present, w->bundle) : holds_all(present, w->bundle);
-    buf_fail(out, buf_error(&news));
-    buf_fail(out, right < 0 ? right : 0);
-    if (right == 0) {
+    struct buf news = BUF_INIT(2 * CERTIFICATE_SET_BUNDLE_MAX);
+    append_news(present, youngest(w->bundle), w->now, &news);
+    xok(buf_error(&news)); /* little more than what is present */
+    bool right = news.len == 0 ? slice_eq(present, w->bundle) : holds_all(present, w->bundle);
+    if (!right) {
         buf_append(out, w->bundle.ptr, w->bundle.len);
         buf_append(out, buf_data(&news), news.len);
     }
@@ -205,8 +188,8 @@ bool configuration_trusts(const struct configuration_target *t, const cJSON *con
     cJSON_ArrayForEach(webhook, field_get(configuration, "webhooks"))
     {
         struct buf present = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
-        bool good = path_of(t, webhook) == NULL || (present_bundle(webhook, &present) == 0 &&
-                                                    holds(buf_slice(&present), authority) == 1);
+        present_bundle(webhook, &present);
+        bool good = path_of(t, webhook) == NULL || holds(buf_slice(&present), authority);
         buf_reset(&present);
         if (!good) {
             return false;
@@ -246,7 +229,7 @@ cJSON *configuration_rules(const struct sharding_resource *resources, size_t cou
         names = same ? names : add_rule(&ed, rules, r);
         edit_append_string(&ed, names, r->plural);
     }
-    return edit_result(&ed, rules);
+    return rules;
 }
 
 static bool has_text(const cJSON *list, const char *text)
@@ -379,15 +362,15 @@ static void add_bundle(struct edit *ed, cJSON *patch, const cJSON *webhook, int 
 {
     char path[PATH_SIZE];
     struct buf present = BUF_INIT(CERTIFICATE_SET_BUNDLE_MAX);
-    struct buf right = BUF_INIT(2 * CERTIFICATE_SET_BUNDLE_MAX);
-    struct buf coded = BUF_INIT(4 * CERTIFICATE_SET_BUNDLE_MAX);
-    edit_fail(ed, present_bundle(webhook, &present));
+    struct buf right = BUF_INIT(3 * CERTIFICATE_SET_BUNDLE_MAX);
+    struct buf coded = BUF_INIT(5 * CERTIFICATE_SET_BUNDLE_MAX);
+    present_bundle(webhook, &present);
     right_bundle(w, buf_slice(&present), &right);
-    edit_fail(ed, buf_error(&right));
+    xok(buf_error(&right));
     if (right.len > 0) {
-        edit_fail(ed, base64_encode(buf_slice(&right), &coded));
+        xok(base64_encode(buf_slice(&right), &coded));
         (void)snprintf(path, sizeof path, "/webhooks/%d/clientConfig/caBundle", index);
-        json_patch_add(ed, patch, "add", path, cJSON_CreateString(buf_cstr(&coded)));
+        json_patch_add(ed, patch, "add", path, cJSON_CreateString(xptr(buf_cstr(&coded))));
     }
     buf_reset(&present);
     buf_reset(&right);
@@ -454,19 +437,17 @@ static void add_changes(struct edit *ed, cJSON *patch, const struct configuratio
     }
 }
 
-int configuration_patch(const struct configuration_target *t,
-                        const struct configuration_wanted *wanted, const cJSON *configuration,
-                        cJSON **out)
+cJSON *configuration_patch(const struct configuration_target *t,
+                           const struct configuration_wanted *wanted, const cJSON *configuration)
 {
     const char *version = field_meta(configuration, "resourceVersion");
     struct edit ed = {.rc = 0};
     cJSON *patch = cJSON_CreateArray();
     json_patch_add(&ed, patch, "test", "/metadata/resourceVersion", cJSON_CreateString(version));
     add_changes(&ed, patch, t, wanted, configuration);
-    *out = edit_result(&ed, patch);
-    if (cJSON_GetArraySize(*out) == 1) { /* the test alone: all is right */
-        cJSON_Delete(*out);
-        *out = NULL;
+    if (cJSON_GetArraySize(patch) == 1) { /* the test alone: all is right */
+        cJSON_Delete(patch);
+        return NULL;
     }
-    return ed.rc == 0 ? 0 : -ENOMEM;
+    return patch;
 }

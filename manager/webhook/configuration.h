@@ -54,11 +54,11 @@ struct configuration_wanted {
 /* How many of its webhooks are ours. */
 unsigned configuration_count(const struct configuration_target *t, const cJSON *configuration);
 
-/* 0, and the JSON Patch, which the caller frees, or NULL when all is right; it fails when the
- * configuration has changed since. -ENOMEM. */
-MUST_CHECK int configuration_patch(const struct configuration_target *t,
-                                   const struct configuration_wanted *wanted,
-                                   const cJSON *configuration, cJSON **patch);
+/* The JSON Patch, which the caller frees, or NULL when all is right; it fails when the
+ * configuration has changed since. */
+MUST_CHECK cJSON *configuration_patch(const struct configuration_target *t,
+                                      const struct configuration_wanted *wanted,
+                                      const cJSON *configuration);
 
 /* How many of ours are asked about pods; the namespaceSelector of the last of them, which may be
  * NULL, goes to *selector. */
@@ -70,7 +70,7 @@ bool configuration_trusts(const struct configuration_target *t, const cJSON *con
                           const struct certificate *authority);
 
 /* The `rules` that send the creation and change of these resources, which are sorted by group and
- * version; the caller frees. NULL without memory. */
-MUST_CHECK cJSON *configuration_rules(const struct sharding_resource *resources, size_t count);
+ * version; the caller frees. */
+cJSON *configuration_rules(const struct sharding_resource *resources, size_t count);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/secret.h"
+#include "base/xalloc.h"
 #include "http/server.h"
 #include "net/blocking.h"
 #include "webhook/response.h"
@@ -83,9 +84,11 @@ static void fail_job(struct job *j, unsigned status, const char *why)
     }
 }
 
-static int begin_review(struct job *j, bool thread)
+static void begin_review(struct job *j, bool thread)
 {
-    return j->route->begin == NULL ? 0 : j->route->begin(j->data, thread, &j->decision);
+    if (j->route->begin != NULL) {
+        j->route->begin(j->data, thread, &j->decision);
+    }
 }
 
 static void read_review(struct job *j)
@@ -95,7 +98,7 @@ static void read_review(struct job *j)
     j->read = j->rc == 0;
     secret_buf_reset(&j->body);
     if (!j->read) {
-        fail_job(j, j->rc == -EINVAL ? 400 : j->rc == -E2BIG ? 413 : 500, err_text(j->rc));
+        fail_job(j, j->rc == -E2BIG ? 413 : 400, err_text(j->rc));
     } else if (route->prepare != NULL) {
         j->rc = route->prepare(j->data, &j->request, &j->decision, &j->e);
     }
@@ -271,13 +274,6 @@ static void work_read(void *data)
     j->thread_us += now_us() - begun;
 }
 
-static void fail_memory(struct job *j)
-{
-    j->rc = -ENOMEM;
-    j->e.msg[0] = '\0';
-    fail_job(j, 500, err_text(-ENOMEM));
-}
-
 static void on_read(void *data)
 {
     static const struct net_blocking_ops ops = {
@@ -290,11 +286,7 @@ static void on_read(void *data)
         decide(j);
     }
     j->loop_us = now_us() - begun;
-    j->work = net_blocking_start(j->decider->loop, &ops, j);
-    if (j->work == NULL) {
-        fail_memory(j);
-        on_answered(j);
-    }
+    j->work = xptr(net_blocking_start(j->decider->loop, &ops, j));
 }
 
 static void next_job(struct decider *d, unsigned lane)
@@ -302,18 +294,12 @@ static void next_job(struct decider *d, unsigned lane)
     static const struct net_blocking_ops ops = {
         .work = work_read, .done = on_read, .drop = on_dropped};
     struct review_place *next = NULL;
-    while (d->running[lane] == NULL && (next = review_queue_next(&d->queue, lane)) != NULL) {
+    if (d->running[lane] == NULL && (next = review_queue_next(&d->queue, lane)) != NULL) {
         struct job *j = LIST_ITEM(next, struct job, place);
         review_place_leave(next);
         d->running[lane] = j;
-        if (begin_review(j, true) == 0) {
-            j->work = net_blocking_start(d->loop, &ops, j);
-        }
-        if (j->work == NULL) {
-            d->running[lane] = NULL;
-            fail_memory(j);
-            end(j);
-        }
+        begin_review(j, true);
+        j->work = xptr(net_blocking_start(d->loop, &ops, j));
     }
 }
 
@@ -374,13 +360,10 @@ static void wait(struct decider *d, struct job *j)
 
 static void decide_at_once(struct job *j)
 {
-    if (begin_review(j, false) == 0) {
-        read_review(j);
-        decide(j);
-        finish_review(j);
-    } else {
-        fail_memory(j);
-    }
+    begin_review(j, false);
+    read_review(j);
+    decide(j);
+    finish_review(j);
     j->loop_us = now_us() - j->begun;
     end(j);
 }
@@ -388,10 +371,7 @@ static void decide_at_once(struct job *j)
 static struct job *job_new(struct decider *d, size_t route, struct http_exchange *x,
                            struct buf *body)
 {
-    struct job *j = calloc(1, sizeof *j);
-    if (j == NULL) {
-        return NULL;
-    }
+    struct job *j = xcalloc(1, sizeof *j);
     j->decider = d;
     j->stats = &d->o.stats[route];
     j->x = x;
@@ -410,11 +390,7 @@ void decider_take(struct decider *d, size_t route, struct http_exchange *x, stru
 {
     size_t inline_max = d->o.routes[route].inline_max;
     struct job *j = job_new(d, route, x, body);
-    if (j == NULL) {
-        secret_buf_reset(body);
-        d->o.stats[route].results[WEBHOOK_ERROR]++;
-        webhook_respond_failure(x, 500, "out of memory", NULL);
-    } else if (j->place.size <= (inline_max != 0 ? inline_max : SMALL_MAX)) {
+    if (j->place.size <= (inline_max != 0 ? inline_max : SMALL_MAX)) {
         decide_at_once(j);
     } else {
         wait(d, j);
@@ -423,10 +399,7 @@ void decider_take(struct decider *d, size_t route, struct http_exchange *x, stru
 
 struct decider *decider_new(struct net_loop *l, const struct decider_options *o)
 {
-    struct decider *d = calloc(1, sizeof *d);
-    if (d == NULL) {
-        return NULL;
-    }
+    struct decider *d = xcalloc(1, sizeof *d);
     d->o = *o;
     d->loop = l;
     review_queue_init(&d->queue);

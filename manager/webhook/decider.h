@@ -29,8 +29,7 @@ struct decider_options {
     void *data; /* of all routes; threads may use it until the loop is freed */
 };
 
-/* NULL without memory. */
-MUST_CHECK struct decider *decider_new(struct net_loop *l, const struct decider_options *o);
+struct decider *decider_new(struct net_loop *l, const struct decider_options *o);
 /* Takes an exchange without handlers and the whole body of its request. */
 void decider_take(struct decider *d, size_t route, struct http_exchange *x, struct buf *body);
 void decider_count(const struct decider *d, struct webhook_thread_counts *out);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/xalloc.h"
 #include "inject/inject_hints.h"
 #include "kube/name.h"
 #include "kube/user_agent.h"
@@ -60,14 +61,11 @@ static int check_whole(const struct admission_request *r, struct err *e)
                          ADMISSION_VALUES_MAX);
 }
 
-static int remember_shard(const struct webhook_context *context, const char *ns,
-                          const cJSON *config, struct webhook_decision *d, struct err *e)
+static void remember_shard(const struct webhook_context *context, const char *ns,
+                           const cJSON *config, struct webhook_decision *d)
 {
     const char *agent = compile_user_agent(config);
-    struct pod_state *state = malloc(sizeof *state);
-    if (state == NULL) {
-        return err_memory(e);
-    }
+    struct pod_state *state = xmalloc(sizeof *state);
     state->settings = *context->inject;
     state->settings.restricted =
         context->is_restricted != NULL && context->is_restricted(context->data, ns);
@@ -78,7 +76,6 @@ static int remember_shard(const struct webhook_context *context, const char *ns,
         state->settings.user_agent = state->user_agent;
     }
     d->state = state;
-    return 0;
 }
 
 static int choose_shard(void *data, const struct admission_request *r, struct webhook_decision *d,
@@ -98,7 +95,10 @@ static int choose_shard(void *data, const struct admission_request *r, struct we
         return e->code;
     }
     int rc = inject_choose(r, context->inject, &w.shards, &d->warnings, &config, e);
-    return rc != 0 || config == NULL ? rc : remember_shard(context, r->namespace, config, d, e);
+    if (rc == 0 && config != NULL) {
+        remember_shard(context, r->namespace, config, d);
+    }
+    return rc;
 }
 
 static int inject_sidecars(const void *data, const struct admission_request *r,
@@ -169,20 +169,16 @@ static struct compile_options compile_with(const struct webhook_context *context
     return o;
 }
 
-static int begin_config(const void *data, bool thread, struct webhook_decision *d)
+static void begin_config(const void *data, bool thread, struct webhook_decision *d)
 {
     const struct webhook_context *context = data;
-    struct config_state *state = calloc(1, sizeof *state);
-    if (state == NULL) {
-        return -ENOMEM;
-    }
+    struct config_state *state = xcalloc(1, sizeof *state);
     d->state = state;
     state->namespaces = context->namespaces;
     if (thread && context->namespaces != NULL) {
         state->copy = namespace_set_copy(context->namespaces);
         state->namespaces = state->copy;
     }
-    return 0;
 }
 
 static int draft_config(const void *data, const struct admission_request *r,

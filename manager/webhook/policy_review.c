@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/xalloc.h"
 #include "kube/selector.h"
 #include "object/json_patch.h"
 #include "policy/traffic_compile.h"
@@ -83,8 +84,8 @@ int policy_review(const struct admission_request *r, const struct policy_options
                                "items of lists)",
                                ADMISSION_VALUES_MAX);
     }
-    struct policy *p = policy_read(kind, r->object, o, &found);
-    int rc = p == NULL ? err_memory(e) : answer(&found, known, warnings, e);
+    struct policy *p = xptr(policy_read(kind, r->object, o, &found));
+    int rc = answer(&found, known, warnings, e);
     policy_findings_deinit(&found);
     if (rc == 0 && policy_valid(p) && !known) {
         *out = p;

@@ -16,8 +16,8 @@
 #include "policy/policy.h"
 
 /* What can be told from the request alone. 0, with the policy in *out, which the caller unrefs, or
- * NULL if nothing more is to be said; -EINVAL or -E2BIG with the message; -ENOMEM. Any thread may,
- * not the loop: it reads files. */
+ * NULL if nothing more is to be said; -EINVAL or -E2BIG with the message. Any thread may, not the
+ * loop: it reads files. */
 MUST_CHECK int policy_review(const struct admission_request *r, const struct policy_options *o,
                              struct warnings *warnings, struct policy **out, struct err *e);
 

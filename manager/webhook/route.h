@@ -34,8 +34,8 @@ struct webhook_decision {
 };
 
 /* 0: goes on, and allowed if it is the last step; -EINVAL, -E2BIG, -ENOENT or -EEXIST: refused, `e`
- * says why; anything else (-ENOMEM, -EAGAIN: it is not known yet): no decision, with the reason in
- * `e`. May not block. */
+ * says why; anything else (-EAGAIN: it is not known yet): no decision, with the reason in `e`. May
+ * not block. */
 typedef int (*webhook_decide_cb)(void *data, const struct admission_request *r,
                                  struct webhook_decision *d, struct err *e);
 
@@ -44,8 +44,8 @@ typedef int (*webhook_step_cb)(const void *data, const struct admission_request 
                                struct webhook_decision *d, struct err *e);
 
 /* Puts into d->state what `prepare` needs of what the loop knows: a copy, if that runs in another
- * `thread`. 0 or -ENOMEM. */
-typedef int (*webhook_begin_cb)(const void *data, bool thread, struct webhook_decision *d);
+ * `thread`. */
+typedef void (*webhook_begin_cb)(const void *data, bool thread, struct webhook_decision *d);
 
 struct webhook_route {
     const char *path; /* one of WEBHOOK_PATH_*, or another */

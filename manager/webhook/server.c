@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "crypto/certificate.h"
 #include "http/collect.h"
 #include "http/server.h"
@@ -81,7 +82,6 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
     struct webhook_server *s = q->server;
     struct http_exchange *x = http_collect_release(&q->collect);
     size_t route = q->route;
-    bool too_large = e != NULL && e->code == -EMSGSIZE;
     struct buf whole = BUF_INIT(0);
     body_share_complete(&q->share);
     if (e == NULL) {
@@ -91,8 +91,9 @@ static void on_body(struct http_collect *collect, struct slice body, const struc
         decider_take(s->decider, route, x, &whole);
         return;
     }
-    s->stats[route].results[too_large ? WEBHOOK_BAD_REQUEST : WEBHOOK_ERROR]++;
-    webhook_respond_failure(x, too_large ? 413 : 500, e->msg, NULL);
+    xerr(e);
+    s->stats[route].results[WEBHOOK_BAD_REQUEST]++; /* it is too large */
+    webhook_respond_failure(x, 413, e->msg, NULL);
     asked_free(q);
 }
 
@@ -186,12 +187,7 @@ static bool is_json(const struct http_head *head)
 
 static void collect_body(struct webhook_server *s, struct http_exchange *x, size_t route)
 {
-    struct asked *q = calloc(1, sizeof *q);
-    if (q == NULL) {
-        s->stats[route].results[WEBHOOK_ERROR]++;
-        webhook_respond_failure(x, 500, "out of memory", NULL);
-        return;
-    }
+    struct asked *q = xcalloc(1, sizeof *q);
     q->server = s;
     q->route = route;
     q->begun = net_loop_now(s->loop);
@@ -292,25 +288,14 @@ static struct tls_config *stand_in(const struct client_trust *clients, struct er
     return tls;
 }
 
-static int open_decider(struct webhook_server *s, struct err *e)
-{
-    const struct decider_options o = {.routes = s->o.routes, .stats = s->stats, .data = s->o.data};
-    s->decider = decider_new(s->loop, &o);
-    return s->decider == NULL ? err_memory(e) : 0;
-}
-
 struct webhook_server *webhook_server_new(struct net_loop *l,
                                           const struct webhook_server_options *o, struct err *e)
 {
-    struct webhook_server *s = calloc(1, sizeof *s);
-    struct tls_config *tls = s == NULL ? NULL : stand_in(o->clients, e);
-    if (s == NULL) {
-        (void)err_memory(e);
-    }
+    struct tls_config *tls = stand_in(o->clients, e);
     if (tls == NULL) {
-        free(s);
         return NULL;
     }
+    struct webhook_server *s = xcalloc(1, sizeof *s);
     s->o = *o;
     s->loop = l;
     l->wipes = true;
@@ -320,7 +305,10 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
         s->routes++;
     }
     s->heads.max = REQUEST_BYTES_MAX;
-    s->backlog = net_backlog_new(l, UNREAD_BYTES_MAX);
+    s->backlog = xptr(net_backlog_new(l, UNREAD_BYTES_MAX));
+    const struct decider_options decider = {
+        .routes = s->o.routes, .stats = s->stats, .data = s->o.data};
+    s->decider = decider_new(l, &decider);
     const struct http_server_options so = {
         .address = o->address,
         .tls = tls,
@@ -335,13 +323,9 @@ struct webhook_server *webhook_server_new(struct net_loop *l,
         .backlog = s->backlog,
         .kernel_bytes = KERNEL_BYTES,
     };
-    if (s->backlog == NULL) {
-        (void)err_memory(e);
-    } else {
-        s->http = http_server_new(l, &so, &http_handlers, s, e);
-    }
+    s->http = http_server_new(l, &so, &http_handlers, s, e);
     tls_config_unref(tls);
-    if (s->http == NULL || open_decider(s, e) != 0) {
+    if (s->http == NULL) {
         webhook_server_free(s);
         return NULL;
     }

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "base/array.h"
-#include "base/log.h"
 #include "base/prometheus.h"
+#include "base/xalloc.h"
 #include "control/status.h"
 #include "object/server_release.h"
 #include "webhook/ca_bundle.h"
@@ -49,9 +49,7 @@ static void on_serving(void *data, struct tls_config *tls)
 static void on_bundle(void *data, struct slice bundle)
 {
     struct webhook_serving *s = data;
-    if (ca_bundle_set(s->bundle, bundle) != 0) {
-        log_error("out of memory for the bundle of the webhooks");
-    }
+    ca_bundle_set(s->bundle, bundle);
 }
 
 static void on_clients(void *data)
@@ -178,12 +176,8 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
 {
     struct err local = ERR_INIT;
     const char *service = o->service != NULL ? o->service : WEBHOOK_SERVICE;
-    struct webhook_serving *s = calloc(1, sizeof *s);
+    struct webhook_serving *s = xcalloc(1, sizeof *s);
     e = e == NULL ? &local : e;
-    if (s == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
     s->context = o->context;
     s->may_write = o->may_write;
     s->on_pods = o->on_pods;
@@ -206,10 +200,13 @@ const char *webhook_serving_address(const struct webhook_serving *s)
     return webhook_server_address(s->server);
 }
 
-int webhook_serving_set_resources(struct webhook_serving *s,
-                                  const struct sharding_resource *resources, size_t count, bool all)
+void webhook_serving_set_resources(struct webhook_serving *s,
+                                   const struct sharding_resource *resources, size_t count,
+                                   bool all)
 {
-    return s->bundle == NULL ? 0 : ca_bundle_set_resources(s->bundle, resources, count, all);
+    if (s->bundle != NULL) {
+        ca_bundle_set_resources(s->bundle, resources, count, all);
+    }
 }
 
 void webhook_serving_set_version(struct webhook_serving *s, const char *major, const char *minor)

@@ -64,10 +64,10 @@ webhook_serving_new(struct net_loop *l, const struct webhook_serving_options *o,
 const char *webhook_serving_address(const struct webhook_serving *s);
 
 /* The resources that are to be labelled (label/sharding_resources.h); copied. `all`: there are no
- * others; if false, others that are sent to the webhook already go on being sent. 0 or -ENOMEM. */
-MUST_CHECK int webhook_serving_set_resources(struct webhook_serving *s,
-                                             const struct sharding_resource *resources,
-                                             size_t count, bool all);
+ * others; if false, others that are sent to the webhook already go on being sent. */
+void webhook_serving_set_resources(struct webhook_serving *s,
+                                   const struct sharding_resource *resources, size_t count,
+                                   bool all);
 /* The API server's, as /version has it: whether it can be told what need not be sent. */
 void webhook_serving_set_version(struct webhook_serving *s, const char *major, const char *minor);
 /* may_write has become true. */

@@ -104,7 +104,9 @@ static int run(const struct webhook_route *route, struct webhook_context *contex
 {
     struct webhook_decision d = {.patch = NULL};
     struct err e = ERR_INIT;
-    CHECK(route->begin == NULL || route->begin(context, true, &d) == 0);
+    if (route->begin != NULL) {
+        route->begin(context, true, &d);
+    }
     int rc = route->prepare == NULL ? 0 : route->prepare(context, r, &d, &e);
     rc = rc != 0 || route->decide == NULL ? rc : route->decide(context, r, &d, &e);
     rc = rc != 0 || route->finish == NULL ? rc : route->finish(context, r, &d, &e);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/log.h"
 #include "crypto/certificate.h"
@@ -537,121 +536,6 @@ static void test_wrong_options(void **state)
     expect_refused(f, o, "needs 1 to 64 names");
 }
 
-/* ---- memory ---- */
-
-/* Making certificates takes most of the time and has tests of its own: a sweep makes them once. Its
- * plays begin at the same time by their clock, so they are as good in each. */
-struct made {
-    struct certificate_pair pair;
-    bool kept;
-};
-
-static bool sweeps;
-static struct made authority;
-static struct made server;
-
-static int take(struct made *m, struct certificate_pair *out, struct err *e)
-{
-    *out = (struct certificate_pair){.cert = strdup(m->pair.cert), .key = strdup(m->pair.key)};
-    if (out->cert == NULL || out->key == NULL) {
-        certificate_pair_deinit(out);
-        return err_memory(e);
-    }
-    return 0;
-}
-
-int __real_certificate_make_authority(const struct certificate_spec *spec,
-                                      struct certificate_pair *out, struct err *e);
-int __wrap_certificate_make_authority(const struct certificate_spec *spec,
-                                      struct certificate_pair *out, struct err *e);
-int __real_certificate_make_server(const struct certificate_spec *spec, struct slice ca_cert,
-                                   struct slice ca_key, struct certificate_pair *out,
-                                   struct err *e);
-int __wrap_certificate_make_server(const struct certificate_spec *spec, struct slice ca_cert,
-                                   struct slice ca_key, struct certificate_pair *out,
-                                   struct err *e);
-
-int __wrap_certificate_make_authority(const struct certificate_spec *spec,
-                                      struct certificate_pair *out, struct err *e)
-{
-    if (!sweeps) {
-        return __real_certificate_make_authority(spec, out, e);
-    }
-    long left = alloc_sweep_pause();
-    if (!authority.kept) {
-        authority.kept = __real_certificate_make_authority(spec, &authority.pair, e) == 0;
-    }
-    assert_true(authority.kept);
-    alloc_sweep_resume(left);
-    return take(&authority, out, e);
-}
-
-int __wrap_certificate_make_server(const struct certificate_spec *spec, struct slice ca_cert,
-                                   struct slice ca_key, struct certificate_pair *out, struct err *e)
-{
-    if (!sweeps) {
-        return __real_certificate_make_server(spec, ca_cert, ca_key, out, e);
-    }
-    long left = alloc_sweep_pause();
-    if (!server.kept) {
-        server.kept = __real_certificate_make_server(spec, ca_cert, ca_key, &server.pair, e) == 0;
-    }
-    assert_true(server.kept);
-    alloc_sweep_resume(left);
-    return take(&server, out, e);
-}
-
-static bool play(void *data)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    struct net_loop *l = f == NULL ? NULL : net_loop_new(NULL);
-    (void)data;
-    if (l == NULL) {
-        free(f);
-        return false;
-    }
-    f->loop = l;
-    long left = sweep_left;
-    sweep_left = -1; /* the API server always has memory, until it is asked */
-    bool well = store_open(&f->store, l);
-    struct replica *r = &f->replicas[0];
-    r->world = f;
-    r->client = f->store.api.client;
-    struct certificates_options o = options(r);
-    sweep_left = left;
-    r->certificates = certificates_new(l, &o, &handlers, r, NULL);
-    well = r->certificates != NULL;
-    for (int i = 0; well && i < PATIENCE && r->served == 0; i++) {
-        store_turn(&f->store, 0);
-        fake_clock_pass(&f->store.api.clock, 1000);
-        if (i == 30) {
-            sweep_left = -1; /* the first half is over: now it must come right */
-        }
-    }
-    sweep_left = -1;
-    if (well) {
-        assert_int_equal(r->served, 1);
-    }
-    stop(r);
-    store_close(&f->store);
-    assert_int_equal(loop_free(l), 0);
-    free(f);
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    log_init("test", LOG_TEXT, LOG_ERROR);
-    sweeps = true;
-    long n = sweep_allocations(play, NULL);
-    sweeps = false;
-    certificate_pair_deinit(&authority.pair);
-    certificate_pair_deinit(&server.pair);
-    print_message("%ld allocations\n", n);
-    assert_true(n > 50);
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -672,7 +556,6 @@ int main(void)
         TEST(test_two_that_disagree_do_not_fight_fast),
         TEST(test_freed_at_any_moment),
         TEST(test_wrong_options),
-        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "yaml/yaml.h"
 
@@ -233,32 +232,6 @@ static void policies_for_no_shard_are_warned_of(void **state)
     assert_true(is_warned_of_shards("selector: {}", "elsewhere"));
 }
 
-/* ---- memory ---- */
-
-static bool admit(void *data)
-{
-    struct admission_request *request = data;
-    struct warnings warnings = WARNINGS_INIT;
-    struct policy *p = NULL;
-    struct err e = ERR_INIT;
-    int rc = policy_review(request, &options, &warnings, &p, &e);
-    assert_true(rc == 0 || rc == -ENOMEM);
-    assert_true(rc == 0 || p == NULL);
-    warnings_deinit(&warnings);
-    policy_unref(p);
-    return rc == 0;
-}
-
-static void allocations_may_fail(void **state)
-{
-    struct review r;
-    (void)state;
-    review(&r, BREAKER, NULL, object_of("CircuitBreaker", "", LIMITS("Normal")));
-    assert_int_equal(r.warnings.count, 1);
-    assert_true(sweep_allocations(admit, &r.request) > 20);
-    done(&r);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,7 +241,6 @@ int main(void)
         cmocka_unit_test(others_are_left_alone),
         cmocka_unit_test(what_is_too_large),
         cmocka_unit_test(policies_for_no_shard_are_warned_of),
-        cmocka_unit_test(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
