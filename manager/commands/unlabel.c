@@ -9,6 +9,7 @@
 #include "base/flags.h"
 #include "base/log.h"
 #include "base/state_machine.h"
+#include "base/xalloc.h"
 #include "kube/client/reflector.h"
 #include "kube/client/watch_event.h"
 #include "label/labeller.h"
@@ -450,12 +451,9 @@ static int open_parts(struct run *r, struct err *e)
     };
     const struct discovery_options dopt = {.client = r->client};
     r->patcher = patcher_new(r->program.loop, &po, &patcher_handlers, r);
-    r->discovery = discovery_new(r->program.loop, &dopt, &discovery_handlers, r, e);
-    r->progress = net_timer_new(r->program.loop, on_progress, r);
-    r->patience = net_timer_new(r->program.loop, on_patience, r);
-    if (r->discovery == NULL || r->progress == NULL || r->patience == NULL) {
-        return err_memory(e);
-    }
+    r->discovery = discovery_new(r->program.loop, &dopt, &discovery_handlers, r);
+    r->progress = xptr(net_timer_new(r->program.loop, on_progress, r));
+    r->patience = xptr(net_timer_new(r->program.loop, on_patience, r));
     return 0;
 }
 

@@ -258,10 +258,7 @@ static int open_resources(struct run *r, struct err *e)
         return e->code;
     }
     const struct discovery_options o = {.client = r->client};
-    r->discovery = discovery_new(r->program.loop, &o, &handlers, r, e);
-    if (r->discovery == NULL) {
-        return e->code;
-    }
+    r->discovery = discovery_new(r->program.loop, &o, &handlers, r);
     r->definitions = crd_watch_new(r->program.loop, r->client, r->discovery, NULL, e);
     return r->definitions == NULL ? e->code : 0;
 }

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/backoff.h"
 #include "base/state_machine.h"
+#include "base/xalloc.h"
 #include "kube/client/object_request.h"
 
 enum {
@@ -247,6 +248,7 @@ static void send_question(struct discovery *d, struct question *q)
         err_set(&e, -EIO, "its API server does not respond");
     } else {
         q->request = object_request_start(d->loop, d->client, &request, on_answer, q, &e);
+        xerr(&e);
     }
     if (q->request != NULL) {
         d->asking++;
@@ -318,12 +320,8 @@ static void end_round(struct discovery *d)
     if (d->failed > 1) {
         err_set(&e, -EIO, "%s (and %u more)", d->failure.msg, d->failed - 1);
     }
-    if (d->found.incomplete) {
-        err_memory(&e);
-    }
     err_prefix(&e, "discovery is incomplete");
-    bool changed = !d->found.incomplete && take_over(d);
-    resource_table_deinit(&d->found);
+    bool changed = take_over(d);
     wait_for_next_round(d, e.code == 0);
     if (changed) {
         tell_change(d);
@@ -365,23 +363,16 @@ static void on_timer(void *data)
 /* ---- what users call ---- */
 
 struct discovery *discovery_new(struct net_loop *l, const struct discovery_options *o,
-                                const struct discovery_handlers *handlers, void *data,
-                                struct err *e)
+                                const struct discovery_handlers *handlers, void *data)
 {
-    struct discovery *d = calloc(1, sizeof *d);
-    struct net_timer *timer = d == NULL ? NULL : net_timer_new(l, on_timer, d);
-    if (timer == NULL) {
-        free(d);
-        err_memory(e);
-        return NULL;
-    }
+    struct discovery *d = xcalloc(1, sizeof *d);
     d->loop = l;
     d->client = o->client;
     d->handlers = handlers;
     d->data = data;
     d->clock = o->clock == NULL ? &net_clock_system : o->clock;
     d->refresh_ms = o->refresh_ms == 0 ? REFRESH_MS : o->refresh_ms;
-    d->timer = timer;
+    d->timer = xptr(net_timer_new(l, on_timer, d));
     list_init(&d->versions);
     for (size_t i = 0; i < PARALLEL; i++) {
         d->questions[i].discovery = d;

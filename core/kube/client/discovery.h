@@ -40,10 +40,9 @@ struct discovery_options {
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
-/* Begins with the loop's next turn. NULL with `e` set: -ENOMEM. */
+/* Begins with the loop's next turn. */
 MUST_CHECK struct discovery *discovery_new(struct net_loop *l, const struct discovery_options *o,
-                                           const struct discovery_handlers *handlers, void *data,
-                                           struct err *e);
+                                           const struct discovery_handlers *handlers, void *data);
 
 /* Asks again soon: after a definition was added, or when something was not found. Not more often
  * than every few seconds. */

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/grow.h"
+#include "base/xalloc.h"
 #include "kube/name.h"
 #include "json/field.h"
 
@@ -38,13 +39,6 @@ int discovery_path(const struct discovery_resource *r, const char *namespace, st
 
 /* ---- adding ---- */
 
-static bool make_room(struct resource_table *t)
-{
-    struct discovery_resource *items = grow_array(t->items, t->count, &t->room, sizeof *items);
-    t->items = items != NULL ? items : t->items;
-    return items != NULL;
-}
-
 static const char *copy_text(char **at, const char *text)
 {
     char *copy = *at;
@@ -71,14 +65,11 @@ static void add_resource(struct resource_table *t, const struct discovery_resour
         return;
     }
     size_t size = strlen(r->group) + strlen(r->version) + strlen(r->kind) + strlen(r->plural) + 4;
-    struct resource_text *text = make_room(t) ? malloc(sizeof *text + size) : NULL;
-    if (text == NULL) {
-        t->incomplete = true;
-        return;
-    }
+    struct resource_text *text = xmalloc(sizeof *text + size);
     text->next = t->texts;
     t->texts = text;
     char *at = text->bytes;
+    t->items = xptr(grow_array(t->items, t->count, &t->room, sizeof *r));
     struct discovery_resource *copy = &t->items[t->count++];
     *copy = *r;
     copy->group = copy_text(&at, r->group);
@@ -87,18 +78,14 @@ static void add_resource(struct resource_table *t, const struct discovery_resour
     copy->plural = copy_text(&at, r->plural);
 }
 
-static void add_version(struct resource_table *t, struct list *versions, const char *group,
-                        const char *version, unsigned rank, bool stale)
+static void add_version(struct list *versions, const char *group, const char *version,
+                        unsigned rank, bool stale)
 {
     size_t size = strlen(group) + strlen(version) + 2;
     if (!is_group(group) || !is_label(version)) {
         return;
     }
-    struct resource_version *v = calloc(1, sizeof *v + size);
-    if (v == NULL) {
-        t->incomplete = true;
-        return;
-    }
+    struct resource_version *v = xcalloc(1, sizeof *v + size);
     char *at = v->text;
     v->group = copy_text(&at, group);
     v->version = copy_text(&at, version);
@@ -204,14 +191,14 @@ static void add_discovered_group(struct resource_table *t, const cJSON *group,
             add_discovered(t, version, name, rank);
         }
         if (strcmp(field_text(version, "freshness"), "Stale") == 0) {
-            add_version(t, versions, name, version_name, rank, true);
+            add_version(versions, name, version_name, rank, true);
         }
         rank++;
     }
 }
 
 /* Of an APIGroupList: there the preferred version is named, usually the first. */
-static void name_versions(struct resource_table *t, const cJSON *group, struct list *versions)
+static void name_versions(const cJSON *group, struct list *versions)
 {
     const char *preferred = field_text(field_get(group, "preferredVersion"), "version");
     const cJSON *version;
@@ -220,7 +207,7 @@ static void name_versions(struct resource_table *t, const cJSON *group, struct l
     {
         const char *name = field_text(version, "version");
         bool first = strcmp(name, preferred) == 0;
-        add_version(t, versions, field_text(group, "name"), name, first ? 0 : rank, false);
+        add_version(versions, field_text(group, "name"), name, first ? 0 : rank, false);
         rank++;
     }
 }
@@ -238,13 +225,13 @@ int resource_table_add_root(struct resource_table *t, const cJSON *document, str
     } else if (strcmp(kind, "APIGroupList") == 0) {
         cJSON_ArrayForEach(item, field_get(document, "groups"))
         {
-            name_versions(t, item, versions);
+            name_versions(item, versions);
         }
     } else if (strcmp(kind, "APIVersions") == 0) {
         cJSON_ArrayForEach(item, field_get(document, "versions"))
         {
             if (cJSON_IsString(item)) {
-                add_version(t, versions, "", item->valuestring, 0, false);
+                add_version(versions, "", item->valuestring, 0, false);
             }
         }
     } else {

@@ -65,7 +65,6 @@ struct resource_table {
     size_t count;
     size_t room;
     struct resource_text *texts; /* that the items point to */
-    bool incomplete;             /* something could not be added: out of memory */
 };
 
 /* All zero: empty. Then it is empty again. */

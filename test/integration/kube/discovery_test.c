@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/log.h"
 #include "scripted_api.h"
 
@@ -87,7 +86,7 @@ static int setup(void **state)
         return -1;
     }
     struct discovery_options o = {.client = u->api.client, .clock = &u->api.clock.clock};
-    u->discovery = discovery_new(l, &o, &handlers, u, NULL);
+    u->discovery = discovery_new(l, &o, &handlers, u);
     *state = u;
     return u->discovery == NULL ? -1 : 0;
 }
@@ -443,55 +442,6 @@ static void test_refresh_on_change(void **state)
     settle(u);
 }
 
-/* ---- memory ---- */
-
-static void serve(struct scripted_api *a, struct api_request *q)
-{
-    (void)a;
-    if (strcmp(q->target, "/api") == 0) {
-        api_answer(q, 200, NULL, VERSIONS);
-    } else if (strcmp(q->target, "/apis") == 0) {
-        api_answer(q, 200, NULL, ALL("apps", "deployments", "Deployment", "Current"));
-    } else {
-        api_answer(q, 200, NULL, RESOURCES("pods", "Pod"));
-    }
-}
-
-static bool play(void *data)
-{
-    struct user u = {.api = {.serve = serve}};
-    struct net_loop *l = net_loop_new(NULL);
-    (void)data;
-    if (l == NULL) {
-        return false;
-    }
-    bool opened = api_open(&u.api, l);
-    struct discovery_options o = {.client = u.api.client, .clock = &u.api.clock.clock};
-    u.discovery = opened ? discovery_new(l, &o, &handlers, &u, NULL) : NULL;
-    bool well = u.discovery != NULL;
-    for (int i = 0; well && i < 200 &&
-                    (!discovery_ready(u.discovery) || find_kind(u.discovery, "v1", "Pod") == NULL);
-         i++) {
-        run_for(l, 1);
-        fake_clock_pass(&u.api.clock, 500);
-    }
-    sweep_left = -1;
-    if (well) {
-        assert_non_null(find_kind(u.discovery, "v1", "Pod"));
-        assert_non_null(find_kind(u.discovery, "apps/v1", "Deployment"));
-    }
-    discovery_free(u.discovery);
-    api_close(&u.api);
-    assert_int_equal(loop_free(l), 0);
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    assert_true(sweep_allocations(play, NULL) > 100);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -514,7 +464,6 @@ int main(void)
         TEST(test_free_on_state),
         TEST(test_free_on_complete),
         TEST(test_refresh_on_change),
-        cmocka_unit_test(test_out_of_memory),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

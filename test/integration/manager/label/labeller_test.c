@@ -146,7 +146,7 @@ static bool open_user(struct user *u, struct net_loop *l, const char *resources)
 static void begin(struct user *u)
 {
     struct discovery_options o = {.client = u->api.client, .clock = &u->api.clock.clock};
-    u->discovery = discovery_new(u->api.loop, &o, &handlers, u, NULL);
+    u->discovery = discovery_new(u->api.loop, &o, &handlers, u);
     u->options.discovery = u->discovery;
     u->labeller = labeller_new(u->api.loop, &u->options);
 }

@@ -107,7 +107,7 @@ static int setup(void **state)
     p->cache = shard_cache_new(l, &o, NULL);
     p->serve = p->store.api.serve;
     p->store.api.serve = serve_discovery;
-    p->discovery = discovery_new(l, &d, &discovery_handlers, p, NULL);
+    p->discovery = discovery_new(l, &d, &discovery_handlers, p);
     p->snapshot = (struct admission_snapshot){
         .cache = p->cache, .discovery = p->discovery, .compile = &options};
     return p->cache == NULL || p->discovery == NULL ? -1 : 0;

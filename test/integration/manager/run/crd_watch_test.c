@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/log.h"
 #include "scripted_api.h"
 
@@ -54,7 +53,7 @@ static bool begin(struct user *u, struct net_loop *l)
         return false;
     }
     const struct discovery_options o = {.client = u->api.client, .clock = &u->api.clock.clock};
-    u->discovery = discovery_new(l, &o, NULL, NULL, NULL);
+    u->discovery = discovery_new(l, &o, NULL, NULL);
     /* Its first round is over before any list, or has failed. */
     fake_clock_pass(&u->api.clock, 0);
     run_for(l, 10);
@@ -179,33 +178,6 @@ static void test_freed_at_any_moment(void **state)
     (void)api_expect_part(&u->api, "watch=true"); /* while the timer runs */
 }
 
-/* ---- memory ---- */
-
-static bool play(void *data)
-{
-    struct user u = {.rounds = 0};
-    struct net_loop *l = net_loop_new(NULL);
-    (void)data;
-    if (l == NULL) {
-        return false;
-    }
-    bool well = begin(&u, l);
-    for (int i = 0; well && i < 20; i++) {
-        run_for(l, 1);
-        fake_clock_pass(&u.api.clock, 500);
-    }
-    sweep_left = -1;
-    /* What failed for want of memory is done later, after a pause that is real. */
-    (void)end(&u);
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    assert_true(sweep_allocations(play, NULL) > 50);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -215,7 +187,6 @@ int main(void)
         TEST(test_each_change_is_asked_for),
         TEST(test_a_list_that_comes_late_is_news),
         TEST(test_freed_at_any_moment),
-        cmocka_unit_test(test_out_of_memory),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

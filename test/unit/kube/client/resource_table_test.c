@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "json/json.h"
 
@@ -249,7 +248,6 @@ static void test_keeps_what_was_known(void **state)
     expect_items(&t, "apps/v1beta1/deployments:Deployment* ");
     resource_table_copy_groups(&t, &w->table);
     resource_table_copy(&t, &w->table, "", NULL);
-    assert_false(t.incomplete);
     resource_table_finish(&t);
     assert_true(resource_table_same(&t, &w->table));
     t.items[2].verbs = 1;
@@ -283,35 +281,6 @@ static void test_paths(void **state)
     buf_reset(&small);
 }
 
-static bool play(void *data)
-{
-    struct world w = {0};
-    struct resource_table copy = {0};
-    struct resource_version v = {.group = "", .version = "v1"};
-    const cJSON *const *documents = data;
-    list_init(&w.versions);
-    assert_int_equal(resource_table_add_list(&w.table, documents[0], &v, NULL), 0);
-    assert_int_equal(resource_table_add_root(&w.table, documents[1], &w.versions, NULL), 0);
-    resource_table_finish(&w.table);
-    resource_table_copy(&copy, &w.table, "", NULL);
-    bool whole = !w.table.incomplete && !copy.incomplete;
-    resource_table_deinit(&w.table);
-    resource_table_deinit(&copy);
-    forget_versions(&w);
-    return whole;
-}
-
-static void test_out_of_memory(void **state)
-{
-    static const char versions[] = "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"]}";
-    (void)state;
-    cJSON *documents[] = {json_parse(PODS, strlen(PODS), NULL),
-                          json_parse(versions, strlen(versions), NULL)};
-    assert_int_equal(sweep_allocations(play, documents), 9);
-    cJSON_Delete(documents[0]);
-    cJSON_Delete(documents[1]);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -326,7 +295,6 @@ int main(void)
         TEST(test_what_is_there_twice_is_there_once),
         TEST(test_keeps_what_was_known),
         TEST(test_paths),
-        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
