@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/flags.h"
+#include "base/xalloc.h"
 #include "commands/rules_diff.h"
 #include "commands/rules_set.h"
 #include "commands/shard_files.h"
@@ -31,24 +32,18 @@ struct run {
 /* Appends one document, indented for the reader; its checksum is that of the canonical form. */
 static int indent(const struct buf *canonical, struct buf *out)
 {
-    struct err e = ERR_INIT;
-    cJSON *tree = json_parse((const char *)buf_data(canonical), canonical->len, &e);
-    if (tree != NULL) {
-        json_indented(tree, out);
-    } else {
-        buf_fail(out, e.code);
-    }
+    cJSON *tree = xptr(json_parse((const char *)buf_data(canonical), canonical->len, NULL));
+    json_indented(tree, out);
     cJSON_Delete(tree);
-    return buf_append_char(out, '\n');
+    return xrc(buf_append_char(out, '\n'));
 }
 
+/* There is room for all rules, and for all traffic documents. */
 static int to_text(const struct rules *rules, struct buf *out)
 {
     struct buf canonical = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    int rc = rules_to_json(rules, &canonical);
-    if (rc == 0) {
-        rc = indent(&canonical, out);
-    }
+    xok(rules_to_json(rules, &canonical));
+    int rc = indent(&canonical, out);
     buf_reset(&canonical);
     return rc;
 }
@@ -56,10 +51,8 @@ static int to_text(const struct rules *rules, struct buf *out)
 static int traffic_to_text(const struct traffic *traffic, struct buf *out)
 {
     struct buf canonical = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
-    int rc = traffic_to_json(traffic, &canonical);
-    if (rc == 0) {
-        rc = indent(&canonical, out);
-    }
+    xok(traffic_to_json(traffic, &canonical));
+    int rc = indent(&canonical, out);
     buf_reset(&canonical);
     return rc;
 }
@@ -68,23 +61,23 @@ static int traffic_to_text(const struct traffic *traffic, struct buf *out)
 static int write_file(const char *folder, const struct rules *rules, const char *ending,
                       const struct buf *text, struct err *e)
 {
-    struct buf path = BUF_INIT(4096);
-    int rc = buf_printf(&path, "%s/%s.%s%s.json", folder, rules_shard_namespace(rules),
-                        rules_shard_name(rules), ending);
-    const char *name = rc == 0 ? buf_cstr(&path) : NULL;
-    if (name == NULL) {
-        rc = err_set(e, -ENAMETOOLONG, "%.100s...: the path is too long", folder);
-    } else if (text != NULL) {
+    int rc = 0;
+    char *name = xasprintf("%s/%s.%s%s.json", folder, rules_shard_namespace(rules),
+                           rules_shard_name(rules), ending);
+    if (text != NULL) {
         rc = file_write_atomic(name, buf_data(text), text->len, 0644, e);
     } else if (unlink(name) != 0 && errno != ENOENT) {
         rc = err_set(e, -errno, "%s: cannot remove: %s", name, strerror(errno));
     }
-    buf_reset(&path);
+    free(name);
     return rc;
 }
 
 static int print(const struct buf *text, struct err *e)
 {
+    if (buf_error(text) != 0) {
+        return err_set(e, xrc(buf_error(text)), "%s", err_text(buf_error(text)));
+    }
     return text->len == 0 || fwrite(buf_data(text), 1, text->len, stdout) == text->len
                ? 0
                : err_set(e, -EIO, "standard output: cannot write: %s", strerror(errno));
@@ -164,7 +157,7 @@ static int print_child(const cJSON *config, struct err *e)
     struct buf text = BUF_INIT(TEXT_MAX);
     int rc = buf_append_str(&text, "---\n");
     if (rc == 0) {
-        rc = yaml_emit(config, &text);
+        rc = xrc(yaml_emit(config, &text));
     }
     rc = rc == 0
              ? print(&text, e)
@@ -244,14 +237,10 @@ static int print_traffic_difference(struct run *r, const struct rules_set *befor
     const struct rules *rules = r->input.results.items[number];
     struct comparison c = {.run = r, .ns = rules_shard_namespace(rules)};
     struct buf text = BUF_INIT(TEXT_MAX);
-    bool equal = false;
-    int rc =
-        traffic_diff(rules_set_traffic(before, rules), traffic_files_document(&r->traffic, number),
-                     wants_policy, &c, &text, &equal, e);
+    bool equal = traffic_diff(rules_set_traffic(before, rules),
+                              traffic_files_document(&r->traffic, number), wants_policy, &c, &text);
     *different = *different || !equal;
-    if (rc == 0) {
-        rc = print(&text, e);
-    }
+    int rc = print(&text, e);
     buf_reset(&text);
     return rc;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands/compile_flags.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,10 +138,6 @@ int compile_main(int argc, char **argv)
     struct compile_flags f = defaults;
     int rest = flags_parse_or_exit(&command, &f, &f.common, argc, argv);
     const char **files = input_paths(&f.files, argc, argv, rest, &f.command.file_count);
-    if (files == NULL) {
-        fprintf(stderr, "manager: out of memory\n");
-        return EXIT_FAILED;
-    }
     f.command.files = files;
     check_flags(&f.command);
     f.command.log_format = (enum log_format)f.common.log_format;

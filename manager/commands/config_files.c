@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands/config_files.h"
 
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include "base/array.h"
 #include "base/grow.h"
 #include "base/spelling.h"
+#include "base/xalloc.h"
 #include "commands/input.h"
 #include "commands/namespace_names.h"
 #include "compile/compile.h"
@@ -84,30 +84,22 @@ static void skip(struct reader *r, const cJSON *document)
     r->report(r->data, level, r->file->name, yaml_line_of(&r->file->lines, document), msg);
 }
 
-static int append(struct config_list *list, struct config_entry entry)
+static void append(struct config_list *list, struct config_entry entry)
 {
-    struct config_entry *entries =
-        grow_array(list->entries, list->count, &list->cap, sizeof *entries);
-    if (entries == NULL) {
-        return -ENOMEM;
-    }
-    list->entries = entries;
+    list->entries = xptr(grow_array(list->entries, list->count, &list->cap, sizeof entry));
     list->entries[list->count++] = entry;
-    return 0;
 }
 
-static void add_entry(struct reader *r, struct config_list *list, const cJSON *config)
+static void add_entry(const struct reader *r, struct config_list *list, const cJSON *config)
 {
-    if (append(list, (struct config_entry){.config = config, .file = r->file}) != 0) {
-        report_file_error(r, 0, "out of memory");
-    }
+    append(list, (struct config_entry){.config = config, .file = r->file});
 }
 
-int config_files_add(struct config_list *list, const cJSON *config,
-                     const struct config_entry *source)
+void config_files_add(struct config_list *list, const cJSON *config,
+                      const struct config_entry *source)
 {
-    return append(list, (struct config_entry){
-                            .config = config, .file = source->file, .source = source->config});
+    append(list,
+           (struct config_entry){.config = config, .file = source->file, .source = source->config});
 }
 
 static bool is_stateful_set(const cJSON *object)
@@ -117,7 +109,7 @@ static bool is_stateful_set(const cJSON *object)
 }
 
 /* False if it is of another kind. */
-static bool add_object(struct reader *r, const cJSON *object)
+static bool add_object(const struct reader *r, const cJSON *object)
 {
     enum traffic_kind kind;
     if (compile_is_config(object)) {
@@ -175,6 +167,7 @@ static void add_text(struct reader *r, const struct buf *text)
     struct config_file *f = r->file;
     f->documents = yaml_parse_all((const char *)buf_data(text), text->len, &f->lines, &e);
     if (f->documents == NULL) {
+        xerr(&e);
         fail_parsing(r, e.msg);
         return;
     }
@@ -191,13 +184,9 @@ static void add_text(struct reader *r, const struct buf *text)
 int config_files_read(struct config_files *c, const char *path, config_files_report_cb report,
                       void *data)
 {
-    struct config_file *f = calloc(1, sizeof *f);
+    struct config_file *f = xcalloc(1, sizeof *f);
     struct buf text = BUF_INIT(INPUT_MAX);
     struct err e = ERR_INIT;
-    if (f == NULL) {
-        report(data, LOG_ERROR, path, 0, "out of memory");
-        return -1;
-    }
     f->name = strcmp(path, "-") == 0 ? "standard input" : path;
     f->next = c->files;
     c->files = f;

@@ -11,7 +11,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/err.h"
 #include "base/log.h"
 
 struct config_file;
@@ -55,9 +54,9 @@ typedef void (*config_files_report_cb)(void *data, enum log_level level, const c
 int config_files_read(struct config_files *c, const char *path, config_files_report_cb report,
                       void *data);
 
-/* Adds one that was made of another; it is not taken. 0 or -ENOMEM. */
-MUST_CHECK int config_files_add(struct config_list *list, const cJSON *config,
-                                const struct config_entry *source);
+/* Adds one that was made of another; it is not taken. */
+void config_files_add(struct config_list *list, const cJSON *config,
+                      const struct config_entry *source);
 
 const char *config_files_name(const struct config_entry *entry);
 /* The line where the config begins; with a message that begins with the path of a field, that of

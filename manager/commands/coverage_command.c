@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "commands/coverage_report.h"
 #include "commands/namespace_names.h"
 #include "commands/shard_files.h"
@@ -40,18 +41,14 @@ static int compare_shards(const void *left, const void *right)
     return by_operator != 0 ? by_operator : strcmp(rules_shard_name(*a), rules_shard_name(*b));
 }
 
-static int sort_shards(struct run *r, const struct rules_set *shards)
+static void sort_shards(struct run *r, const struct rules_set *shards)
 {
     r->count = shards->count;
-    r->sorted = calloc(shards->count + 1, sizeof *r->sorted);
-    if (r->sorted == NULL) {
-        return -ENOMEM;
-    }
+    r->sorted = xcalloc(shards->count + 1, sizeof *r->sorted);
     for (size_t i = 0; i < shards->count; i++) {
         r->sorted[i] = shards->items[i];
     }
     qsort(r->sorted, r->count, sizeof *r->sorted, compare_shards);
-    return 0;
 }
 
 /* ---- looking ---- */
@@ -72,39 +69,37 @@ static void find_shared(const struct shard_files *input, const struct rules *con
 }
 
 /* One operator, the shards of which are side by side. */
-static int look_at(struct run *r, const struct rules *const *shards, size_t count,
-                   struct coverage_report *report)
+static void look_at(const struct run *r, const struct rules *const *shards, size_t count,
+                    struct coverage_report *report)
 {
     struct sharing_set shared = {.count = 0};
     struct coverage *coverage = coverage_new(shards, count, NULL);
     find_shared(r->input, shards, count, &shared);
     coverage_set_shared(coverage, &shared);
-    int rc = coverage_report_begin(report, shards, count);
-    bool applies = rc == 0 && coverage_by_namespace(coverage);
-    for (size_t i = 0; i < r->names->count && applies && rc == 0; i++) {
+    coverage_report_begin(report, shards, count);
+    bool applies = coverage_by_namespace(coverage);
+    for (size_t i = 0; i < r->names->count && applies; i++) {
         const char *ns = r->names->items[i];
         size_t a;
         size_t b;
         if (!is_left_out(r->command, ns)) {
             enum coverage_verdict verdict = coverage_look(coverage, ns, &a, &b);
-            rc = coverage_report_add(report, ns, verdict, coverage);
+            coverage_report_add(report, ns, verdict, coverage);
         }
     }
     coverage_free(coverage);
     sharing_set_deinit(&shared);
-    return rc != 0 ? rc : coverage_report_end(report, applies);
+    coverage_report_end(report, applies);
 }
 
-static int look_at_all(struct run *r, struct coverage_report *report)
+static void look_at_all(const struct run *r, struct coverage_report *report)
 {
-    int rc = 0;
-    for (size_t i = 0, end; i < r->count && rc == 0; i = end) {
+    for (size_t i = 0, end; i < r->count; i = end) {
         for (end = i + 1; end < r->count && compare_operators(r->sorted[i], r->sorted[end]) == 0;) {
             end++;
         }
-        rc = look_at(r, r->sorted + i, end - i, report);
+        look_at(r, r->sorted + i, end - i, report);
     }
-    return rc;
 }
 
 /* ---- all ---- */
@@ -112,7 +107,8 @@ static int look_at_all(struct run *r, struct coverage_report *report)
 static int print(const struct coverage_report *report, bool json, struct err *e)
 {
     struct buf text = BUF_INIT((size_t)256 * 1024 * 1024);
-    int rc = coverage_report_write(report, json, &text);
+    coverage_report_write(report, json, &text);
+    int rc = xrc(buf_error(&text));
     if (rc != 0) {
         (void)err_set(e, rc, "cannot write: %s", err_text(rc));
     } else if (fwrite(buf_data(&text), 1, text.len, stdout) != text.len || fflush(stdout) != 0) {
@@ -126,9 +122,9 @@ static int print(const struct coverage_report *report, bool json, struct err *e)
 static int run_with(struct run *r, const struct rules_set *shards, bool *complete, struct err *e)
 {
     struct coverage_report report = COVERAGE_REPORT_INIT;
-    int rc = sort_shards(r, shards);
-    rc = rc != 0 ? rc : look_at_all(r, &report);
-    rc = rc != 0 ? err_set(e, rc, "%s", err_text(rc)) : print(&report, r->command->json, e);
+    sort_shards(r, shards);
+    look_at_all(r, &report);
+    int rc = print(&report, r->command->json, e);
     *complete = coverage_report_complete(&report);
     coverage_report_deinit(&report);
     return rc;

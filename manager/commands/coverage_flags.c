@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands/coverage_flags.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -87,10 +86,6 @@ int coverage_main(int argc, char **argv)
     struct coverage_flags f = defaults;
     int rest = flags_parse_or_exit(&command, &f, &f.common, argc, argv);
     const char **files = input_paths(&f.files, argc, argv, rest, &f.command.file_count);
-    if (files == NULL) {
-        fprintf(stderr, "manager: out of memory\n");
-        return EXIT_USAGE;
-    }
     f.command.files = files;
     check_flags(&f.command);
     f.command.json = f.output == OUTPUT_JSON;

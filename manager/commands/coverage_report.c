@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands/coverage_report.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "json/field.h"
@@ -9,57 +8,43 @@
 
 /* ---- the document ---- */
 
-static int add_text(cJSON *array, const char *text)
+static void add_text(cJSON *array, const char *text)
 {
-    cJSON *item = cJSON_CreateString(text);
-    if (item == NULL || !cJSON_AddItemToArray(array, item)) {
-        cJSON_Delete(item);
-        return -ENOMEM;
-    }
-    return 0;
+    cJSON_AddItemToArray(array, cJSON_CreateString(text));
 }
 
 static cJSON *append_object(cJSON *array)
 {
     cJSON *object = cJSON_CreateObject();
-    if (object != NULL && !cJSON_AddItemToArray(array, object)) {
-        cJSON_Delete(object);
-        object = NULL;
-    }
+    cJSON_AddItemToArray(array, object);
     return object;
 }
 
 /* Those that have the namespace; `c` NULL: all. */
-static int add_shards(const struct coverage_report *r, cJSON *object, const struct coverage *c)
+static void add_shards(const struct coverage_report *r, cJSON *object, const struct coverage *c)
 {
     cJSON *names = cJSON_AddArrayToObject(object, "shards");
-    int rc = names == NULL ? -ENOMEM : 0;
-    for (size_t i = 0; i < r->count && rc == 0; i++) {
+    for (size_t i = 0; i < r->count; i++) {
         if (c == NULL || coverage_has(c, i)) {
-            rc = add_text(names, rules_shard_name(r->shards[i]));
+            add_text(names, rules_shard_name(r->shards[i]));
         }
     }
-    return rc;
 }
 
-int coverage_report_begin(struct coverage_report *r, const struct rules *const *shards,
-                          size_t count)
+void coverage_report_begin(struct coverage_report *r, const struct rules *const *shards,
+                           size_t count)
 {
     const char *lock = rules_leader_election(shards[0]);
     r->operators = r->operators == NULL ? cJSON_CreateArray() : r->operators;
-    r->current = r->operators == NULL ? NULL : append_object(r->operators);
+    r->current = append_object(r->operators);
     r->shards = shards;
     r->count = count;
     r->covered = 0;
-    bool done = r->current != NULL &&
-                cJSON_AddStringToObject(r->current, "namespace",
-                                        rules_shard_namespace(shards[0])) != NULL &&
-                cJSON_AddStringToObject(r->current, "leaderElectionName",
-                                        lock == NULL ? "" : lock) != NULL &&
-                add_shards(r, r->current, NULL) == 0 &&
-                cJSON_AddArrayToObject(r->current, "gaps") != NULL &&
-                cJSON_AddArrayToObject(r->current, "overlaps") != NULL;
-    return done ? 0 : -ENOMEM;
+    cJSON_AddStringToObject(r->current, "namespace", rules_shard_namespace(shards[0]));
+    cJSON_AddStringToObject(r->current, "leaderElectionName", lock == NULL ? "" : lock);
+    add_shards(r, r->current, NULL);
+    cJSON_AddArrayToObject(r->current, "gaps");
+    cJSON_AddArrayToObject(r->current, "overlaps");
 }
 
 static cJSON *list_of(const cJSON *operator_, const char *key)
@@ -67,29 +52,24 @@ static cJSON *list_of(const cJSON *operator_, const char *key)
     return cJSON_GetObjectItemCaseSensitive(operator_, key);
 }
 
-int coverage_report_add(struct coverage_report *r, const char *ns, enum coverage_verdict verdict,
-                        const struct coverage *c)
+void coverage_report_add(struct coverage_report *r, const char *ns, enum coverage_verdict verdict,
+                         const struct coverage *c)
 {
     r->covered += verdict == COVERAGE_ONE;
     r->wrong += verdict != COVERAGE_ONE;
     if (verdict == COVERAGE_GAP) {
-        return add_text(list_of(r->current, "gaps"), ns);
+        add_text(list_of(r->current, "gaps"), ns);
+    } else if (verdict != COVERAGE_ONE) {
+        cJSON *overlap = append_object(list_of(r->current, "overlaps"));
+        cJSON_AddStringToObject(overlap, "namespace", ns);
+        add_shards(r, overlap, c);
     }
-    if (verdict == COVERAGE_ONE) {
-        return 0;
-    }
-    cJSON *overlap = append_object(list_of(r->current, "overlaps"));
-    return overlap == NULL || cJSON_AddStringToObject(overlap, "namespace", ns) == NULL
-               ? -ENOMEM
-               : add_shards(r, overlap, c);
 }
 
-int coverage_report_end(struct coverage_report *r, bool applies)
+void coverage_report_end(struct coverage_report *r, bool applies)
 {
-    return cJSON_AddBoolToObject(r->current, "byNamespace", applies) == NULL ||
-                   cJSON_AddNumberToObject(r->current, "covered", (double)r->covered) == NULL
-               ? -ENOMEM
-               : 0;
+    cJSON_AddBoolToObject(r->current, "byNamespace", applies);
+    cJSON_AddNumberToObject(r->current, "covered", (double)r->covered);
 }
 
 bool coverage_report_complete(const struct coverage_report *r)
@@ -138,15 +118,14 @@ static void write_operator(const cJSON *operator_, struct buf *out)
     write_names(operator_, out);
 }
 
-int coverage_report_write(const struct coverage_report *r, bool json, struct buf *out)
+void coverage_report_write(const struct coverage_report *r, bool json, struct buf *out)
 {
-    size_t before = out->len;
     const cJSON *item;
     if (json) {
         (void)buf_append_str(out, "{\"operators\":");
         (void)json_canonical(r->operators, out);
         (void)buf_append_str(out, "}\n");
-        return buf_settle(out, before);
+        return;
     }
     (void)buf_printf(out, "%-40s %7s %8s %6s %9s\n", "OPERATOR", "SHARDS", "COVERED", "GAPS",
                      "OVERLAPS");
@@ -154,7 +133,6 @@ int coverage_report_write(const struct coverage_report *r, bool json, struct buf
     {
         write_operator(item, out);
     }
-    return buf_settle(out, before);
 }
 
 void coverage_report_deinit(struct coverage_report *r)

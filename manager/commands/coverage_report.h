@@ -11,7 +11,6 @@
 #include <cjson/cJSON.h>
 
 #include "base/buf.h"
-#include "base/err.h"
 #include "compile/coverage.h"
 #include "rules/rules.h"
 
@@ -29,19 +28,19 @@ struct coverage_report {
         .operators = NULL                                                                          \
     }
 
-/* Begins with another operator; its shards must outlive the end. All: 0 or -ENOMEM. */
-MUST_CHECK int coverage_report_begin(struct coverage_report *r, const struct rules *const *shards,
-                                     size_t count);
+/* Begins with another operator; its shards must outlive the end. */
+void coverage_report_begin(struct coverage_report *r, const struct rules *const *shards,
+                           size_t count);
 /* The namespace that `c` looked at last. */
-MUST_CHECK int coverage_report_add(struct coverage_report *r, const char *ns,
-                                   enum coverage_verdict verdict, const struct coverage *c);
+void coverage_report_add(struct coverage_report *r, const char *ns, enum coverage_verdict verdict,
+                         const struct coverage *c);
 /* `applies`: its shards are by namespace. */
-MUST_CHECK int coverage_report_end(struct coverage_report *r, bool applies);
+void coverage_report_end(struct coverage_report *r, bool applies);
 
 bool coverage_report_complete(const struct coverage_report *r);
 
-/* 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int coverage_report_write(const struct coverage_report *r, bool json, struct buf *out);
+/* Appends it. Errors stay in `out`. */
+void coverage_report_write(const struct coverage_report *r, bool json, struct buf *out);
 
 void coverage_report_deinit(struct coverage_report *r);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/xalloc.h"
 #include "json/field.h"
 
 enum { STEP = 64 * 1024 };
@@ -14,11 +15,10 @@ enum { STEP = 64 * 1024 };
 static int read_standard(struct buf *out, struct err *e)
 {
     for (;;) {
-        uint8_t *room = buf_reserve(out, STEP);
-        if (room == NULL) {
+        if (STEP > out->max - out->len) {
             return err_set(e, -ENOBUFS, "standard input: more than %zu bytes", out->max);
         }
-        size_t n = fread(room, 1, STEP, stdin);
+        size_t n = fread(xptr(buf_reserve(out, STEP)), 1, STEP, stdin);
         buf_commit(out, n);
         if (n == 0) {
             return ferror(stdin)
@@ -30,7 +30,7 @@ static int read_standard(struct buf *out, struct err *e)
 
 int input_read(const char *path, struct buf *out, struct err *e)
 {
-    return strcmp(path, "-") == 0 ? read_standard(out, e) : file_read(path, out, e);
+    return strcmp(path, "-") == 0 ? read_standard(out, e) : xrc(file_read(path, out, e));
 }
 
 const cJSON *input_list_items(const cJSON *document, const char *kind)
@@ -46,12 +46,12 @@ const cJSON *input_list_items(const cJSON *document, const char *kind)
 const char **input_paths(const struct flag_list *list, int argc, char **argv, int rest,
                          size_t *count)
 {
-    const char **paths = calloc(list->count + (size_t)argc, sizeof *paths);
+    const char **paths = xcalloc(list->count + (size_t)argc, sizeof *paths);
     *count = 0;
-    for (size_t i = 0; i < list->count && paths != NULL; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         paths[(*count)++] = list->items[i];
     }
-    for (int i = rest; i < argc && paths != NULL; i++) {
+    for (int i = rest; i < argc; i++) {
         paths[(*count)++] = argv[i];
     }
     return paths;

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/grow.h"
+#include "base/xalloc.h"
 #include "commands/input.h"
 #include "kube/name.h"
 #include "yaml/yaml.h"
@@ -14,19 +15,10 @@
 
 #define KIND "Namespace"
 
-static int add(struct namespace_names *n, struct slice name, struct err *e)
+static void add(struct namespace_names *n, struct slice name)
 {
-    char **items = grow_array(n->items, n->count, &n->cap, sizeof *items);
-    if (items == NULL) {
-        return err_memory(e);
-    }
-    n->items = items;
-    n->items[n->count] = strndup(name.ptr, name.len);
-    if (n->items[n->count] == NULL) {
-        return err_memory(e);
-    }
-    n->count++;
-    return 0;
+    n->items = xptr(grow_array(n->items, n->count, &n->cap, sizeof *n->items));
+    n->items[n->count++] = xstrndup(name.ptr, name.len);
 }
 
 /* ---- lines ---- */
@@ -51,7 +43,7 @@ static struct slice name_in(const char *line, size_t len)
     return len > 0 && line[0] == '#' ? slice_of(line, 0) : slice_of(line, len);
 }
 
-/* 0; -EINVAL: a line is no name, with the message; or -ENOMEM. */
+/* 0; -EINVAL: a line is no name, with the message. */
 static int add_lines(struct namespace_names *n, const struct buf *text, struct err *e)
 {
     const char *line = (const char *)buf_data(text);
@@ -66,7 +58,7 @@ static int add_lines(struct namespace_names *n, const struct buf *text, struct e
             rc = err_set(e, -EINVAL, "line %zu is no name of a namespace: %s", number, wrong);
         } else if (name.len > 0) {
             n->bare = true;
-            rc = add(n, name, e);
+            add(n, name);
         }
         line += end == NULL ? len : len + 1;
         left -= end == NULL ? len : len + 1;
@@ -86,7 +78,8 @@ int namespace_names_add(struct namespace_names *n, const cJSON *object, struct e
     }
     (void)namespace_set_put(&n->set, object, &before);
     free(before);
-    return add(n, slice_str(name), e);
+    add(n, slice_str(name));
+    return 0;
 }
 
 /* Items of a NamespaceList have no kind where the API server itself wrote it. */
@@ -116,7 +109,7 @@ static int add_documents(struct namespace_names *n, const struct buf *text, cons
 {
     cJSON *documents = yaml_parse_all((const char *)buf_data(text), text->len, NULL, e);
     bool objects = false;
-    int rc = documents == NULL ? e->code : 0;
+    int rc = documents == NULL ? xrc(e->code) : 0;
     const cJSON *document;
     cJSON_ArrayForEach(document, documents)
     {
@@ -168,11 +161,9 @@ static int add_text(struct namespace_names *n, const struct buf *text, struct er
 {
     struct err lines = ERR_INIT;
     int rc = add_lines(n, text, &lines);
-    if (rc == -EINVAL) {
+    if (rc != 0) {
         forget_lines(n);
         rc = add_documents(n, text, &lines, e);
-    } else {
-        *e = lines;
     }
     return rc == 0 && n->count == 0 ? err_set(e, -EINVAL, "contains no namespace") : rc;
 }

@@ -31,7 +31,7 @@ struct namespace_names {
  * names the file. */
 MUST_CHECK int namespace_names_read(struct namespace_names *n, const char *path, struct err *e);
 
-/* Adds a Namespace; namespace_names_sort is due. 0; -EINVAL: it has no good name; or -ENOMEM. */
+/* Adds a Namespace; namespace_names_sort is due. 0; -EINVAL: it has no good name. */
 MUST_CHECK int namespace_names_add(struct namespace_names *n, const cJSON *object, struct err *e);
 void namespace_names_sort(struct namespace_names *n);
 

@@ -22,29 +22,22 @@ static void print_name(const char *sign, const struct rules *rules, uint64_t gen
 
 /* ---- all ---- */
 
-static int print_equal(const struct rules *rules, struct buf *out)
+static void print_equal(const struct rules *rules, struct buf *out)
 {
     char name[RULES_SET_NAME];
-    return buf_printf(out, "%s is unchanged\tgeneration %" PRIu64 ", %s\n",
-                      rules_set_name(rules, name), rules_generation(rules), rules_checksum(rules));
+    buf_printf(out, "%s is unchanged\tgeneration %" PRIu64 ", %s\n", rules_set_name(rules, name),
+               rules_generation(rules), rules_checksum(rules));
 }
 
-static int print_different(const struct rules *before, const struct rules *after,
-                           const struct rules_text *a, const struct rules_text *b, struct buf *out,
-                           struct err *e)
+static void print_different(const struct rules *before, const struct rules *after,
+                            const struct rules_text *a, const struct rules_text *b, struct buf *out)
 {
     uint64_t generation = before == NULL ? 0 : rules_generation(before);
-    size_t changes = 0;
     print_name("---", before, generation, out);
     print_name("+++", after, generation + 1, out);
-    if (text_diff(a, b, out, &changes, e) != 0) {
-        return e->code;
-    }
-    if (before != NULL && changes == 0) {
+    if (text_diff(a, b, out) == 0 && before != NULL) {
         buf_append_str(out, "# the same limits, written differently\n");
     }
-    int rc = buf_error(out);
-    return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
 }
 
 int rules_diff(const struct rules *before, const struct rules *after, struct buf *out, bool *equal,
@@ -52,14 +45,18 @@ int rules_diff(const struct rules *before, const struct rules *after, struct buf
 {
     *equal = before != NULL && strcmp(rules_checksum(before), rules_checksum(after)) == 0;
     if (*equal) {
-        int rc = print_equal(before, out);
-        return rc == 0 ? 0 : err_set(e, rc, "%s", err_text(rc));
+        print_equal(before, out);
+        return 0;
     }
     struct rules_text a = RULES_TEXT_INIT;
     struct rules_text b = RULES_TEXT_INIT;
-    bool read =
-        (before == NULL || rules_text_add(&a, before, e) == 0) && rules_text_add(&b, after, e) == 0;
-    int rc = read ? print_different(before, after, &a, &b, out, e) : e->code;
+    int rc = before == NULL ? 0 : rules_text_add(&a, before, e);
+    if (rc == 0) {
+        rc = rules_text_add(&b, after, e);
+    }
+    if (rc == 0) {
+        print_different(before, after, &a, &b, out);
+    }
     rules_text_deinit(&a);
     rules_text_deinit(&b);
     return rc;

@@ -14,7 +14,7 @@
 
 /* Appends the difference. `before` may be NULL: there were none. The rules after get the generation
  * that follows, whatever they carry. Rules with equal checksums get one line that says so; *equal
- * tells. 0, -E2BIG (too large to compare), -ENOBUFS or -ENOMEM. */
+ * tells. 0 or -E2BIG (too large to compare); errors of `out` stay there. */
 MUST_CHECK int rules_diff(const struct rules *before, const struct rules *after, struct buf *out,
                           bool *equal, struct err *e);
 

@@ -10,6 +10,7 @@
 
 #include "base/array.h"
 #include "base/grow.h"
+#include "base/xalloc.h"
 #include "commands/input.h"
 #include "object/names.h"
 #include "yaml/yaml.h"
@@ -49,18 +50,15 @@ const struct traffic *rules_set_traffic(const struct rules_set *s, const struct 
     return NULL;
 }
 
-int rules_set_add(struct rules_set *s, struct rules *rules)
+bool rules_set_add(struct rules_set *s, struct rules *rules)
 {
-    bool known = rules_set_find(s, rules) != NULL;
-    struct rules **items =
-        known ? NULL : grow_array(s->items, s->count, &s->cap, sizeof(struct rules *));
-    if (items == NULL) {
+    if (rules_set_find(s, rules) != NULL) {
         rules_unref(rules);
-        return known ? -EEXIST : -ENOMEM;
+        return false;
     }
-    s->items = items;
+    s->items = xptr(grow_array(s->items, s->count, &s->cap, sizeof(struct rules *)));
     s->items[s->count++] = rules;
-    return 0;
+    return true;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -108,11 +106,10 @@ static int add_text(struct rules_set *s, const char *text, size_t len, struct er
     char name[RULES_SET_NAME];
     struct rules *rules = rules_parse_plain(text, len, e);
     if (rules == NULL) {
-        return e->code;
+        return xrc(e->code);
     }
     (void)rules_set_name(rules, name);
-    int rc = rules_set_add(s, rules);
-    return rc == 0 ? 0 : rc == -EEXIST ? refuse_double(name, e) : err_set(e, rc, "out of memory");
+    return rules_set_add(s, rules) ? 0 : refuse_double(name, e);
 }
 
 static bool has_traffic(const struct rules_set *s, const struct traffic *like)
@@ -130,7 +127,7 @@ static int add_traffic(struct rules_set *s, const char *text, size_t len, struct
 {
     struct traffic *t = traffic_parse(text, len, e);
     if (t == NULL) {
-        return e->code;
+        return xrc(e->code);
     }
     if (has_traffic(s, t)) {
         char name[RULES_SET_NAME];
@@ -139,34 +136,18 @@ static int add_traffic(struct rules_set *s, const char *text, size_t len, struct
         traffic_unref(t);
         return refuse_double(name, e);
     }
-    struct traffic **grown = realloc(s->traffic, (s->traffic_count + 1) * sizeof(struct traffic *));
-    if (grown == NULL) {
-        traffic_unref(t);
-        return err_memory(e);
-    }
-    s->traffic = grown;
+    s->traffic = xrealloc(s->traffic, (s->traffic_count + 1) * sizeof(struct traffic *));
     s->traffic[s->traffic_count++] = t;
     return 0;
 }
 
 /* Anybody may have made it: it is an error only to whoever asks for that shard. */
-static int add_unread(struct rules_set *s, const char *ns, const char *shard, bool traffic,
-                      const struct err *why)
+static void add_unread(struct rules_set *s, const char *ns, const char *shard, bool traffic,
+                       const struct err *why)
 {
-    struct rules_set_unread *grown = realloc(s->unread, (s->unread_count + 1) * sizeof *s->unread);
-    if (grown == NULL) {
-        return -ENOMEM;
-    }
-    s->unread = grown;
-    struct rules_set_unread *u = &grown[s->unread_count];
-    u->traffic = traffic;
-    u->why = strdup(why->msg);
-    if (u->why == NULL || asprintf(&u->shard, "%s/%s", ns, shard) < 0) {
-        free(u->why);
-        return -ENOMEM;
-    }
-    s->unread_count++;
-    return 0;
+    s->unread = xrealloc(s->unread, (s->unread_count + 1) * sizeof *s->unread);
+    s->unread[s->unread_count++] = (struct rules_set_unread){
+        .shard = xasprintf("%s/%s", ns, shard), .why = xstrdup(why->msg), .traffic = traffic};
 }
 
 /* One of the keys of a ConfigMap; "": it has none. */
@@ -182,10 +163,9 @@ static int add_value(struct rules_set *s, const cJSON *meta, const char *text, b
     }
     int rc =
         traffic ? add_traffic(s, text, strlen(text), &why) : add_text(s, text, strlen(text), &why);
-    if (rc != 0 && rc != -ENOMEM && ns[0] != '\0' &&
-        strncmp(name, SIDECAR_CONFIGMAP, prefix) == 0) {
-        rc = add_unread(s, ns, name + prefix, traffic, &why);
-        return rc == 0 ? 0 : err_memory(e);
+    if (rc != 0 && ns[0] != '\0' && strncmp(name, SIDECAR_CONFIGMAP, prefix) == 0) {
+        add_unread(s, ns, name + prefix, traffic, &why);
+        return 0;
     }
     return rc == 0 ? 0 : err_set(e, rc, "%s: %s", name, why.msg);
 }
@@ -209,7 +189,7 @@ static int add_document(struct rules_set *s, const cJSON *document, struct err *
         return 0;
     }
     struct buf text = BUF_INIT(INPUT_MAX);
-    int rc = json_canonical(document, &text);
+    int rc = xrc(json_canonical(document, &text));
     if (rc != 0) {
         rc = err_set(e, rc, "cannot read: %s", err_text(rc));
     } else if (traffic) {
@@ -249,7 +229,7 @@ static int read_file(struct rules_set *s, const char *path, struct err *e)
     int rc = input_read(path, &text, e);
     if (rc == 0) {
         cJSON *documents = yaml_parse_all((const char *)buf_data(&text), text.len, NULL, e);
-        rc = documents == NULL ? e->code : add_documents(s, documents, e);
+        rc = documents == NULL ? xrc(e->code) : add_documents(s, documents, e);
         if (rc != 0) {
             err_prefix(e, "%s", strcmp(path, "-") == 0 ? "standard input" : path);
         }
@@ -279,15 +259,11 @@ static int read_folder(struct rules_set *s, const char *path, struct err *e)
     int rc =
         n < 0 ? err_set(e, -errno, "%s: cannot read the folder: %s", path, strerror(errno)) : 0;
     for (int i = 0; i < n; i++) {
-        struct buf name = BUF_INIT(4096);
-        if (rc == 0 && buf_printf(&name, "%s/%s", path, entries[i]->d_name) != 0) {
-            rc = err_set(e, -ENAMETOOLONG, "%.100s...: the path is too long", path);
+        char *file = xasprintf("%s/%s", path, entries[i]->d_name);
+        if (rc == 0) {
+            rc = read_file(s, file, e);
         }
-        const char *file = rc == 0 ? buf_cstr(&name) : NULL;
-        rc = file != NULL ? read_file(s, file, e)
-             : rc != 0    ? rc
-                          : err_set(e, -ENOMEM, "out of memory");
-        buf_reset(&name);
+        free(file);
         free(entries[i]);
     }
     free(entries);

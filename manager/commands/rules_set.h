@@ -35,9 +35,8 @@ struct rules_set {
         .unread_count = 0                                                                          \
     }
 
-/* Takes over the reference in any case. 0; -EEXIST: there are rules of that shard already; or
- * -ENOMEM. */
-MUST_CHECK int rules_set_add(struct rules_set *s, struct rules *rules);
+/* Takes over the reference in any case. False: there are rules of that shard already. */
+MUST_CHECK bool rules_set_add(struct rules_set *s, struct rules *rules);
 
 /* The rules of the shard that `like` is for; NULL: there are none. */
 const struct rules *rules_set_find(const struct rules_set *s, const struct rules *like);

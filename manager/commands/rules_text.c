@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands/rules_text.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/grow.h"
+#include "base/xalloc.h"
 #include "kube/selector.h"
 #include "json/field.h"
 #include "json/json.h"
 
 #define JOIN RULES_TEXT_JOIN
-#define KEY_MAX (SELECTOR_TEXT_MAX + 4096)
+#define VALUES_MAX (SELECTOR_TEXT_MAX + 4096) /* of a selector whose text is no longer */
 
 /* One resource of one group, and a selector that limits it. */
 struct pattern {
@@ -29,58 +29,25 @@ struct patterns {
 
 /* ---- lines ---- */
 
-static void note_error(struct rules_text *t, int error)
+void rules_text_line(struct rules_text *t, const char *path, const char *fmt, ...)
 {
-    if (t->error == 0) {
-        t->error = error;
-    }
-}
-
-static bool make_room(struct rules_text *t)
-{
-    struct rules_text_line *lines = grow_array(t->lines, t->count, &t->cap, sizeof *lines);
-    t->lines = lines != NULL ? lines : t->lines;
-    return lines != NULL;
-}
-
-/* Takes over the key; NULL: there was no memory for it. */
-static void add_key(struct rules_text *t, char *key)
-{
-    struct rules_text_line line = {.key = key, .text = key};
-    if (key == NULL || t->error != 0 || !make_room(t)) {
-        note_error(t, -ENOMEM);
-        free(key);
-        return;
-    }
-    for (char *p = key; *p != '\0'; p++) {
+    char *text = NULL;
+    va_list ap;
+    va_start(ap, fmt);
+    xok(vasprintf(&text, fmt, ap));
+    va_end(ap);
+    const char join[] = {path[0] == '\0' ? '\0' : JOIN, '\0'};
+    struct rules_text_line line = {.key = xasprintf("%s%s%s", path, join, text)};
+    free(text);
+    line.text = line.key;
+    for (const char *p = line.key; *p != '\0'; p++) {
         if (*p == JOIN) {
             line.text = p + 1;
             line.depth++;
         }
     }
+    t->lines = xptr(grow_array(t->lines, t->count, &t->cap, sizeof line));
     t->lines[t->count++] = line;
-}
-
-void rules_text_line(struct rules_text *t, const char *path, const char *fmt, ...)
-{
-    struct buf key = BUF_INIT(KEY_MAX);
-    char *text = NULL;
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vasprintf(&text, fmt, ap);
-    va_end(ap);
-    if (n < 0) {
-        note_error(t, -ENOMEM);
-        return;
-    }
-    buf_append_str(&key, path);
-    if (path[0] != '\0') {
-        buf_append_char(&key, JOIN);
-    }
-    note_error(t, buf_append_str(&key, text));
-    add_key(t, buf_take_str(&key));
-    buf_reset(&key);
-    free(text);
 }
 
 static int compare_lines(const void *a, const void *b)
@@ -90,9 +57,12 @@ static int compare_lines(const void *a, const void *b)
 }
 
 /* Two requirements on one key share the line that their values stand below. */
-static void sort_lines(struct rules_text *t)
+void rules_text_settle(struct rules_text *t)
 {
     size_t count = 0;
+    if (t->count == 0) {
+        return;
+    }
     qsort(t->lines, t->count, sizeof *t->lines, compare_lines);
     for (size_t i = 0; i < t->count; i++) {
         if (count > 0 && strcmp(t->lines[count - 1].key, t->lines[i].key) == 0) {
@@ -102,16 +72,6 @@ static void sort_lines(struct rules_text *t)
         }
     }
     t->count = count;
-}
-
-int rules_text_settle(struct rules_text *t, struct err *e)
-{
-    if (t->error == 0 && t->count > 0) {
-        sort_lines(t);
-    } else if (t->error != 0 && e->code == 0) {
-        (void)err_set(e, t->error, "%s", err_text(t->error));
-    }
-    return t->error;
 }
 
 /* ---- selectors ---- */
@@ -138,19 +98,13 @@ static void add_values(struct rules_text *t, const char *path, const struct sele
                        const char *word, bool twin)
 {
     rules_text_line(t, path, "%s %s:", r->key, word);
-    char *below = t->error == 0 ? strdup(t->lines[t->count - 1].key) : NULL;
-    if (below == NULL) {
-        note_error(t, -ENOMEM);
-        return;
-    }
+    char *below = xstrdup(t->lines[t->count - 1].key);
     if (twin) {
-        struct buf values = BUF_INIT(KEY_MAX);
+        struct buf values = BUF_INIT(VALUES_MAX);
         for (size_t i = 0; i < r->value_count; i++) {
             buf_printf(&values, "%s%s", i == 0 ? "" : ",", shown(r->values[i]));
         }
-        const char *text = buf_cstr(&values);
-        note_error(t, text == NULL ? -ENOMEM : 0);
-        rules_text_line(t, below, "(%s)", text == NULL ? "" : text);
+        rules_text_line(t, below, "(%s)", xptr(buf_cstr(&values)));
         buf_reset(&values);
     }
     for (size_t i = 0; i < r->value_count && !twin; i++) {
@@ -242,12 +196,9 @@ static size_t count_patterns(const cJSON *limits)
     return count;
 }
 
-static int collect_patterns(struct patterns *p, const cJSON *limits)
+static void collect_patterns(struct patterns *p, const cJSON *limits)
 {
-    p->items = calloc(count_patterns(limits) + 1, sizeof *p->items);
-    if (p->items == NULL) {
-        return -ENOMEM;
-    }
+    p->items = xcalloc(count_patterns(limits) + 1, sizeof *p->items);
     const cJSON *limit;
     const cJSON *group;
     const cJSON *resource;
@@ -264,38 +215,26 @@ static int collect_patterns(struct patterns *p, const cJSON *limits)
         }
     }
     qsort(p->items, p->count, sizeof *p->items, compare_patterns);
-    return 0;
 }
 
-static void free_selectors(struct selector **list, size_t count)
+/* What `count` patterns of the same resource demand together; NULL: that is too large. */
+static struct selector *join(const struct pattern *items, size_t count, struct err *e)
 {
+    struct selector **list = xcalloc(count, sizeof *list);
+    for (size_t i = 0; i < count; i++) {
+        list[i] = xptr(selector_parse(slice_str(items[i].selector), NULL)); /* it is of rules */
+    }
+    struct selector *all = selector_and((const struct selector *const *)list, count, e);
+    xerr(e);
     for (size_t i = 0; i < count; i++) {
         selector_free(list[i]);
     }
     free(list);
-}
-
-/* What `count` patterns of the same resource demand together; NULL with `e` set. */
-static struct selector *join(const struct pattern *items, size_t count, struct err *e)
-{
-    struct selector **list = calloc(count, sizeof *list);
-    if (list == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
-    bool whole = true;
-    for (size_t i = 0; i < count && whole; i++) {
-        list[i] = selector_parse(slice_str(items[i].selector), e);
-        whole = list[i] != NULL;
-    }
-    struct selector *all =
-        whole ? selector_and((const struct selector *const *)list, count, e) : NULL;
-    free_selectors(list, count);
     return all;
 }
 
-static void add_pattern(struct rules_text *t, const struct pattern *items, size_t count,
-                        struct err *e)
+static int add_pattern(struct rules_text *t, const struct pattern *items, size_t count,
+                       struct err *e)
 {
     const char *group = items->group;
     const char *resource = items->resource;
@@ -307,25 +246,27 @@ static void add_pattern(struct rules_text *t, const struct pattern *items, size_
                                            : group);
     struct selector *selector = join(items, count, e);
     if (selector == NULL) {
-        note_error(t, e->code);
-        return;
+        return e->code;
     }
     rules_text_line(t, "", "%s", path);
     add_selector(t, path, selector);
     selector_free(selector);
+    return 0;
 }
 
-static void add_limits(struct rules_text *t, const cJSON *limits, struct err *e)
+static int add_limits(struct rules_text *t, const cJSON *limits, struct err *e)
 {
     struct patterns p = {.items = NULL};
-    note_error(t, collect_patterns(&p, limits));
+    int rc = 0;
+    collect_patterns(&p, limits);
     rules_text_line(t, "", p.count > 0 ? "limits:" : "no limits: everything is visible");
-    for (size_t i = 0, n; i < p.count && t->error == 0; i += n) {
+    for (size_t i = 0, n; i < p.count && rc == 0; i += n) {
         for (n = 1; i + n < p.count && compare_patterns(&p.items[i], &p.items[i + n]) == 0; n++) {
         }
-        add_pattern(t, &p.items[i], n, e);
+        rc = add_pattern(t, &p.items[i], n, e);
     }
     free(p.items);
+    return rc;
 }
 
 /* ---- all ---- */
@@ -347,7 +288,7 @@ static void add_fields(struct rules_text *t, const char *title, const cJSON *fie
     }
 }
 
-static void add_spec(struct rules_text *t, const cJSON *spec, struct err *e)
+static int add_spec(struct rules_text *t, const cJSON *spec, struct err *e)
 {
     const cJSON *election = field_get(spec, "leaderElection");
     if (election != NULL) {
@@ -357,20 +298,16 @@ static void add_spec(struct rules_text *t, const cJSON *spec, struct err *e)
     }
     add_fields(t, "control labels:", field_get(spec, "labels"));
     add_fields(t, "webhook:", field_get(spec, "webhook"));
-    add_limits(t, field_get(spec, "limits"), e);
+    return add_limits(t, field_get(spec, "limits"), e);
 }
 
 int rules_text_add(struct rules_text *t, const struct rules *rules, struct err *e)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    note_error(t, rules_to_json(rules, &text));
-    cJSON *tree = t->error == 0 ? json_parse((const char *)buf_data(&text), text.len, e) : NULL;
-    if (tree != NULL) {
-        add_spec(t, field_get(tree, "spec"), e);
-    } else {
-        note_error(t, e->code);
-    }
-    int rc = rules_text_settle(t, e);
+    xok(rules_to_json(rules, &text)); /* which has room for all rules */
+    cJSON *tree = xptr(json_parse((const char *)buf_data(&text), text.len, NULL));
+    int rc = add_spec(t, field_get(tree, "spec"), e);
+    rules_text_settle(t);
     cJSON_Delete(tree);
     buf_reset(&text);
     return rc;

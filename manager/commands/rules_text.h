@@ -32,27 +32,25 @@ struct rules_text {
     struct rules_text_line *lines;
     size_t count;
     size_t cap;
-    int error; /* the first one; no line is added any more */
 };
 
 #define RULES_TEXT_INIT                                                                            \
     {                                                                                              \
-        .lines = NULL, .count = 0, .cap = 0, .error = 0                                            \
+        .lines = NULL, .count = 0, .cap = 0                                                        \
     }
 
-/* 0; -E2BIG: selectors are too large together; or -ENOMEM. rules_text_deinit is due in any case. */
+/* 0; -E2BIG: selectors are too large together. rules_text_deinit is due in any case. */
 MUST_CHECK int rules_text_add(struct rules_text *t, const struct rules *rules, struct err *e);
 
 /* Parts of a key are joined by a byte that no name has and that sorts before all others: so a line
  * stands before those below it, and these before the next of its kind. */
 #define RULES_TEXT_JOIN '\x01'
 
-/* For other texts of this kind: adds a line below that of `path`, which is a key; "" on top. That
- * it fails shows at the end. */
+/* For other texts of this kind: adds a line below that of `path`, which is a key; "" on top. */
 void rules_text_line(struct rules_text *t, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Ends them: sorts. As rules_text_add. */
-MUST_CHECK int rules_text_settle(struct rules_text *t, struct err *e);
+/* Ends them: sorts. */
+void rules_text_settle(struct rules_text *t);
 
 void rules_text_deinit(struct rules_text *t);
 

@@ -170,11 +170,10 @@ static void compile_one(struct shard_files *r, const struct config_entry *entry)
     char msg[RULES_SET_NAME + 64];
     (void)snprintf(msg, sizeof msg, "metadata.name: Duplicate value: shard %s",
                    rules_set_name(rules, shard));
-    int rc = rules_set_add(&r->results, rules);
-    if (rc != 0) {
-        shard_files_fail_entry(r, entry, rc == -EEXIST ? msg : "out of memory");
-    } else {
+    if (rules_set_add(&r->results, rules)) {
         validate(r, entry);
+    } else {
+        shard_files_fail_entry(r, entry, msg);
     }
 }
 

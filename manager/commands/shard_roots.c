@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands/shard_roots.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,16 +114,6 @@ static void warn(const struct expansion *x, const char *msg)
     shard_files_warn_entry(x->files, &x->entry, msg);
 }
 
-/* Takes `child`. */
-static int keep(struct shard_files *r, cJSON *child)
-{
-    if (child == NULL || !cJSON_AddItemToArray(r->made, child)) {
-        cJSON_Delete(child);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
 /* In place of the one that there is; not of one that is somebody else's. Takes `child`. */
 static void place(struct expansion *x, cJSON *child)
 {
@@ -134,15 +123,12 @@ static void place(struct expansion *x, cJSON *child)
         cJSON_Delete(child);
         return;
     }
-    int rc = keep(r, child);
-    if (rc == 0 && entry != NULL && entry->source == NULL) {
+    cJSON_AddItemToArray(r->made, child);
+    if (entry != NULL && entry->source == NULL) {
         *entry = (struct config_entry){
             .config = child, .file = x->entry.file, .source = x->entry.config};
-    } else if (rc == 0) {
-        rc = config_files_add(&r->files.configs, child, &x->entry);
-    }
-    if (rc != 0) {
-        shard_files_fail(r, "out of memory");
+    } else {
+        config_files_add(&r->files.configs, child, &x->entry);
     }
 }
 
@@ -295,10 +281,6 @@ void shard_roots_expand(struct shard_files *r)
 {
     size_t count = r->files.configs.count;
     r->made = cJSON_CreateArray();
-    if (r->made == NULL) {
-        shard_files_fail(r, "out of memory");
-        return;
-    }
     for (size_t i = 0; i < count; i++) {
         const struct config_entry *entry = &r->files.configs.entries[i];
         if (entry->config != NULL && entry->source == NULL &&

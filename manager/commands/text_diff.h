@@ -8,12 +8,10 @@
 #include <stddef.h>
 
 #include "base/buf.h"
-#include "base/err.h"
 #include "commands/rules_text.h"
 
-/* Appends the hunks, without names before them. *changes: lines that are removed or added. 0,
- * -ENOBUFS or -ENOMEM. */
-MUST_CHECK int text_diff(const struct rules_text *a, const struct rules_text *b, struct buf *out,
-                         size_t *changes, struct err *e);
+/* Appends the hunks, without names before them; errors stay in `out`. Returns how many lines are
+ * removed or added. */
+size_t text_diff(const struct rules_text *a, const struct rules_text *b, struct buf *out);
 
 #endif

@@ -32,50 +32,38 @@ static bool wants_all(void *data, enum traffic_kind kind, const char *name)
     return true;
 }
 
-static int read_texts(const struct traffic *before, const struct traffic *after,
-                      traffic_text_wants_cb wants, void *data, struct rules_text *a,
-                      struct rules_text *b, struct err *e)
-{
-    if (before != NULL && traffic_text_add(a, before, wants, data, e) != 0) {
-        return e->code;
-    }
-    return after == NULL ? 0 : traffic_text_add(b, after, wants_all, NULL, e);
-}
-
-static int print_hunks(const struct traffic *before, const struct traffic *after,
-                       const struct rules_text *a, const struct rules_text *b, struct buf *out,
-                       bool *equal, struct err *e)
+/* Returns whether they say the same. */
+static bool print_hunks(const struct traffic *before, const struct traffic *after,
+                        const struct rules_text *a, const struct rules_text *b, struct buf *out)
 {
     struct buf hunks = BUF_INIT(out->max);
-    size_t changes = 0;
-    int rc = text_diff(a, b, &hunks, &changes, e);
-    *equal = changes == 0;
-    if (rc == 0 && changes > 0) {
+    bool equal = text_diff(a, b, &hunks) == 0;
+    if (!equal) {
         uint64_t generation = before == NULL ? 0 : traffic_generation(before);
         print_name("---", before, generation, out);
         print_name("+++", after, generation + 1, out);
         (void)buf_append(out, buf_data(&hunks), hunks.len);
-    } else if (rc == 0 && after != NULL) {
+        (void)buf_fail(out, buf_error(&hunks));
+    } else if (after != NULL) {
         print_equal(before, out);
     }
     buf_reset(&hunks);
-    return rc;
+    return equal;
 }
 
-int traffic_diff(const struct traffic *before, const struct traffic *after,
-                 traffic_text_wants_cb wants, void *data, struct buf *out, bool *equal,
-                 struct err *e)
+bool traffic_diff(const struct traffic *before, const struct traffic *after,
+                  traffic_text_wants_cb wants, void *data, struct buf *out)
 {
     struct rules_text a = RULES_TEXT_INIT;
     struct rules_text b = RULES_TEXT_INIT;
-    int rc = read_texts(before, after, wants, data, &a, &b, e);
-    if (rc == 0) {
-        rc = print_hunks(before, after, &a, &b, out, equal, e);
+    if (before != NULL) {
+        traffic_text_add(&a, before, wants, data);
     }
+    if (after != NULL) {
+        traffic_text_add(&b, after, wants_all, NULL);
+    }
+    bool equal = print_hunks(before, after, &a, &b, out);
     rules_text_deinit(&a);
     rules_text_deinit(&b);
-    if (rc == 0 && buf_error(out) != 0) {
-        rc = err_set(e, buf_error(out), "%s", err_text(buf_error(out)));
-    }
-    return rc;
+    return equal;
 }

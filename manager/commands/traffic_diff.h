@@ -9,16 +9,14 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "base/err.h"
 #include "commands/traffic_text.h"
 #include "traffic/traffic.h"
 
 /* Appends the difference. Each may be NULL: there are none; if both are, nothing is appended. Of
  * those before only the wanted ones are compared. The document after gets the generation that
- * follows, whatever it carries. Documents that say the same get one line that says so; *equal
- * tells. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int traffic_diff(const struct traffic *before, const struct traffic *after,
-                            traffic_text_wants_cb wants, void *data, struct buf *out, bool *equal,
-                            struct err *e);
+ * follows, whatever it carries. Documents that say the same get one line that says so; then it
+ * returns true. Errors stay in `out`. */
+bool traffic_diff(const struct traffic *before, const struct traffic *after,
+                  traffic_text_wants_cb wants, void *data, struct buf *out);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands/traffic_files.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/xalloc.h"
 #include "policy/traffic_compile.h"
 
 /* ---- policies ---- */
@@ -63,27 +63,25 @@ static void read_policy(struct traffic_files *t, const struct config_entry *entr
     struct policy_options options = {.now = (int64_t)time(NULL)};
     struct policy_findings f = POLICY_FINDINGS_INIT;
     enum traffic_kind kind;
-    struct policy *policy =
-        policy_is_one(entry->config, &kind) ? policy_read(kind, entry->config, &options, &f) : NULL;
-    tell_findings(t, entry, &f);
-    if (policy != NULL) {
-        add_policy(t, entry, policy);
-    } else {
-        shard_files_fail_entry(t->shards, entry, "out of memory");
+    if (!policy_is_one(entry->config, &kind)) {
+        return;
     }
+    struct policy *policy = xptr(policy_read(kind, entry->config, &options, &f));
+    tell_findings(t, entry, &f);
+    add_policy(t, entry, policy);
     policy_findings_deinit(&f);
 }
 
 /* ---- documents ---- */
 
 /* What is left of a ConfigMap beside the rules. */
-static int find_room(const struct rules *rules, size_t *room)
+static size_t find_room(const struct rules *rules)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    int rc = rules_to_json(rules, &text);
-    *room = text.len < TRAFFIC_TEXT_MAX ? TRAFFIC_TEXT_MAX - text.len : 0;
+    xok(rules_to_json(rules, &text)); /* for which there is room */
+    size_t room = text.len < TRAFFIC_TEXT_MAX ? TRAFFIC_TEXT_MAX - text.len : 0;
     buf_reset(&text);
-    return rc;
+    return room;
 }
 
 static void tell_outcome(struct traffic_files *t, const struct traffic_file_policy *p,
@@ -110,28 +108,9 @@ struct concerned {
     size_t count;
 };
 
-static int concerned_init(struct concerned *c, size_t count)
+static void choose(struct traffic_files *t, const struct rules *rules, struct concerned *c)
 {
-    *c = (struct concerned){.list = calloc(count + 1, sizeof(struct policy *)),
-                            .indexes = calloc(count + 1, sizeof(size_t)),
-                            .outcomes = calloc(count + 1, sizeof(enum traffic_outcome))};
-    return c->list == NULL || c->indexes == NULL || c->outcomes == NULL ? -ENOMEM : 0;
-}
-
-static void concerned_deinit(struct concerned *c)
-{
-    free(c->list);
-    free(c->indexes);
-    free(c->outcomes);
-}
-
-static int choose(struct traffic_files *t, const struct rules *rules, struct concerned *c)
-{
-    struct err e = ERR_INIT;
-    struct selector *pods = shards_pod_selector(shard_files_config(t->shards, rules), &e);
-    if (pods == NULL) {
-        return e.code;
-    }
+    struct selector *pods = shards_pod_selector(shard_files_config(t->shards, rules), NULL);
     for (size_t i = 0; i < t->count; i++) {
         struct traffic_file_policy *p = &t->items[i];
         if (strcmp(p->ns, rules_shard_namespace(rules)) == 0 && traffic_concerns(pods, p->policy)) {
@@ -141,7 +120,6 @@ static int choose(struct traffic_files *t, const struct rules *rules, struct con
         }
     }
     selector_free(pods);
-    return 0;
 }
 
 static int make_document(struct traffic_files *t, const struct rules *rules, struct concerned *c,
@@ -153,14 +131,12 @@ static int make_document(struct traffic_files *t, const struct rules *rules, str
                                     .shard = rules_shard_name(rules),
                                     .generation = t->shards->options->generation,
                                     .list = c->list,
-                                    .count = c->count};
-    if (find_room(rules, &source.room) != 0) {
-        return err_memory(e);
-    }
+                                    .count = c->count,
+                                    .room = find_room(rules)};
     int rc = traffic_compile(&source, &text, &result, e);
     if (rc == 0 && text.len > 0) {
         *out = traffic_parse((const char *)buf_data(&text), text.len, e);
-        rc = *out == NULL ? e->code : 0;
+        rc = *out == NULL ? xrc(e->code) : 0;
     }
     for (size_t i = 0; i < c->count && rc == 0; i++) {
         tell_outcome(t, &t->items[c->indexes[i]], c->outcomes[i], rules);
@@ -172,19 +148,19 @@ static int make_document(struct traffic_files *t, const struct rules *rules, str
 static void compile_shard(struct traffic_files *t, size_t number)
 {
     const struct rules *rules = t->shards->results.items[number];
-    struct concerned c;
+    struct concerned c = {.list = xcalloc(t->count + 1, sizeof(struct policy *)),
+                          .indexes = xcalloc(t->count + 1, sizeof(size_t)),
+                          .outcomes = xcalloc(t->count + 1, sizeof(enum traffic_outcome))};
     struct err e = ERR_INIT;
-    if (concerned_init(&c, t->count) != 0 || choose(t, rules, &c) != 0) {
-        (void)err_memory(&e);
-    } else {
-        (void)make_document(t, rules, &c, &t->documents[number], &e);
-    }
-    if (e.code != 0) {
+    choose(t, rules, &c);
+    if (make_document(t, rules, &c, &t->documents[number], &e) != 0) {
         char shard[RULES_SET_NAME];
         err_prefix(&e, "the traffic policies of shard %s", rules_set_name(rules, shard));
         shard_files_fail(t->shards, e.msg);
     }
-    concerned_deinit(&c);
+    free(c.list);
+    free(c.indexes);
+    free(c.outcomes);
 }
 
 /* If one shard alone is looked at, others may have it. */
@@ -203,12 +179,8 @@ int traffic_files_read(struct traffic_files *t)
 {
     const struct config_list *list = &t->shards->files.policies;
     size_t shards = t->shards->results.count;
-    t->items = calloc(list->count + 1, sizeof *t->items);
-    t->documents = calloc(shards + 1, sizeof(struct traffic *));
-    if (t->items == NULL || t->documents == NULL) {
-        shard_files_fail(t->shards, "out of memory");
-        return -1;
-    }
+    t->items = xcalloc(list->count + 1, sizeof *t->items);
+    t->documents = xcalloc(shards + 1, sizeof(struct traffic *));
     for (size_t i = 0; i < list->count; i++) {
         read_policy(t, &list->entries[i]);
     }

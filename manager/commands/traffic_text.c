@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands/traffic_text.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/xalloc.h"
 #include "policy/policy.h"
 #include "json/field.h"
 #include "json/json.h"
 
-enum { PATH_LEN = 1024 }; /* names have at most 253 bytes */
+enum {
+    PATH_LEN = 1024,                  /* names have at most 253 bytes */
+    VALUE_MAX = 2 * TRAFFIC_TEXT_MAX, /* what is printed is hardly longer than in the document */
+};
 
 /* Of each kind. */
 static const struct {
@@ -65,37 +68,30 @@ static void print_value(const cJSON *value, struct buf *out)
     }
 }
 
-static int add_value(struct rules_text *t, const char *path, const char *name, const cJSON *value)
+static void add_value(struct rules_text *t, const char *path, const char *name, const cJSON *value)
 {
-    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+    struct buf text = BUF_INIT(VALUE_MAX);
     print_value(value, &text);
-    int rc = buf_error(&text);
-    const char *printed = rc == 0 ? buf_cstr(&text) : NULL;
-    if (printed != NULL) {
-        rules_text_line(t, path, "%s: %s", name, printed);
-    }
+    rules_text_line(t, path, "%s: %s", name, xptr(buf_cstr(&text)));
     buf_reset(&text);
-    return printed == NULL ? -ENOMEM : 0;
 }
 
 /* ---- policies ---- */
 
-static int add_requests(struct rules_text *t, const char *path, const cJSON *rows)
+static void add_requests(struct rules_text *t, const char *path, const cJSON *rows)
 {
-    int rc = 0;
     const cJSON *row;
     cJSON_ArrayForEach(row, rows)
     {
         if (row->child == NULL) {
             rules_text_line(t, path, "requests: all");
-        } else if (rc == 0) {
-            rc = add_value(t, path, "requests", row);
+        } else {
+            add_value(t, path, "requests", row);
         }
     }
-    return rc;
 }
 
-static int add_urls(struct rules_text *t, const char *path, const cJSON *urls)
+static void add_urls(struct rules_text *t, const char *path, const cJSON *urls)
 {
     const cJSON *item;
     cJSON_ArrayForEach(item, urls)
@@ -103,7 +99,6 @@ static int add_urls(struct rules_text *t, const char *path, const cJSON *urls)
         rules_text_line(t, path, "requests: %s %s", field_text(item, "method"),
                         field_text(item, "url"));
     }
-    return 0;
 }
 
 /* "host is a", "path matches ^/b": what a request must have. */
@@ -117,13 +112,12 @@ static void print_match(const cJSON *http, const char *key, struct buf *out)
     }
 }
 
-static int add_http(struct rules_text *t, const char *path, const cJSON *matches)
+static void add_http(struct rules_text *t, const char *path, const cJSON *matches)
 {
-    int rc = 0;
     const cJSON *http;
     cJSON_ArrayForEach(http, matches)
     {
-        struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+        struct buf text = BUF_INIT(VALUE_MAX);
         const cJSON *header;
         const char *method = field_text(http, "method");
         (void)buf_append_str(&text, method);
@@ -135,52 +129,45 @@ static int add_http(struct rules_text *t, const char *path, const cJSON *matches
             (void)buf_printf(&text, "%sheader %s%s%s", text.len == 0 ? "" : ", ",
                              field_text(header, "name"), value[0] == '\0' ? "" : ": ", value);
         }
-        const char *printed = buf_cstr(&text);
-        if (printed != NULL) {
-            rules_text_line(t, path, "requests: %s", printed);
-        }
-        rc = printed == NULL ? -ENOMEM : rc;
+        rules_text_line(t, path, "requests: %s", xptr(buf_cstr(&text)));
         buf_reset(&text);
     }
-    return rc;
 }
 
-static int add_field(struct rules_text *t, const char *path, const cJSON *field)
+static void add_field(struct rules_text *t, const char *path, const cJSON *field)
 {
     static const struct {
         const char *name;
-        int (*add)(struct rules_text *t, const char *path, const cJSON *list);
+        void (*add)(struct rules_text *t, const char *path, const cJSON *list);
     } requests[] = {{"resources", add_requests}, {"urls", add_urls}, {"http", add_http}};
     for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
         if (strcmp(field->string, requests[i].name) == 0) {
-            return requests[i].add(t, path, field);
+            requests[i].add(t, path, field);
+            return;
         }
     }
-    return add_value(t, path, field->string, field);
+    add_value(t, path, field->string, field);
 }
 
 /* `what` is "rule" or another word, for names are unique among those of a list alone. */
-static int add_rule(struct rules_text *t, const char *policy, const char *what, const cJSON *rule)
+static void add_rule(struct rules_text *t, const char *policy, const char *what, const cJSON *rule)
 {
     char path[2 * PATH_LEN];
-    int rc = 0;
     const cJSON *field;
     const char *name = field_text(rule, "name");
     rules_text_line(t, policy, "%s %s:", what, name);
     (void)snprintf(path, sizeof path, "%s%c%s %s:", policy, RULES_TEXT_JOIN, what, name);
     cJSON_ArrayForEach(field, rule)
     {
-        if (rc == 0 && strcmp(field->string, "name") != 0) {
-            rc = add_field(t, path, field);
+        if (strcmp(field->string, "name") != 0) {
+            add_field(t, path, field);
         }
     }
-    return rc;
 }
 
-static int add_policy(struct rules_text *t, enum traffic_kind kind, const cJSON *policy)
+static void add_policy(struct rules_text *t, enum traffic_kind kind, const cJSON *policy)
 {
     char path[PATH_LEN];
-    int rc = 0;
     const cJSON *item;
     const char *pods = field_text(policy, "pods");
     (void)snprintf(path, sizeof path, "%s %s:", policy_kind_name(kind), field_text(policy, "name"));
@@ -192,43 +179,37 @@ static int add_policy(struct rules_text *t, enum traffic_kind kind, const cJSON 
     }
     cJSON_ArrayForEach(item, field_get(policy, lists[kind].rules))
     {
-        rc = rc == 0 ? add_rule(t, path, "rule", item) : rc;
+        add_rule(t, path, "rule", item);
     }
     cJSON_ArrayForEach(item, field_get(policy, "intercepts"))
     {
-        rc = rc == 0 ? add_rule(t, path, "intercept rule", item) : rc;
+        add_rule(t, path, "intercept rule", item);
     }
-    return rc;
 }
 
-static int add_spec(struct rules_text *t, const cJSON *spec, traffic_text_wants_cb wants,
-                    void *data)
+static void add_spec(struct rules_text *t, const cJSON *spec, traffic_text_wants_cb wants,
+                     void *data)
 {
-    int rc = 0;
     for (int i = TRAFFIC_BREAKER; i <= TRAFFIC_FAULT_INJECTION; i++) {
         enum traffic_kind kind = (enum traffic_kind)i;
         const cJSON *policy;
         cJSON_ArrayForEach(policy, field_get(spec, lists[kind].policies))
         {
-            if (rc == 0 && wants(data, kind, field_text(policy, "name"))) {
-                rc = add_policy(t, kind, policy);
+            if (wants(data, kind, field_text(policy, "name"))) {
+                add_policy(t, kind, policy);
             }
         }
     }
-    return rc;
 }
 
-int traffic_text_add(struct rules_text *t, const struct traffic *traffic,
-                     traffic_text_wants_cb wants, void *data, struct err *e)
+void traffic_text_add(struct rules_text *t, const struct traffic *traffic,
+                      traffic_text_wants_cb wants, void *data)
 {
     struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
-    struct err ignored = ERR_INIT;
-    cJSON *tree = NULL;
-    if (traffic_to_json(traffic, &text) == 0) {
-        tree = json_parse((const char *)buf_data(&text), text.len, &ignored);
-    }
-    int rc = tree == NULL ? -ENOMEM : add_spec(t, field_get(tree, "spec"), wants, data);
+    xok(traffic_to_json(traffic, &text));
+    cJSON *tree = xptr(json_parse((const char *)buf_data(&text), text.len, NULL));
+    add_spec(t, field_get(tree, "spec"), wants, data);
+    rules_text_settle(t);
     cJSON_Delete(tree);
     buf_reset(&text);
-    return rc == 0 ? rules_text_settle(t, e) : err_memory(e);
 }

@@ -16,15 +16,14 @@
 
 #include <stdbool.h>
 
-#include "base/err.h"
 #include "commands/rules_text.h"
 #include "traffic/traffic.h"
 
 /* Whether a policy is to be shown. */
 typedef bool (*traffic_text_wants_cb)(void *data, enum traffic_kind kind, const char *name);
 
-/* Adds those that are wanted. 0, or -ENOMEM; rules_text_deinit is due in any case. */
-MUST_CHECK int traffic_text_add(struct rules_text *t, const struct traffic *traffic,
-                                traffic_text_wants_cb wants, void *data, struct err *e);
+/* Adds those that are wanted; rules_text_deinit is due. */
+void traffic_text_add(struct rules_text *t, const struct traffic *traffic,
+                      traffic_text_wants_cb wants, void *data);
 
 #endif

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 
 static struct rules *parse(unsigned generation, const char *spec)
@@ -191,41 +190,11 @@ static void names_and_generations(void **state)
     rules_unref(same);
 }
 
-struct pair {
-    struct rules *before;
-    struct rules *after;
-};
-
-static bool diff_once(void *data)
-{
-    const struct pair *p = data;
-    struct buf out = BUF_INIT(65536);
-    struct err e = ERR_INIT;
-    bool equal = false;
-    int rc = rules_diff(p->before, p->after, &out, &equal, &e);
-    assert_true(rc == 0 || (e.code == rc && e.msg[0] != '\0'));
-    buf_reset(&out);
-    return rc == 0;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    struct pair p = {
-        .before = parse(1, "\"limits\":[" PODS("a in (1,2)") "," PODS("a in (2,3),b") "]"),
-        .after = parse(1, "\"leaderElection\":{\"name\":\"l\"},\"limits\":[" PODS("a=2") "]"),
-    };
-    assert_true(sweep_allocations(diff_once, &p) > 50);
-    rules_unref(p.before);
-    rules_unref(p.after);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(differences),
         cmocka_unit_test(names_and_generations),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

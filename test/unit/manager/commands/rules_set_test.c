@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "temp_dir.h"
 
@@ -158,34 +157,12 @@ static void traffic_documents(void **state)
     }
 }
 
-static bool read_once(void *data)
-{
-    struct rules_set s = RULES_SET_INIT;
-    struct err e = ERR_INIT;
-    int rc = rules_set_read(&s, data, &e);
-    assert_true(rc == 0 || (e.code == rc && e.msg[0] != '\0'));
-    rules_set_deinit(&s);
-    return rc == 0;
-}
-
-static void without_memory(void **state)
-{
-    struct fixture *f = *state;
-    assert_int_equal(mkdir(temp_dir_path(&f->dir, "d", f->path), 0755), 0);
-    temp_dir_write(&f->dir, "d/b.json", RULES("b"), 0644);
-    temp_dir_write(&f->dir, "d/a.yaml", CONFIGMAP("a"), 0644);
-    temp_dir_write(&f->dir, "d/c.yaml", BOTH("c") "'" TRAFFIC("c") "'\n", 0644);
-    temp_dir_write(&f->dir, "d/d.yaml", BOTH("d") "'{}'\n", 0644);
-    assert_true(sweep_allocations(read_once, (void *)temp_dir_path(&f->dir, "d", f->path)) > 30);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_files_hold, setup, teardown),
         cmocka_unit_test_setup_teardown(traffic_documents, setup, teardown),
         cmocka_unit_test_setup_teardown(folders, setup, teardown),
-        cmocka_unit_test_setup_teardown(without_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
