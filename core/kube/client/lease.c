@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/state_machine.h"
+#include "base/xalloc.h"
 #include "kube/client/lease_object.h"
 #include "kube/client/object_request.h"
 #include "kube/name.h"
@@ -182,21 +183,16 @@ static const char *leader(const struct lease *l)
     return l->leader == NULL ? "" : l->leader;
 }
 
-/* Without memory the next look tells. */
 static void report_leader(struct lease *l)
 {
     const char *holder = lease_object_holder(l->seen);
     if (l->state == STATE_CLOSED || strcmp(leader(l), holder) == 0) {
         return;
     }
-    char *copy = strdup(holder);
-    if (copy == NULL) {
-        return;
-    }
     free(l->leader);
-    l->leader = copy;
+    l->leader = xstrdup(holder);
     if (l->handlers->on_leader != NULL) {
-        l->handlers->on_leader(l->data, copy);
+        l->handlers->on_leader(l->data, l->leader);
     }
 }
 
@@ -223,21 +219,15 @@ static void led_until(struct lease *l, uint64_t t)
     }
 }
 
-/* Without memory nothing is known of it. */
-static int observe(struct lease *l, const cJSON *object)
+static void observe(struct lease *l, const cJSON *object)
 {
-    cJSON *copy = cJSON_Duplicate(object, true);
-    if (copy == NULL) {
-        return -ENOMEM;
-    }
-    if (l->seen == NULL || !lease_object_same(l->seen, copy)) {
+    if (l->seen == NULL || !lease_object_same(l->seen, object)) {
         l->seen_at = now(l);
     }
     cJSON_Delete(l->seen);
-    l->seen = copy;
+    l->seen = cJSON_Duplicate(object, true);
     l->unsure = false;
     led_until(l, taken_until(l));
-    return 0;
 }
 
 /* ---- to lead, and to stop ---- */
@@ -313,7 +303,7 @@ static int send_request(struct lease *l, const struct object_request_options *q,
     l->writing = q->verb != OBJECT_REQUEST_GET;
     l->sent_at = now(l);
     l->request = object_request_start(l->loop, l->client, q, l->writing ? on_write : on_read, l, e);
-    return l->request == NULL ? e->code : 0;
+    return l->request == NULL ? xrc(e->code) : 0;
 }
 
 static void read_lease(struct lease *l)
@@ -348,11 +338,8 @@ static void write_lease(struct lease *l, enum lease_claim claim)
     bool create = claim == LEASE_CREATE;
     l->claim = claim;
     cJSON *blank = create ? lease_object_new(l->namespace, l->name) : NULL;
-    cJSON *body =
-        create && blank == NULL
-            ? NULL
-            : lease_object_claim(create ? blank : l->seen, claim, l->identity,
-                                 (int64_t)l->duration_ms / 1000, net_clock_wall(l->clock));
+    cJSON *body = lease_object_claim(create ? blank : l->seen, claim, l->identity,
+                                     (int64_t)l->duration_ms / 1000, net_clock_wall(l->clock));
     const struct object_request_options q = {
         .verb = create ? OBJECT_REQUEST_CREATE : OBJECT_REQUEST_UPDATE,
         .path = l->path,
@@ -361,7 +348,7 @@ static void write_lease(struct lease *l, enum lease_claim claim)
         .timeout_ms = l->renew_deadline_ms / 2,
     };
     if (body == NULL) {
-        attempt_failed(l, verb_of(claim), "out of memory");
+        attempt_failed(l, verb_of(claim), "the system's clock shows no date");
     } else if (send_request(l, &q, &e) != 0) {
         attempt_failed(l, verb_of(claim), e.msg);
     }
@@ -406,10 +393,9 @@ static void act_on_lease(struct lease *l)
 
 static void take_look(struct lease *l, const cJSON *object, const struct api_error *error)
 {
-    if (object != NULL && observe(l, object) == 0) {
+    if (object != NULL) {
+        observe(l, object);
         act_on_lease(l);
-    } else if (object != NULL) {
-        attempt_failed(l, "read", "out of memory");
     } else if (error->code != 404) {
         attempt_refused(l, "read", error);
     } else if (l->state == STATE_RELEASING) {
@@ -471,10 +457,9 @@ static void on_write(void *data, const cJSON *object, const struct api_error *er
     enter(l);
     if (object == NULL) {
         take_failure(l, error);
-    } else if (observe(l, object) == 0) {
-        take_success(l);
     } else {
-        attempt_failed(l, "read", "out of memory");
+        observe(l, object);
+        take_success(l);
     }
     report_leader(l);
     leave(l);
@@ -565,12 +550,9 @@ static int set_options(struct lease *l, const struct lease_options *o, struct er
     if (check_options(o, l, e) != 0) {
         return -EINVAL;
     }
-    l->namespace = strdup(o->namespace);
-    l->name = strdup(o->name);
-    l->identity = strdup(o->identity);
-    if (l->namespace == NULL || l->name == NULL || l->identity == NULL) {
-        return err_memory(e);
-    }
+    l->namespace = xstrdup(o->namespace);
+    l->name = xstrdup(o->name);
+    l->identity = xstrdup(o->identity);
     (void)snprintf(l->path, sizeof l->path, "/apis/coordination.k8s.io/v1/namespaces/%s/leases",
                    l->namespace);
     return 0;
@@ -579,21 +561,12 @@ static int set_options(struct lease *l, const struct lease_options *o, struct er
 struct lease *lease_new(struct net_loop *loop, const struct lease_options *o,
                         const struct lease_handlers *handlers, void *data, struct err *e)
 {
-    struct lease *l = calloc(1, sizeof *l);
-    if (l == NULL) {
-        err_memory(e);
-        return NULL;
-    }
+    struct lease *l = xcalloc(1, sizeof *l);
     if (set_options(l, o, e) != 0) {
         destroy_lease(l);
         return NULL;
     }
-    l->timer = net_timer_new(loop, on_timer, l);
-    if (l->timer == NULL) {
-        destroy_lease(l);
-        err_memory(e);
-        return NULL;
-    }
+    l->timer = xptr(net_timer_new(loop, on_timer, l));
     l->loop = loop;
     l->handlers = handlers;
     l->data = data;

@@ -60,7 +60,7 @@ struct lease_options {
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
-/* Begins with the loop's next turn. NULL with `e` set: -EINVAL (options), -ENOMEM. */
+/* Begins with the loop's next turn. NULL with `e` set: -EINVAL (options). */
 MUST_CHECK struct lease *lease_new(struct net_loop *l, const struct lease_options *o,
                                    const struct lease_handlers *handlers, void *data,
                                    struct err *e);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/log.h"
 #include "scripted_api.h"
 #include "json/json.h"
@@ -1072,49 +1071,6 @@ static void test_there_is_never_more_than_one(void **state)
     assert_int_equal(loop_free(l), 0);
 }
 
-/* ---- memory ---- */
-
-static bool play(void *data)
-{
-    struct parliament p = {.random = 1, .api = {.serve = serve}};
-    struct net_loop *l = net_loop_new(NULL);
-    (void)data;
-    if (l == NULL) {
-        return false;
-    }
-    p.api.data = &p;
-    bool opened = api_open(&p.api, l);
-    struct lease_options o = {.client = p.api.client,
-                              .namespace = "ns",
-                              .name = "x",
-                              .identity = "a",
-                              .clock = &p.api.clock.clock};
-    struct lease *lease = opened ? lease_new(l, &o, &members, &p, NULL) : NULL;
-    for (int i = 0; lease != NULL && i < 300 && p.version < 3; i++) {
-        run_for(l, 1);
-        fake_clock_pass(&p.api.clock, 500);
-    }
-    sweep_left = -1;
-    bool well = lease != NULL;
-    if (well) {
-        assert_true(p.version >= 3);
-        assert_true(lease_held(lease));
-    }
-    lease_free(lease);
-    api_close(&p.api);
-    cJSON_Delete(p.kept);
-    assert_int_equal(loop_free(l), 0);
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    log_init("test", LOG_TEXT, LOG_ERROR);
-    long n = sweep_allocations(play, NULL);
-    assert_true(n > 100);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -1165,7 +1121,6 @@ int main(void)
         TEST(test_free_when_told_what_is_wrong),
         TEST(test_free_while_asking),
         cmocka_unit_test(test_there_is_never_more_than_one),
-        cmocka_unit_test(test_out_of_memory),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
