@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
+
 static size_t count_configs(const struct shard_cache *cache, const char *ns)
 {
     size_t count = 0;
@@ -15,15 +17,12 @@ static size_t count_configs(const struct shard_cache *cache, const char *ns)
     return count;
 }
 
-static int add_shards(struct admission_snapshot *o, const char *ns, struct validate_context *w)
+static void add_shards(struct admission_snapshot *o, const char *ns, struct validate_context *w)
 {
     size_t room = count_configs(o->cache, ns) + 1;
     size_t n = 0;
-    o->configs = calloc(room, sizeof(const struct shard_cache_config *));
-    o->items = calloc(room, sizeof *o->items);
-    if (o->configs == NULL || o->items == NULL) {
-        return -ENOMEM;
-    }
+    o->configs = xcalloc(room, sizeof(const struct shard_cache_config *));
+    o->items = xcalloc(room, sizeof *o->items);
     for (const struct shard_cache_config *c = NULL;
          (c = shard_cache_next_config_in(o->cache, ns, c)) != NULL;) {
         o->configs[n] = c;
@@ -31,7 +30,6 @@ static int add_shards(struct admission_snapshot *o, const char *ns, struct valid
             .config = c->object, .ns = c->ns, .name = c->name, .root = c->root, .pods = c->pods};
     }
     w->shards = (struct shards_list){.items = o->items, .count = n};
-    return 0;
 }
 
 static const char *shared_pod(const void *data, const char *ns, const char *name,
@@ -89,34 +87,30 @@ static const char *copy_text(char **at, const char *text)
     return copy;
 }
 
-/* The texts stand behind the array. NULL without memory. */
+/* The texts stand behind the array. */
 static struct validate_resource *copy_resources(const struct discovery_resource *all, size_t count)
 {
     size_t texts = 1;
     for (size_t i = 0; i < count; i++) {
         texts += strlen(all[i].group) + strlen(all[i].plural) + 2;
     }
-    struct validate_resource *copy = malloc(count * sizeof *copy + texts);
+    struct validate_resource *copy = xmalloc(count * sizeof *copy + texts);
     char *at = (char *)(copy + count);
-    for (size_t i = 0; i < count && copy != NULL; i++) {
+    for (size_t i = 0; i < count; i++) {
         copy[i].group = copy_text(&at, all[i].group);
         copy[i].resource = copy_text(&at, all[i].plural);
     }
     return copy;
 }
 
-int admission_snapshot_discovered(struct admission_snapshot *o,
-                                  const struct sharding_resource *labelled, size_t count)
+void admission_snapshot_discovered(struct admission_snapshot *o,
+                                   const struct sharding_resource *labelled, size_t count)
 {
     size_t all_count;
     const struct discovery_resource *all = discovery_all(o->discovery, &all_count);
     admission_snapshot_undiscovered(o);
     o->resources = copy_resources(all, all_count);
-    o->unlabelled = calloc(all_count + 1, sizeof *o->unlabelled);
-    if (o->resources == NULL || o->unlabelled == NULL) {
-        admission_snapshot_undiscovered(o);
-        return -ENOMEM;
-    }
+    o->unlabelled = xcalloc(all_count + 1, sizeof *o->unlabelled);
     o->resource_count = all_count;
     for (size_t i = 0; i < all_count; i++) {
         const struct discovery_resource *r = &all[i];
@@ -125,7 +119,6 @@ int admission_snapshot_discovered(struct admission_snapshot *o,
                 .group = o->resources[i].group, .resource = o->resources[i].resource};
         }
     }
-    return 0;
 }
 
 /* ---- all ---- */
@@ -153,7 +146,8 @@ int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
     w->unlabelled = o->unlabelled;
     w->unlabelled_count = o->unlabelled_count;
     w->shared = shard_cache_shared(o->cache);
-    return add_shards(o, ns, w) != 0 ? err_memory(e) : 0;
+    add_shards(o, ns, w);
+    return 0;
 }
 
 void admission_snapshot_deinit(struct admission_snapshot *o)

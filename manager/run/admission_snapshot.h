@@ -29,15 +29,14 @@ struct admission_snapshot {
 };
 
 /* Copies what discovery has, and notes which of it gets control labels. To be called after each of
- * its changes. 0; -ENOMEM: then nothing is known. */
-MUST_CHECK int admission_snapshot_discovered(struct admission_snapshot *o,
-                                             const struct sharding_resource *labelled,
-                                             size_t count);
+ * its changes. */
+void admission_snapshot_discovered(struct admission_snapshot *o,
+                                   const struct sharding_resource *labelled, size_t count);
 /* Nothing is known of resources. */
 void admission_snapshot_undiscovered(struct admission_snapshot *o);
 
 /* What there is in the namespace; valid until the loop runs on, or the next call. Resources are
- * left out while they are not known. 0; -EAGAIN: it is not known yet; -ENOMEM. */
+ * left out while they are not known. 0; -EAGAIN: it is not known yet. */
 MUST_CHECK int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
                                        struct validate_context *w, struct err *e);
 void admission_snapshot_deinit(struct admission_snapshot *o);

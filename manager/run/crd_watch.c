@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "kube/client/reflector.h"
 #include "net/timer.h"
 
@@ -61,28 +62,18 @@ static const struct reflector_handlers handlers = {
 };
 
 struct crd_watch *crd_watch_new(struct net_loop *l, struct kube_client *c,
-                                struct discovery *discovery, const struct net_clock *clock,
-                                struct err *e)
+                                struct discovery *discovery, const struct net_clock *clock)
 {
     const struct reflector_options o = {
         .client = c,
         .path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         .metadata_only = true,
     };
-    struct crd_watch *w = calloc(1, sizeof *w);
-    if (w == NULL) {
-        err_memory(e);
-        return NULL;
-    }
+    struct crd_watch *w = xcalloc(1, sizeof *w);
     w->discovery = discovery;
     w->clock = clock != NULL ? clock : &net_clock_system;
-    w->timer = net_timer_new(l, on_timer, w);
-    w->reflector = reflector_new(l, &o, &handlers, w, e);
-    if (w->timer == NULL || w->reflector == NULL) {
-        crd_watch_free(w);
-        err_memory(e);
-        return NULL;
-    }
+    w->timer = xptr(net_timer_new(l, on_timer, w));
+    w->reflector = xptr(reflector_new(l, &o, &handlers, w, NULL));
     return w;
 }
 

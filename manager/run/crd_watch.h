@@ -18,11 +18,9 @@
 
 struct crd_watch;
 
-/* Client, discovery and clock, of which NULL is the system's, must outlive it. NULL with `e` set:
- * -ENOMEM. */
+/* Client, discovery and clock, of which NULL is the system's, must outlive it. */
 MUST_CHECK struct crd_watch *crd_watch_new(struct net_loop *l, struct kube_client *c,
-                                           struct discovery *d, const struct net_clock *clock,
-                                           struct err *e);
+                                           struct discovery *d, const struct net_clock *clock);
 /* What keeps it from following them, for people; NULL: nothing. Valid until the loop runs on. */
 const char *crd_watch_error(const struct crd_watch *w);
 /* NULL is ignored. */

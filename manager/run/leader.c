@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/prometheus.h"
 #include "base/state_machine.h"
+#include "base/xalloc.h"
 #include "kube/client/lease.h"
 #include "label/labeller.h"
 #include "net/timer.h"
@@ -17,7 +18,6 @@
 #include "shard/controller.h"
 
 enum {
-    RETRY_MS = 5000,
     MS = 1000,
     MIB = 1024 * 1024,
     POLICIES_PART = 4, /* of --shards-memory, beside it, may policies take */
@@ -27,15 +27,12 @@ enum {
 #define NEEDED "the manager's namespace, and its Role: see k8s/base/role.yaml"
 #define REACHABLE "an API server that answers"
 
-/* STANDBY <-- holds the Lease, or holds it no more --> LEADING <-- out of memory --> BLOCKED, for a
- * while. A process that is blocked leads all the same. */
-enum state { STANDBY, LEADING, BLOCKED };
+/* STANDBY <-- holds the Lease, or holds it no more --> LEADING */
+enum state { STANDBY, LEADING };
 
 static const struct state_machine states = {
     .object = "leader",
-    .states = {[STANDBY] = {"Standby", STATE(LEADING)},
-               [LEADING] = {"Leading", STATE(STANDBY) | STATE(BLOCKED)},
-               [BLOCKED] = {"Blocked", STATE(STANDBY) | STATE(LEADING)}},
+    .states = {[STANDBY] = {"Standby", STATE(LEADING)}, [LEADING] = {"Leading", STATE(STANDBY)}},
 };
 
 struct leader {
@@ -43,7 +40,7 @@ struct leader {
     struct leader_options o;
     struct lease *lease; /* NULL: without election */
     enum state state;
-    struct net_timer *timer; /* begins without election, and again without memory */
+    struct net_timer *timer; /* begins without election */
     struct controller *controller;
     struct controller_counts counts;
     struct roller *roller;
@@ -65,7 +62,7 @@ static void set_state(struct leader *l, enum state state)
 
 static bool leads(const struct leader *l)
 {
-    return l->state != STANDBY;
+    return l->state == LEADING;
 }
 
 bool leader_may_write(void *data)
@@ -132,7 +129,7 @@ static void serve_policies(struct leader *l)
     }
 }
 
-static int begin_controller(struct leader *l, struct err *e)
+static void begin_controller(struct leader *l)
 {
     const struct manager_flags *s = l->o.settings;
     const struct controller_options o = {
@@ -158,9 +155,9 @@ static int begin_controller(struct leader *l, struct err *e)
         .policy_memory = s->shards_memory_mib * MIB / POLICIES_PART,
         .probes = {.interval_ms = s->probe_interval_s * MS, .any_address = s->probe_any_address},
     };
-    l->controller = controller_new(l->loop, &o, e);
+    struct err e = ERR_INIT;
+    l->controller = xptr(controller_new(l->loop, &o, &e));
     serve_policies(l);
-    return l->controller == NULL ? e->code : 0;
 }
 
 static void begin_roller(struct leader *l)
@@ -249,28 +246,15 @@ static void end_work(struct leader *l)
     l->controller = NULL;
 }
 
-static void begin_work(void *data)
-{
-    struct leader *l = data;
-    struct err e = ERR_INIT;
-    set_state(l, LEADING);
-    if (begin_controller(l, &e) != 0) {
-        log_error("cannot start leading, will retry", log_str("error", e.msg));
-        end_work(l);
-        set_state(l, BLOCKED);
-        net_timer_set(l->timer, RETRY_MS);
-        return;
-    }
-    begin_roots(l);
-    begin_roller(l);
-    begin_labeller(l);
-}
-
 static void on_started(void *data)
 {
     struct leader *l = data;
     l->changes++;
-    begin_work(l);
+    set_state(l, LEADING);
+    begin_controller(l);
+    begin_roots(l);
+    begin_roller(l);
+    begin_labeller(l);
     l->o.on_lead(l->o.data);
 }
 
@@ -314,16 +298,6 @@ static void on_leaderless(void *data, uint64_t ms)
 
 /* ---- its life ---- */
 
-static void begin_alone(void *data)
-{
-    struct leader *l = data;
-    if (leads(l)) {
-        begin_work(l);
-    } else {
-        on_started(l);
-    }
-}
-
 static int stand(struct leader *l, struct err *e)
 {
     static const struct lease_handlers handlers = {
@@ -350,22 +324,15 @@ static int stand(struct leader *l, struct err *e)
 
 struct leader *leader_new(struct net_loop *loop, const struct leader_options *o, struct err *e)
 {
-    struct leader *l = calloc(1, sizeof *l);
-    if (l == NULL) {
-        err_memory(e);
-        return NULL;
-    }
-    *l = (struct leader){.loop = loop, .o = *o};
+    struct leader *l = xcalloc(1, sizeof *l);
+    l->loop = loop;
+    l->o = *o;
     l->labelled = (struct label_progress_source){
         .resources = labelled_resources, .progress = label_progress, .data = l};
-    l->timer = net_timer_new(loop, begin_alone, l);
-    int rc = l->timer == NULL ? err_memory(e) : 0;
-    if (rc == 0 && o->settings->leader_elect) {
-        rc = stand(l, e);
-    } else if (rc == 0) {
+    l->timer = xptr(net_timer_new(loop, on_started, l));
+    if (!o->settings->leader_elect) {
         net_timer_set(l->timer, 0);
-    }
-    if (rc != 0) {
+    } else if (stand(l, e) != 0) {
         leader_free(l);
         return NULL;
     }

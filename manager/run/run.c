@@ -15,6 +15,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "cache/namespaces.h"
 #include "crypto/tls.h"
 #include "inject/inject_alias.h"
@@ -114,19 +115,14 @@ static void follow_resources(struct run *r)
 {
     struct warnings warnings = WARNINGS_INIT;
     size_t count = 0;
+    bool all = discovery_complete_round(r->discovery) >= r->lead_round;
     if (r->webhook == NULL || !discovery_ready(r->discovery)) {
         return;
     }
     struct sharding_resource *found =
         sharding_resources_resolve(r->resources, r->discovery, &count, &warnings);
-    int rc = admission_snapshot_discovered(&r->outlook, found, count);
-    if (rc == 0) {
-        bool all = discovery_complete_round(r->discovery) >= r->lead_round;
-        webhook_serving_set_resources(r->webhook, found, count, all);
-    }
-    if (rc != 0) {
-        log_error("cannot update the resources of the webhooks", log_str("error", err_text(rc)));
-    }
+    admission_snapshot_discovered(&r->outlook, found, count);
+    webhook_serving_set_resources(r->webhook, found, count, all);
     free(found);
     warnings_deinit(&warnings);
 }
@@ -259,8 +255,8 @@ static int open_resources(struct run *r, struct err *e)
     }
     const struct discovery_options o = {.client = r->client};
     r->discovery = discovery_new(r->program.loop, &o, &handlers, r);
-    r->definitions = crd_watch_new(r->program.loop, r->client, r->discovery, NULL, e);
-    return r->definitions == NULL ? e->code : 0;
+    r->definitions = crd_watch_new(r->program.loop, r->client, r->discovery, NULL);
+    return 0;
 }
 
 static int open_namespaces(struct run *r, struct err *e)
@@ -304,10 +300,7 @@ static int open_knowledge(struct run *r, struct err *e)
 {
     const struct excluded_namespaces_options o = {
         .client = r->client, .on_change = on_left_out, .data = r};
-    r->left_out = excluded_namespaces_new(r->program.loop, &o);
-    if (r->left_out == NULL) {
-        return err_memory(e);
-    }
+    r->left_out = xptr(excluded_namespaces_new(r->program.loop, &o));
     const struct namespaces_options restricted = {
         .client = r->client,
         .system = true,
@@ -318,8 +311,8 @@ static int open_knowledge(struct run *r, struct err *e)
     if (r->restricted == NULL) {
         return e->code;
     }
-    r->version = server_version_new(r->program.loop, r->client, NULL, on_version, r, e);
-    return r->version == NULL ? e->code : 0;
+    r->version = server_version_new(r->program.loop, r->client, NULL, on_version, r);
+    return 0;
 }
 
 static int open_leader(struct run *r, struct err *e)
@@ -422,20 +415,15 @@ static int check_ready_file(struct run *r, struct err *e)
     return program_check_ready_file(r->settings.ready_file, e);
 }
 
-static int open_timers(struct run *r, struct err *e)
-{
-    r->delay = net_timer_new(r->program.loop, on_delay_over, r);
-    r->grace = net_timer_new(r->program.loop, on_grace_over, r);
-    return r->delay == NULL || r->grace == NULL ? err_memory(e) : 0;
-}
-
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct run *, struct err *) = {
-        check_ready_file, open_timers,    open_client, open_resources, open_namespaces,
-        open_world,       open_knowledge, open_leader, open_webhook,   open_admin,
+        check_ready_file, open_client, open_resources, open_namespaces, open_world,
+        open_knowledge,   open_leader, open_webhook,   open_admin,
     };
     struct run *r = data;
+    r->delay = xptr(net_timer_new(r->program.loop, on_delay_over, r));
+    r->grace = xptr(net_timer_new(r->program.loop, on_grace_over, r));
     int rc = labels_keys_init(&r->keys, &r->settings.labels, e);
     r->keys.policy = (enum labels_policy)r->settings.label_foreign;
     for (size_t i = 0; rc == 0 && i < ARRAY_LEN(steps); i++) {

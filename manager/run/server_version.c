@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "kube/client/object_request.h"
 #include "net/timer.h"
 
@@ -75,25 +76,23 @@ static void request_version(void *data)
     const struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/version"};
     v->running = object_request_start(v->loop, v->client, &q, on_answer, v, &e);
     if (v->running == NULL) {
+        xerr(&e);
         fail(v, e.msg, kube_client_failure_level(v->client, 0));
     }
 }
 
 struct server_version *server_version_new(struct net_loop *l, struct kube_client *c,
                                           const struct net_clock *clock, server_version_cb cb,
-                                          void *data, struct err *e)
+                                          void *data)
 {
-    struct server_version *v = calloc(1, sizeof *v);
-    struct net_timer *timer = v == NULL ? NULL : net_timer_new(l, request_version, v);
-    if (timer == NULL) {
-        free(v);
-        err_memory(e);
-        return NULL;
-    }
-    *v = (struct server_version){
-        .loop = l, .client = c, .clock = clock, .timer = timer, .cb = cb, .data = data};
+    struct server_version *v = xcalloc(1, sizeof *v);
+    v->loop = l;
+    v->client = c;
     v->clock = clock != NULL ? clock : &net_clock_system;
-    net_clock_set_timer(v->clock, timer, 0);
+    v->timer = xptr(net_timer_new(l, request_version, v));
+    v->cb = cb;
+    v->data = data;
+    net_clock_set_timer(v->clock, v->timer, 0);
     return v;
 }
 

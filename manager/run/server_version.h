@@ -19,11 +19,10 @@ struct server_version;
 /* From the loop, at first and whenever it has changed: "1" and "29+". Valid during the call. */
 typedef void (*server_version_cb)(void *data, const char *major, const char *minor);
 
-/* Begins with the loop's next turn. `clock` NULL: the system's. NULL with `e` set: -ENOMEM. */
+/* Begins with the loop's next turn. `clock` NULL: the system's. */
 MUST_CHECK struct server_version *server_version_new(struct net_loop *l, struct kube_client *c,
                                                      const struct net_clock *clock,
-                                                     server_version_cb cb, void *data,
-                                                     struct err *e);
+                                                     server_version_cb cb, void *data);
 
 bool server_version_known(const struct server_version *v);
 /* As in the callback; "": not known yet. */

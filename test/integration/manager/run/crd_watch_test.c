@@ -57,10 +57,8 @@ static bool begin(struct user *u, struct net_loop *l)
     /* Its first round is over before any list, or has failed. */
     fake_clock_pass(&u->api.clock, 0);
     run_for(l, 10);
-    u->definitions = u->discovery == NULL
-                         ? NULL
-                         : crd_watch_new(l, u->api.client, u->discovery, &u->api.clock.clock, NULL);
-    return u->definitions != NULL;
+    u->definitions = crd_watch_new(l, u->api.client, u->discovery, &u->api.clock.clock);
+    return true;
 }
 
 static int end(struct user *u)
@@ -172,8 +170,7 @@ static void test_freed_at_any_moment(void **state)
     struct user *u = *state;
     crd_watch_free(NULL);
     crd_watch_free(u->definitions); /* before anything */
-    u->definitions =
-        crd_watch_new(u->api.loop, u->api.client, u->discovery, &u->api.clock.clock, NULL);
+    u->definitions = crd_watch_new(u->api.loop, u->api.client, u->discovery, &u->api.clock.clock);
     assert_non_null(u->definitions);
     (void)api_expect_part(&u->api, "watch=true"); /* while the timer runs */
 }

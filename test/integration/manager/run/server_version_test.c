@@ -28,7 +28,7 @@ static int setup(void **state)
     if (u == NULL || loop_setup((void **)&l) != 0 || !api_open(&u->api, l)) {
         return -1;
     }
-    u->version = server_version_new(l, u->api.client, &u->api.clock.clock, on_version, u, NULL);
+    u->version = server_version_new(l, u->api.client, &u->api.clock.clock, on_version, u);
     return u->version == NULL ? -1 : 0;
 }
 
