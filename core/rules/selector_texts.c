@@ -13,9 +13,10 @@ const struct selector_text *selector_texts_find(const struct selector_texts *t, 
     return TABLE_FIND(&t->table, slice_str(written), struct selector_text);
 }
 
+/* NULL only without memory: what was written is at most SELECTOR_TEXT_MAX, and blanks are added. */
 static char *print(const struct selector *selector)
 {
-    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
+    struct buf text = BUF_INIT((size_t)2 * SELECTOR_TEXT_MAX);
     char *canonical = selector_print(selector, &text) == 0 ? buf_take_str(&text) : NULL;
     buf_reset(&text);
     return canonical;

@@ -453,7 +453,7 @@ static void read_pods(const struct place *p, struct traffic_policy *policy)
         return;
     }
     struct selector *selector = selector_parse(slice_str(text), &inner);
-    struct buf canonical = BUF_INIT(SELECTOR_TEXT_MAX);
+    struct buf canonical = BUF_INIT((size_t)2 * SELECTOR_TEXT_MAX); /* blanks are added */
     policy->pods = selector;
     if (selector == NULL) {
         document_fail(p->s, inner.code, item, path, "Invalid value: \"%.100s\": %s", text,

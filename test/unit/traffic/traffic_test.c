@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "crypto/digest.h"
+#include "kube/selector.h"
 
 #define HEAD                                                                                       \
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\n"                                    \
@@ -420,6 +421,32 @@ static void bounds(void **state)
     assert_non_null(strstr(e.msg, "more than 1048576 bytes"));
 }
 
+/* Its canonical text is longer than the selector that was written, and than any may be. */
+static void a_selector_at_the_bound(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct buf out = BUF_INIT(TRAFFIC_TEXT_MAX);
+    static const char after[] = "\",\"limitings\":[" LIMITING(LIMITER) "]}]}}";
+    buf_append_str(&out, HEAD "\"spec\":{\"breakers\":[{\"name\":\"p\",\"pods\":\"");
+    for (size_t i = 0; i < SELECTOR_REQUIREMENTS_MAX; i++) {
+        size_t left = TRAFFIC_TEXT_MAX - sizeof after - out.len;
+        size_t most = i + 1 < SELECTOR_REQUIREMENTS_MAX ? 1018 : left;
+        size_t end = out.len + most;
+        buf_printf(&out, "%sk%zu in(0", i == 0 ? "" : ",", i);
+        for (size_t n = 0; out.len + 64 < end; n++) {
+            buf_printf(&out, ",%062zu", n);
+        }
+        buf_append_char(&out, ')');
+    }
+    buf_append_str(&out, after);
+    assert_int_equal(buf_error(&out), 0);
+    assert_true(out.len + SELECTOR_REQUIREMENTS_MAX > TRAFFIC_TEXT_MAX + sizeof HEAD);
+    assert_null(traffic_parse((const char *)buf_data(&out), out.len, &e));
+    assert_int_equal(e.code, -E2BIG);
+    buf_reset(&out);
+}
+
 /* So many of something in one document. */
 static int parse_list(const char *before, const char *each, size_t count, const char *after)
 {
@@ -573,6 +600,7 @@ int main(void)
         cmocka_unit_test(no_policies),
         cmocka_unit_test(refused),
         cmocka_unit_test(bounds),
+        cmocka_unit_test(a_selector_at_the_bound),
         cmocka_unit_test(same_state),
         cmocka_unit_test(external_rules),
         cmocka_unit_test(bounds_of_external_rules),
