@@ -29,7 +29,7 @@ static struct slice find_items(struct slice text)
             return slice_of(value.ptr + 1, value.len - 2);
         }
     }
-    return slice_of(text.ptr + text.len, 0);
+    return text.len == 0 ? text : slice_of(text.ptr + text.len, 0);
 }
 
 /* All but the items, as a tree. */
