@@ -19,7 +19,7 @@
 
 #include "base/array.h"
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CMESH_SANITIZED
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -149,7 +149,7 @@ static void leaves_no_core(void **state)
     assert_int_equal(end(start(true, tell_limit)), 0);
 }
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CMESH_SANITIZED
 static void *volatile lost;
 
 /* Many: a register or an old stack frame may still point to the last one. */
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test(hides_memory_from_the_same_user),
         cmocka_unit_test(does_not_hide_a_process_from_itself),
         cmocka_unit_test(leaves_no_core),
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CMESH_SANITIZED
         cmocka_unit_test(leaks_are_found_all_the_same),
 #endif
     };

@@ -18,7 +18,7 @@
 #include "json/json.h"
 
 /* Allocators differ in what they need besides what they are asked for. */
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CMESH_SANITIZED
 enum { AT_LEAST = 100, AT_MOST = 210 }; /* % of the bytes that were asked for */
 size_t __sanitizer_get_current_allocated_bytes(void);
 static size_t allocated(void)
