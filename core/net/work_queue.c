@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/work_queue.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +10,7 @@
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "base/table.h"
+#include "base/xalloc.h"
 
 enum {
     RETRY_MIN_MS = 200,
@@ -110,50 +110,24 @@ static struct slice namespace_of(const char *key)
 
 static struct group *obtain_group(struct work_queue *q, const char *key)
 {
-    struct group *g = TABLE_PROVIDE(&q->groups, namespace_of(key), struct group, name);
-    if (g != NULL && g->link.next == NULL) {
+    struct group *g = xptr(TABLE_PROVIDE(&q->groups, namespace_of(key), struct group, name));
+    if (g->link.next == NULL) {
         list_init(&g->queued);
         list_init(&g->link);
     }
     return g;
 }
 
-static void leave_group(struct work_queue *q, struct group *g)
-{
-    if (g->entries == 0) {
-        table_remove(&q->groups, &g->node);
-        free(g);
-    }
-}
-
-static struct entry *add_entry(struct work_queue *q, struct group *g, const char *key)
-{
-    struct entry *e = TABLE_PROVIDE(&q->entries, slice_str(key), struct entry, key);
-    if (e != NULL) {
-        e->group = g;
-        list_init(&e->link);
-        g->entries++;
-    }
-    return e;
-}
-
-/* The entry of that key, a new one if there is none; NULL without memory. */
+/* The entry of that key, a new one if there is none. */
 static struct entry *obtain(struct work_queue *q, const char *key)
 {
-    struct entry *e = find(q, key);
-    if (e != NULL) {
-        return e;
+    struct entry *e = xptr(TABLE_PROVIDE(&q->entries, slice_str(key), struct entry, key));
+    if (e->group == NULL) {
+        e->group = obtain_group(q, key);
+        e->group->entries++;
+        list_init(&e->link);
+        xok(due_heap_reserve(&q->later, q->entries.count));
     }
-    /* What is known of can then be put off without memory. */
-    if (due_heap_reserve(&q->later, q->entries.count + 1) != 0) {
-        return NULL;
-    }
-    struct group *g = obtain_group(q, key);
-    if (g == NULL) {
-        return NULL;
-    }
-    e = add_entry(q, g, key);
-    leave_group(q, g);
     return e;
 }
 
@@ -164,8 +138,10 @@ static void forget_if_idle(struct work_queue *q, struct entry *e)
         return;
     }
     table_remove(&q->entries, &e->node);
-    e->group->entries--;
-    leave_group(q, e->group);
+    if (--e->group->entries == 0) {
+        table_remove(&q->groups, &e->group->node);
+        free(e->group);
+    }
     free(e);
 }
 
@@ -346,13 +322,9 @@ static void fill_options(struct work_queue *q, const struct work_queue_options *
 }
 
 struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_options *o,
-                                  work_queue_cb handle, void *data, struct err *e)
+                                  work_queue_cb handle, void *data)
 {
-    struct work_queue *q = calloc(1, sizeof *q);
-    if (q == NULL) {
-        err_memory(e);
-        return NULL;
-    }
+    struct work_queue *q = xcalloc(1, sizeof *q);
     fill_options(q, o);
     q->loop = l;
     q->handle = handle;
@@ -360,37 +332,23 @@ struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_op
     list_init(&q->turns);
     list_init(&q->active);
     net_task_init(&q->turn, on_turn);
-    q->timer = net_timer_new(l, on_timer, q);
-    if (q->timer == NULL) {
-        destroy(q);
-        err_memory(e);
-        return NULL;
-    }
+    q->timer = xptr(net_timer_new(l, on_timer, q));
     return q;
 }
 
-int work_queue_add(struct work_queue *q, const char *key)
+void work_queue_add(struct work_queue *q, const char *key)
 {
-    struct entry *e = obtain(q, key);
-    if (e == NULL) {
-        return -ENOMEM;
-    }
-    enqueue(q, e);
+    enqueue(q, obtain(q, key));
     attend(q);
-    return 0;
 }
 
-int work_queue_add_after(struct work_queue *q, const char *key, uint64_t ms)
+void work_queue_add_after(struct work_queue *q, const char *key, uint64_t ms)
 {
     if (ms == 0) {
-        return work_queue_add(q, key);
+        work_queue_add(q, key);
+    } else {
+        put_off(q, obtain(q, key), ms, false);
     }
-    struct entry *e = obtain(q, key);
-    if (e == NULL) {
-        return -ENOMEM;
-    }
-    put_off(q, e, ms, false);
-    return 0;
 }
 
 static uint64_t pause_of(struct work_queue *q, const struct entry *e, unsigned retry_after)

@@ -12,6 +12,8 @@
  * handed out after the other, in the order in which they were added. So however many keys one has,
  * and however often they are added, another's wait for no more than one of each. A key without
  * namespace has turns of its own.
+ *
+ * Only for the manager: it ends without memory (base/xalloc.h).
  */
 #ifndef CORE_NET_WORK_QUEUE_H
 #define CORE_NET_WORK_QUEUE_H
@@ -64,16 +66,15 @@ struct work_queue_stats {
     struct prometheus_histogram processed; /* from begun to done */
 };
 
-/* NULL with `e` set: -ENOMEM. */
+/* Never NULL. */
 MUST_CHECK struct work_queue *work_queue_new(struct net_loop *l, const struct work_queue_options *o,
-                                             work_queue_cb handle, void *data, struct err *e);
+                                             work_queue_cb handle, void *data);
 
-/* Handles the key soon; it is copied. 0; -ENOMEM, which happens only for a key that the queue does
- * not hold in any way. */
-MUST_CHECK int work_queue_add(struct work_queue *q, const char *key);
+/* Handles the key soon; it is copied. */
+void work_queue_add(struct work_queue *q, const char *key);
 /* The same after a while. Of several times the earliest counts; work_queue_add does not take it
  * back. */
-MUST_CHECK int work_queue_add_after(struct work_queue *q, const char *key, uint64_t ms);
+void work_queue_add_after(struct work_queue *q, const char *key, uint64_t ms);
 
 /* Ends the handling of a key that was handed out. `retry_after`: with WORK_RETRY, the shortest
  * pause in seconds (struct api_error has it), 0: none but the usual. */

@@ -11,56 +11,55 @@ struct sample {
     struct work_queue_stats stats;
 };
 
-static int write_number(struct buf *out, const struct sample *s, uint64_t value)
+static void write_number(struct buf *out, const struct sample *s, uint64_t value)
 {
-    return buf_printf(out, "%s{name=\"%s\"} %llu\n", s->metric, s->queue,
-                      (unsigned long long)value);
+    buf_printf(out, "%s{name=\"%s\"} %llu\n", s->metric, s->queue, (unsigned long long)value);
 }
 
-static int write_durations(struct buf *out, const struct sample *s,
-                           const struct prometheus_histogram *h)
+static void write_durations(struct buf *out, const struct sample *s,
+                            const struct prometheus_histogram *h)
 {
     char label[128];
     (void)snprintf(label, sizeof label, "name=\"%s\"", s->queue);
-    return prometheus_histogram(out, s->metric, label, h, &work_queue_bounds);
+    prometheus_histogram(out, s->metric, label, h, &work_queue_bounds);
 }
 
-static int write_depth(struct buf *out, const struct sample *s)
+static void write_depth(struct buf *out, const struct sample *s)
 {
-    return write_number(out, s, s->stats.depth);
+    write_number(out, s, s->stats.depth);
 }
 
-static int write_adds(struct buf *out, const struct sample *s)
+static void write_adds(struct buf *out, const struct sample *s)
 {
-    return write_number(out, s, s->stats.adds);
+    write_number(out, s, s->stats.adds);
 }
 
-static int write_retries(struct buf *out, const struct sample *s)
+static void write_retries(struct buf *out, const struct sample *s)
 {
-    return write_number(out, s, s->stats.retries);
+    write_number(out, s, s->stats.retries);
 }
 
-static int write_queued(struct buf *out, const struct sample *s)
+static void write_queued(struct buf *out, const struct sample *s)
 {
-    return write_durations(out, s, &s->stats.queued);
+    write_durations(out, s, &s->stats.queued);
 }
 
-static int write_processed(struct buf *out, const struct sample *s)
+static void write_processed(struct buf *out, const struct sample *s)
 {
-    return write_durations(out, s, &s->stats.processed);
+    write_durations(out, s, &s->stats.processed);
 }
 
-static int write_longest(struct buf *out, const struct sample *s)
+static void write_longest(struct buf *out, const struct sample *s)
 {
-    return buf_printf(out, "%s{name=\"%s\"} %.3f\n", s->metric, s->queue,
-                      (double)s->stats.longest_ms / 1000);
+    buf_printf(out, "%s{name=\"%s\"} %.3f\n", s->metric, s->queue,
+               (double)s->stats.longest_ms / 1000);
 }
 
 static const struct {
     const char *name;
     const char *type;
     const char *help;
-    int (*write)(struct buf *out, const struct sample *s);
+    void (*write)(struct buf *out, const struct sample *s);
 } metrics[] = {
     {"workqueue_depth", "gauge", "Current number of keys waiting in the work queue.", write_depth},
     {"workqueue_adds_total", "counter", "Total number of keys added to the work queue.",
@@ -78,14 +77,13 @@ static const struct {
 
 int work_queue_metrics(struct buf *out, const struct work_queue *const *queues, size_t count)
 {
-    int rc = 0;
-    for (size_t m = 0; m < ARRAY_LEN(metrics) && rc == 0; m++) {
-        rc = prometheus_head(out, metrics[m].name, metrics[m].type, metrics[m].help);
-        for (size_t i = 0; i < count && rc == 0; i++) {
+    for (size_t m = 0; m < ARRAY_LEN(metrics); m++) {
+        prometheus_head(out, metrics[m].name, metrics[m].type, metrics[m].help);
+        for (size_t i = 0; i < count; i++) {
             const struct sample s = {metrics[m].name, work_queue_name(queues[i]),
                                      work_queue_stats(queues[i])};
-            rc = metrics[m].write(out, &s);
+            metrics[m].write(out, &s);
         }
     }
-    return rc;
+    return buf_error(out);
 }

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/heap_size.h"
+#include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "compile/sharing.h"
 #include "kube/name.h"
@@ -49,25 +50,17 @@ void config_spec_forget(struct config_spec *s)
     *s = (struct config_spec){.text = NULL};
 }
 
-/* 0 or -ENOMEM. */
-static int note_asks(struct config_spec *s, const cJSON *object)
+static void note_asks(struct config_spec *s, const cJSON *object)
 {
     struct namespace_selectors asks = {.count = 0};
-    int rc = 0;
     namespace_selectors_read(&asks, object);
     if (asks.count > 0) {
-        s->asks = malloc(sizeof *s->asks);
-        rc = s->asks == NULL ? -ENOMEM : 0;
-    }
-    if (rc != 0) {
-        namespace_selectors_deinit(&asks);
-    } else if (s->asks != NULL) {
+        s->asks = xmalloc(sizeof *s->asks);
         *s->asks = asks;
     }
-    return rc;
 }
 
-int config_spec_set(struct config_spec *s, const cJSON *object)
+void config_spec_set(struct config_spec *s, const cJSON *object)
 {
     const cJSON *spec = field_get(object, "spec");
     const cJSON *limits = field_get(spec, "limits");
@@ -76,12 +69,8 @@ int config_spec_set(struct config_spec *s, const cJSON *object)
     s->unlimited = cJSON_IsArray(limits) && limits->child == NULL;
     s->root = field_get(spec, "root") != NULL;
     s->digest = json_digest(spec);
-    s->text = spec == NULL ? NULL : cJSON_PrintUnformatted(spec);
-    if ((spec != NULL && s->text == NULL) || note_asks(s, object) != 0) {
-        config_spec_forget(s);
-        return -ENOMEM;
-    }
-    return 0;
+    s->text = spec == NULL ? NULL : xptr(cJSON_PrintUnformatted(spec));
+    note_asks(s, object);
 }
 
 /* ---- what stays ---- */
@@ -209,19 +198,19 @@ cJSON *config_spec_rest(const cJSON *object, const char *prefix)
         keep_spec(&ed, rest, object);
     }
     keep(&ed, rest, object, "status");
-    return edit_result(&ed, rest);
+    return xptr(edit_result(&ed, rest));
 }
 
 cJSON *config_spec_whole(const struct config_spec *s, const cJSON *rest)
 {
     struct edit ed = {.rc = 0};
-    cJSON *whole = s->text == NULL ? NULL : cJSON_Duplicate(rest, true);
-    if (whole == NULL) {
+    if (s->text == NULL) {
         return NULL;
     }
+    cJSON *whole = cJSON_Duplicate(rest, true);
     cJSON_DeleteItemFromObjectCaseSensitive(whole, SPEC);
     edit_set(&ed, whole, SPEC, cJSON_Parse(s->text));
-    return edit_result(&ed, whole);
+    return xptr(edit_result(&ed, whole));
 }
 
 /* ---- compiling ---- */
@@ -251,38 +240,31 @@ void config_spec_give_up(struct config_spec *s, const char *why)
     s->rules = NULL;
     s->compiled = true;
     s->refused = -EDQUOT;
-    s->refusal = strdup(why);
+    s->refusal = xstrdup(why);
 }
 
 static void note_refusal(struct config_spec *s, const struct err *e)
 {
-    s->refusal = strdup(e->msg);
-    s->refused = s->refusal == NULL ? 0 : e->code;
-    s->compiled = s->refusal != NULL;
+    s->refusal = xstrdup(e->msg);
+    s->refused = e->code;
+    s->compiled = true;
 }
 
 /* For as long as it takes, the object is whole. */
 static void compile(struct config_spec *s, cJSON *rest, const struct compile_options *o,
                     struct err *e)
 {
-    cJSON *whole = s->text == NULL ? NULL : cJSON_Parse(s->text);
-    if (s->text != NULL && whole == NULL) {
-        (void)err_memory(e);
-        return;
-    }
     cJSON *kept = cJSON_DetachItemFromObjectCaseSensitive(rest, SPEC);
-    if (whole != NULL && !cJSON_AddItemToObjectCS(rest, SPEC, whole)) {
-        cJSON_Delete(whole);
-        (void)err_memory(e);
-    } else {
-        s->rules = compile_config(rest, o, e);
+    if (s->text != NULL) {
+        (void)cJSON_AddItemToObjectCS(rest, SPEC, xptr(cJSON_Parse(s->text)));
     }
+    s->rules = compile_config(rest, o, e);
     cJSON_DeleteItemFromObjectCaseSensitive(rest, SPEC);
     if (kept != NULL) {
-        (void)cJSON_AddItemToObjectCS(rest, SPEC, kept); /* which takes no memory */
+        (void)cJSON_AddItemToObjectCS(rest, SPEC, kept);
     }
     s->compiled = s->rules != NULL;
-    if (s->rules == NULL && e->code != -ENOMEM && e->code != -EAGAIN) {
+    if (s->rules == NULL && xrc(e->code) != -EAGAIN) {
         note_refusal(s, e);
     }
     if (s->asks != NULL && s->compiled) {
@@ -303,7 +285,7 @@ struct rules *config_spec_compile(struct config_spec *s, cJSON *rest,
     if (!s->compiled) {
         compile(s, rest, o, &why);
     } else if (s->rules == NULL) {
-        (void)err_set(&why, s->refused, "%s", s->refusal == NULL ? "refused" : s->refusal);
+        (void)err_set(&why, s->refused, "%s", s->refusal);
     }
     if (s->rules == NULL) {
         (void)err_set(e, why.code, "%s", why.msg);

@@ -36,24 +36,22 @@ struct config_spec {
     bool compiled;
     struct rules *rules; /* NULL: not compiled, or refused */
     int refused;         /* -EINVAL, -E2BIG, -EDQUOT; 0: it is not */
-    char *refusal;       /* NULL: the message is missing */
+    char *refusal;       /* why; NULL: it is not */
 };
 
-/* What is known is that of this object; the old is forgotten. 0; -ENOMEM, and then nothing is
- * known.
- */
-MUST_CHECK int config_spec_set(struct config_spec *s, const cJSON *object);
+/* What is known is that of this object; the old is forgotten. */
+void config_spec_set(struct config_spec *s, const cJSON *object);
 
 /* What stays of an object: no spec but for the parts above, of metadata what the manager looks at,
  * with labels and annotations below the prefix and the owner that controls it, and the status. The
- * caller frees. NULL without memory. */
+ * caller frees. */
 MUST_CHECK cJSON *config_spec_rest(const cJSON *object, const char *prefix);
 
 /* There is no memory for the share of a canary. */
 void config_spec_drop_share(cJSON *rest);
 
-/* The whole object of a root: `rest` with its spec. The caller frees. NULL without memory, or when
- * the spec was given up. */
+/* The whole object of a root: `rest` with its spec. The caller frees. NULL: it was given
+ * up. */
 MUST_CHECK cJSON *config_spec_whole(const struct config_spec *s, const cJSON *rest);
 
 /* Compiled at the first call; `rest` is left as it was. The rules count in `budget`. The spec holds
@@ -66,8 +64,7 @@ struct rules *config_spec_compile(struct config_spec *s, cJSON *rest,
  * next call. */
 void config_spec_renew(struct config_spec *s);
 
-/* It is refused from now on with that message and -EDQUOT, and takes no memory any more; without
- * memory for the message too. */
+/* It is refused from now on with that message and -EDQUOT, and takes no memory any more. */
 void config_spec_give_up(struct config_spec *s, const char *why);
 
 /* Bytes of memory, about, without those of the rules. */

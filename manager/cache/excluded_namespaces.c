@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/xalloc.h"
 #include "cache/namespaces.h"
 #include "kube/selector.h"
 
@@ -50,7 +51,7 @@ static int write_opposite(const struct selector_requirement *r, struct buf *out)
     case SELECTOR_LESS:
         return -ENOTSUP; /* not in label selectors of objects */
     }
-    return buf_error(out);
+    return xrc(buf_error(out));
 }
 
 /* ---- following ---- */
@@ -65,27 +66,22 @@ static void on_namespaces(void *data)
 
 static int follow(struct excluded_namespaces *f, const struct selector_requirement *r)
 {
-    struct err e = ERR_INIT;
     struct buf text = BUF_INIT(LEFT_OUT_TEXT_MAX);
     int rc = write_opposite(r, &text);
-    const char *opposite = rc == 0 ? buf_cstr(&text) : NULL;
-    if (rc == 0 && opposite == NULL) {
-        rc = -ENOMEM;
+    if (rc != 0) {
+        buf_reset(&text);
+        return rc;
     }
     const struct namespaces_options o = {
         .client = f->options.client,
         .system = true,
-        .label_selector = opposite,
+        .label_selector = xptr(buf_cstr(&text)),
         .effect = "it is not known which of them the webhook for pods leaves out",
         .ops = f->options.ops,
         .on_change = on_namespaces,
         .data = f};
-    struct namespaces *n = rc == 0 ? namespaces_new(f->loop, &o, &e) : NULL;
+    f->unmet[f->count++] = namespaces_new(f->loop, &o);
     buf_reset(&text);
-    if (n == NULL) {
-        return rc != 0 ? rc : e.code;
-    }
-    f->unmet[f->count++] = n;
     return 0;
 }
 
@@ -126,7 +122,7 @@ int excluded_namespaces_set(struct excluded_namespaces *f, const cJSON *selector
     }
     excluded_namespaces_forget(f);
     f->selector = now;
-    int rc = now == NULL ? e.code : follow_all(f);
+    int rc = now == NULL ? xrc(e.code) : follow_all(f);
     if (rc != 0) {
         excluded_namespaces_forget(f);
     }
@@ -148,11 +144,9 @@ bool excluded_namespaces_has(const struct excluded_namespaces *f, const char *ns
 struct excluded_namespaces *excluded_namespaces_new(struct net_loop *l,
                                                     const struct excluded_namespaces_options *o)
 {
-    struct excluded_namespaces *f = calloc(1, sizeof *f);
-    if (f != NULL) {
-        f->loop = l;
-        f->options = *o;
-    }
+    struct excluded_namespaces *f = xcalloc(1, sizeof *f);
+    f->loop = l;
+    f->options = *o;
     return f;
 }
 

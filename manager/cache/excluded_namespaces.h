@@ -32,13 +32,13 @@ struct excluded_namespaces_options {
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 
-/* Nothing is known yet. NULL without memory. */
+/* Nothing is known yet. */
 MUST_CHECK struct excluded_namespaces *
 excluded_namespaces_new(struct net_loop *l, const struct excluded_namespaces_options *o);
 
 /* The selector, a metav1.LabelSelector; absent or empty: none is left out. 1: it is another one
  * than before, of which on_change tells only when namespaces are known; 0: the same; or an error,
- * and then nothing is known: -EINVAL, -E2BIG, -ENOMEM. */
+ * and then nothing is known: -EINVAL, -E2BIG, -ENOBUFS, -ENOTSUP. */
 MUST_CHECK int excluded_namespaces_set(struct excluded_namespaces *f, const cJSON *selector);
 /* It is not known. */
 void excluded_namespaces_forget(struct excluded_namespaces *f);

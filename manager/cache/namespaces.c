@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 
 enum { MISSING_SIZE = 256 };
 
@@ -47,7 +48,7 @@ static struct namespace_entry *entry_of(struct informer_item *item)
     return (struct namespace_entry *)(void *)item;
 }
 
-static int keep(void *data, const char *name, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *name, const cJSON *object, struct informer_item **item)
 {
     struct namespaces *n = data;
     const struct namespace_entry *before = entry_of(*item);
@@ -89,14 +90,9 @@ static const struct informer_kind kind = {.path = "/api/v1/namespaces",
 
 /* ---- life ---- */
 
-struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_options *o,
-                                  struct err *e)
+struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_options *o)
 {
-    struct namespaces *n = calloc(1, sizeof *n);
-    if (n == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct namespaces *n = xcalloc(1, sizeof *n);
     const struct informer_options io = {.client = o->client,
                                         .label_selector = o->label_selector,
                                         .effect = o->effect,
@@ -108,11 +104,7 @@ struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_op
     say_missing(n, NULL);
     n->set = (struct namespace_set){
         .own = o->own, .system = o->system, .names_only = !o->labels, .missing = n->missing};
-    n->informer = informer_new(l, &kind, &io, n, e);
-    if (n->informer == NULL) {
-        namespaces_free(n);
-        return NULL;
-    }
+    n->informer = xptr(informer_new(l, &kind, &io, n, NULL));
     return n;
 }
 

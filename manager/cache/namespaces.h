@@ -41,9 +41,8 @@ struct namespaces_listener {
     void *data;
 };
 
-/* NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_options *o,
-                                             struct err *e);
+MUST_CHECK struct namespaces *namespaces_new(struct net_loop *l,
+                                             const struct namespaces_options *o);
 void namespaces_listen(struct namespaces *n, struct namespaces_listener *listener);
 /* One that does not listen is ignored, if it is all zero. */
 void namespaces_unlisten(struct namespaces_listener *listener);

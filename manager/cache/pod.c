@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/rfc3339.h"
+#include "base/xalloc.h"
 #include "compile/shards.h"
 #include "inject/inject_bounds.h"
 #include "kube/name.h"
@@ -271,10 +272,7 @@ void *pod_new(size_t head, const cJSON *object, const struct pod_keys *keys)
     struct pod sizes;
     struct shelf shelf = {.memory = NULL};
     size_t count = place_texts(&sizes, NULL, &shelf, object, keys);
-    char *all = calloc(1, head + sizeof sizes + count * sizeof(struct pod_label) + shelf.used);
-    if (all == NULL) {
-        return NULL;
-    }
+    char *all = xcalloc(1, head + sizeof sizes + count * sizeof(struct pod_label) + shelf.used);
     struct pod *p = (struct pod *)(void *)(all + head);
     struct pod_label *labels = (struct pod_label *)(void *)(p + 1);
     shelf = (struct shelf){.memory = (char *)(labels + count)};

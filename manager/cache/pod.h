@@ -60,8 +60,8 @@ struct pod_keys {
     const char *let_go;
 };
 
-/* Memory of which the first `head` bytes are the caller's, and zero; the pod is behind them. NULL
- * without memory. free() frees it. */
+/* Memory of which the first `head` bytes are the caller's, and zero; the pod is behind them.
+ * free() frees it. */
 MUST_CHECK void *pod_new(size_t head, const cJSON *object, const struct pod_keys *keys);
 
 /* Whether both say the same, but for the version. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache/pod_selection.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/xalloc.h"
 
 enum {
     ANCHOR_VALUES_MAX = 256,
@@ -68,52 +69,32 @@ static struct anchor *make_anchor(struct pod_selection *m, const char *key, cons
     if (a != NULL) {
         return a;
     }
-    a = calloc(1, sizeof *a + len);
-    if (a == NULL) {
-        return NULL;
-    }
+    a = xcalloc(1, sizeof *a + len);
     (void)snprintf(a->text, len, "%s=%s", key, value);
     list_init(&a->shards);
-    if (table_insert(&m->anchors, &a->node, a->text) != 0) {
-        free(a);
-        return NULL;
-    }
+    xok(table_insert(&m->anchors, &a->node, a->text));
     return a;
 }
 
-static void drop_anchor(struct pod_selection *m, struct anchor *a)
+static void attach(struct pod_selection *m, struct pod_selection_shard *s, const char *key,
+                   const char *value)
 {
-    if (a->count == 0) {
-        table_remove(&m->anchors, &a->node);
-        free(a);
-    }
-}
-
-static int attach(struct pod_selection *m, struct pod_selection_shard *s, const char *key,
-                  const char *value)
-{
-    struct anchor *a = make_anchor(m, key, value);
-    struct link *l = a == NULL ? NULL : calloc(1, sizeof *l);
-    if (l == NULL) {
-        if (a != NULL) {
-            drop_anchor(m, a);
-        }
-        return -ENOMEM;
-    }
-    l->anchor = a;
+    struct link *l = xcalloc(1, sizeof *l);
+    l->anchor = make_anchor(m, key, value);
     l->shard = s;
-    list_append(&a->shards, &l->of_anchor);
+    list_append(&l->anchor->shards, &l->of_anchor);
     list_append(&s->anchors, &l->of_shard);
-    a->count++;
-    return 0;
+    l->anchor->count++;
 }
 
 static void detach(struct pod_selection *m, struct link *l)
 {
     list_remove(&l->of_anchor);
     list_remove(&l->of_shard);
-    l->anchor->count--;
-    drop_anchor(m, l->anchor);
+    if (--l->anchor->count == 0) {
+        table_remove(&m->anchors, &l->anchor->node);
+        free(l->anchor);
+    }
     free(l);
 }
 
@@ -157,23 +138,18 @@ static const struct selector_requirement *choose(const struct pod_selection *m,
     return best;
 }
 
-int pod_selection_add(struct pod_selection *m, struct pod_selection_shard *s,
-                      const struct selector *selector)
+void pod_selection_add(struct pod_selection *m, struct pod_selection_shard *s,
+                       const struct selector *selector)
 {
     const struct selector_requirement *r = choose(m, selector);
     s->selector = selector;
     if (r == NULL) {
         list_append(&m->loose, &s->loose);
-        return 0;
+        return;
     }
     for (size_t i = 0; i < r->value_count; i++) {
-        int rc = attach(m, s, r->key, r->values[i]);
-        if (rc != 0) {
-            pod_selection_remove(m, s);
-            return rc;
-        }
+        attach(m, s, r->key, r->values[i]);
     }
-    return 0;
 }
 
 void pod_selection_part(struct member *member)
@@ -207,37 +183,31 @@ static bool is_in(const struct pod_selection_shard *s, const struct pod_selectio
     return false;
 }
 
-int pod_selection_join(struct pod_selection_shard *s, struct pod_selection_pod *p,
-                       const struct pod *pod)
+void pod_selection_join(struct pod_selection_shard *s, struct pod_selection_pod *p,
+                        const struct pod *pod)
 {
     if (s->selector == NULL || !pod_selected(pod, s->selector) || is_in(s, p)) {
-        return 0;
+        return;
     }
-    struct member *member = calloc(1, sizeof *member);
-    if (member == NULL) {
-        return -ENOMEM;
-    }
+    struct member *member = xcalloc(1, sizeof *member);
     member->shard = s;
     member->pod = p;
     list_append(&s->pods, &member->of_shard);
     list_append(&p->shards, &member->of_pod);
     s->pod_count++;
     p->shard_count++;
-    return 0;
 }
 
-static int join_anchored(const struct pod_selection *m, struct pod_selection_pod *p,
-                         const struct pod *pod)
+static void join_anchored(const struct pod_selection *m, struct pod_selection_pod *p,
+                          const struct pod *pod)
 {
-    int rc = 0;
     for (size_t i = 0; i < pod->label_count; i++) {
         struct anchor *a = find_anchor(m, pod->labels[i].key, pod->labels[i].value);
         struct list *n = a == NULL ? NULL : a->shards.next;
-        for (; rc == 0 && n != NULL && n != &a->shards; n = n->next) {
-            rc = pod_selection_join(LIST_ITEM(n, struct link, of_anchor)->shard, p, pod);
+        for (; n != NULL && n != &a->shards; n = n->next) {
+            pod_selection_join(LIST_ITEM(n, struct link, of_anchor)->shard, p, pod);
         }
     }
-    return rc;
 }
 
 void pod_selection_leave(struct pod_selection_pod *p)
@@ -247,12 +217,13 @@ void pod_selection_leave(struct pod_selection_pod *p)
     }
 }
 
-int pod_selection_place(struct pod_selection *m, struct pod_selection_pod *p, const struct pod *pod)
+void pod_selection_place(struct pod_selection *m, struct pod_selection_pod *p,
+                         const struct pod *pod)
 {
     pod_selection_leave(p);
-    int rc = join_anchored(m, p, pod);
-    for (struct list *n = m->loose.next; rc == 0 && n != &m->loose; n = n->next) {
-        rc = pod_selection_join(LIST_ITEM(n, struct pod_selection_shard, loose), p, pod);
+    join_anchored(m, p, pod);
+    LIST_FOR_EACH(n, &m->loose)
+    {
+        pod_selection_join(LIST_ITEM(n, struct pod_selection_shard, loose), p, pod);
     }
-    return rc;
 }

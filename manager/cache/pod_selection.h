@@ -10,7 +10,6 @@
 
 #include <stddef.h>
 
-#include "base/err.h"
 #include "base/list.h"
 #include "base/table.h"
 #include "cache/pod.h"
@@ -51,22 +50,22 @@ void pod_selection_shard_init(struct pod_selection_shard *s);
 void pod_selection_pod_init(struct pod_selection_pod *p);
 
 /* Lets pods find the shard; the selector must outlive that. It has no pods by this:
- * pod_selection_join each. 0 or -ENOMEM. */
-MUST_CHECK int pod_selection_add(struct pod_selection *m, struct pod_selection_shard *s,
-                                 const struct selector *selector);
+ * pod_selection_join each. */
+void pod_selection_add(struct pod_selection *m, struct pod_selection_shard *s,
+                       const struct selector *selector);
 /* It has no pods any more, and is found no more. */
 void pod_selection_remove(struct pod_selection *m, struct pod_selection_shard *s);
 
-/* The pod joins the shard if it is selected, and is in it not yet. 0 or -ENOMEM. */
-MUST_CHECK int pod_selection_join(struct pod_selection_shard *s, struct pod_selection_pod *p,
-                                  const struct pod *pod);
+/* The pod joins the shard if it is selected, and is in it not yet. */
+void pod_selection_join(struct pod_selection_shard *s, struct pod_selection_pod *p,
+                        const struct pod *pod);
 
 /* The pod leaves the shard; the member is freed. Leaves all shards. */
 void pod_selection_part(struct member *m);
 void pod_selection_leave(struct pod_selection_pod *p);
 
-/* The pod leaves all shards and joins those that select it. 0 or -ENOMEM: it may lack some then. */
-MUST_CHECK int pod_selection_place(struct pod_selection *m, struct pod_selection_pod *p,
-                                   const struct pod *pod);
+/* The pod leaves all shards and joins those that select it. */
+void pod_selection_place(struct pod_selection *m, struct pod_selection_pod *p,
+                         const struct pod *pod);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/keyed_hash.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "compile/compile.h"
 #include "compile/shards.h"
 #include "crypto/digest.h"
@@ -104,21 +105,19 @@ static size_t foreign_size(const cJSON *object)
     return sum;
 }
 
-/* Appends the rules in the oldest version in which they have that many bytes at most, else in the
- * newest: *version. 0 or -ENOMEM. */
-static int write_rules(const struct rules *rules, size_t max, struct buf *out,
-                       enum rules_version *version)
+/* The text of the rules in the oldest version in which they have that many bytes at most, else in
+ * the newest: *version. */
+static struct buf write_rules(const struct rules *rules, size_t max, enum rules_version *version)
 {
-    int rc = 0;
-    for (enum rules_version v = RULES_V1; rc == 0 && v < RULES_VERSIONS; v++) {
-        buf_clear(out);
+    struct buf out = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    bool fits = false;
+    for (enum rules_version v = RULES_V1; !fits && v < RULES_VERSIONS; v++) {
+        buf_clear(&out);
         *version = v;
-        rc = rules_to_version(rules, v, out);
-        if (rc == 0 && out->len <= max) {
-            return 0;
-        }
+        xok(rules_to_version(rules, v, &out)); /* it has room for any */
+        fits = out.len <= max;
     }
-    return rc;
+    return out;
 }
 
 static size_t room_beside(size_t others)
@@ -126,17 +125,14 @@ static size_t room_beside(size_t others)
     return others < RULES_MAP_MAX ? RULES_MAP_MAX - others : 0;
 }
 
-/* Whether the text is what would be written for what it says. 1 or 0, or -ENOMEM. */
-static int is_canonical(const struct rules *rules, const char *text, size_t others)
+/* Whether the text is what would be written for what it says. */
+static bool is_canonical(const struct rules *rules, const char *text, size_t others)
 {
-    struct buf again = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
     enum rules_version version;
-    int rc = write_rules(rules, room_beside(others), &again, &version);
-    if (rc == 0) {
-        rc = slice_eq(buf_slice(&again), slice_str(text));
-    }
+    struct buf again = write_rules(rules, room_beside(others), &version);
+    bool same = slice_eq(buf_slice(&again), slice_str(text));
     buf_reset(&again);
-    return rc;
+    return same;
 }
 
 static bool is_of_shard(const struct rules *rules, const char *ns, const char *shard)
@@ -145,17 +141,19 @@ static bool is_of_shard(const struct rules *rules, const char *ns, const char *s
            strcmp(rules_shard_name(rules), shard) == 0;
 }
 
-/* Whether a text that cannot be read says to be of a version that is not known here. 1 or 0, or
- * -ENOMEM. */
-static int is_later(const char *text)
+/* Whether a text that cannot be read says to be of a version that is not known here. */
+static bool is_later(const char *text)
 {
     struct err e = ERR_INIT;
     cJSON *root = json_parse(text, strlen(text), &e);
+    if (root == NULL && xrc(e.code) != 0) {
+        return false;
+    }
     const char *says = field_text(root, "apiVersion");
     bool known = strcmp(says, rules_version_text(rules_version_common(says))) == 0;
-    int later = says[0] != '\0' && !known;
+    bool later = says[0] != '\0' && !known;
     cJSON_Delete(root);
-    return e.code == -ENOMEM ? e.code : later;
+    return later;
 }
 
 static void tell_unreadable(const cJSON *object, const char *text, const struct err *e)
@@ -168,32 +166,21 @@ static void tell_unreadable(const cJSON *object, const char *text, const struct 
 }
 
 /* The rules in it, of which the caller holds a reference; NULL: they cannot be read. */
-static int read_rules(struct rules_map *m, const cJSON *object, const char *text,
-                      struct rules **out)
+static struct rules *read_rules(struct rules_map *m, const cJSON *object, const char *text)
 {
     struct err e = ERR_INIT;
     struct rules *rules = rules_parse_plain(text, strlen(text), &e);
-    int same = rules == NULL ? 0 : is_canonical(rules, text, m->foreign_size);
-    int later = e.code == -E2BIG; /* the bounds of another release */
-    if (rules == NULL && e.code != -ENOMEM && later == 0) {
-        later = is_later(text);
-    }
-    *out = NULL;
-    if (e.code == -ENOMEM || same < 0 || later < 0) {
-        rules_unref(rules);
-        return -ENOMEM;
-    }
-    m->later = later > 0;
     if (rules == NULL) {
+        m->later = xrc(e.code) == -E2BIG || is_later(text); /* the bounds of another release */
         tell_unreadable(object, text, &e);
-    } else {
-        m->intact = same > 0 && is_of_shard(rules, shards_namespace(object),
-                                            shards_name(object) + strlen(SIDECAR_CONFIGMAP));
-        m->generation = rules_generation(rules);
-        m->voids = rules_voids(rules);
+        return NULL;
     }
-    *out = rules;
-    return 0;
+    m->intact = is_canonical(rules, text, m->foreign_size) &&
+                is_of_shard(rules, shards_namespace(object),
+                            shards_name(object) + strlen(SIDECAR_CONFIGMAP));
+    m->generation = rules_generation(rules);
+    m->voids = rules_voids(rules);
+    return rules;
 }
 
 static const char *append(char **at, const char *text)
@@ -215,10 +202,7 @@ static struct rules_map *copy_map(const struct rules_map *found)
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         size += strlen(texts[i]) + 1;
     }
-    struct rules_map *m = malloc(sizeof *m + size);
-    if (m == NULL) {
-        return NULL;
-    }
+    struct rules_map *m = xmalloc(sizeof *m + size);
     char *at = (char *)(m + 1);
     *m = *found;
     m->key = at;
@@ -238,62 +222,58 @@ static struct rules_map *copy_map(const struct rules_map *found)
 
 /* The text is the one that `known` has read. The version in which it is written depends on what
  * else there is. */
-static int take_known(struct rules_map *m, const struct rules_map *known, const char *text,
-                      struct rules **out)
+static struct rules *take_known(struct rules_map *m, const struct rules_map *known,
+                                const char *text)
 {
     m->later = known->later;
     m->given_up = known->given_up;
     m->generation = known->generation;
     m->voids = known->voids;
     m->intact = known->intact;
-    *out = known->rules == NULL ? NULL : rules_ref(known->rules);
-    if (*out == NULL || known->foreign_size == m->foreign_size) {
-        return 0;
+    if (known->rules == NULL) {
+        return NULL;
     }
-    int same = is_canonical(*out, text, m->foreign_size);
-    bool named = is_of_shard(*out, m->ns, m->name + strlen(SIDECAR_CONFIGMAP));
-    m->intact = same > 0 && named;
-    return same < 0 ? same : 0;
+    if (known->foreign_size != m->foreign_size) {
+        m->intact = is_canonical(known->rules, text, m->foreign_size) &&
+                    is_of_shard(known->rules, m->ns, m->name + strlen(SIDECAR_CONFIGMAP));
+    }
+    return rules_ref(known->rules);
 }
 
-/* 1: it is a document of that shard, as it would be written; 0; -ENOMEM. */
-static int is_canonical_traffic(const struct traffic *t, const char *text, const char *ns,
-                                const char *shard)
+/* Whether it is a document of that shard, as it would be written. */
+static bool is_canonical_traffic(const struct traffic *t, const char *text, const char *ns,
+                                 const char *shard)
 {
     struct buf again = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
-    int rc = traffic_to_json(t, &again);
-    if (rc == 0) {
-        rc = slice_eq(buf_slice(&again), slice_str(text)) &&
-             strcmp(traffic_shard_namespace(t), ns) == 0 &&
-             strcmp(traffic_shard_name(t), shard) == 0;
-    }
+    xok(traffic_to_json(t, &again)); /* it has room for any */
+    bool same = slice_eq(buf_slice(&again), slice_str(text)) &&
+                strcmp(traffic_shard_namespace(t), ns) == 0 &&
+                strcmp(traffic_shard_name(t), shard) == 0;
     buf_reset(&again);
-    return rc == -ENOMEM ? rc : rc > 0;
+    return same;
 }
 
-static int parse_traffic(struct rules_map_traffic *t, const char *text, const char *ns,
-                         const char *shard)
+static void parse_traffic(struct rules_map_traffic *t, const char *text, const char *ns,
+                          const char *shard)
 {
     struct err e = ERR_INIT;
     struct traffic *parsed = traffic_parse(text, t->size, &e);
-    if (parsed == NULL) {
-        return e.code == -ENOMEM ? -ENOMEM : 0; /* it is written anew */
+    if (parsed == NULL && xrc(e.code) != 0) {
+        return; /* it is written anew */
     }
-    int same = is_canonical_traffic(parsed, text, ns, shard);
-    t->intact = same > 0;
+    t->intact = is_canonical_traffic(parsed, text, ns, shard);
     t->generation = traffic_generation(parsed);
     (void)snprintf(t->checksum, sizeof t->checksum, "%s", traffic_checksum(parsed));
     traffic_unref(parsed);
-    return same < 0 ? same : 0;
 }
 
-static int look_at_traffic(struct rules_map *m, const cJSON *object, const struct rules_map *known)
+static void look_at_traffic(struct rules_map *m, const cJSON *object, const struct rules_map *known)
 {
     const cJSON *item = field_get(field_get(object, "data"), RULES_MAP_TRAFFIC);
     const char *text = cJSON_IsString(item) ? item->valuestring : "";
     m->traffic = (struct rules_map_traffic){.present = item != NULL};
     if (item == NULL) {
-        return 0;
+        return;
     }
     m->traffic.size = strlen(text);
     m->traffic.text_hash = keyed_hash(0, slice_str(text));
@@ -301,33 +281,35 @@ static int look_at_traffic(struct rules_map *m, const cJSON *object, const struc
         known->traffic.size == m->traffic.size &&
         known->traffic.text_hash == m->traffic.text_hash) {
         m->traffic = known->traffic;
-        return 0;
+        return;
     }
-    return parse_traffic(&m->traffic, text, shards_namespace(object),
-                         shards_name(object) + strlen(SIDECAR_CONFIGMAP));
+    parse_traffic(&m->traffic, text, shards_namespace(object),
+                  shards_name(object) + strlen(SIDECAR_CONFIGMAP));
 }
 
-static int look_at_text(struct rules_map *m, const cJSON *object, const struct rules_map *known,
-                        bool wanted, struct finding *f, struct rules **out)
+/* The rules in it, of which the caller holds a reference; NULL: none that can be read, or nobody
+ * has looked: m->unread. */
+static struct rules *look_at_text(struct rules_map *m, const cJSON *object,
+                                  const struct rules_map *known, bool wanted, struct finding *f)
 {
     const char *text = field_text(field_get(object, "data"), RULES_MAP_KEY);
     bool read = known != NULL && !known->unread;
     m->unread = !wanted && !read;
     if (m->unread) {
-        return 0;
+        return NULL;
     }
     m->foreign_size = foreign_size(object);
     m->rules_size = strlen(text);
     sha256_hex(text, strlen(text), f->hash);
     if (read && strcmp(known->text_hash, f->hash) == 0) {
-        return take_known(m, known, text, out);
+        return take_known(m, known, text);
     }
     m->unread = !wanted;
     if (m->unread) {
         f->hash[0] = '\0';
-        return 0;
+        return NULL;
     }
-    return read_rules(m, object, text, out);
+    return read_rules(m, object, text);
 }
 
 static void say_what_is_in_it(struct rules_map *m, const struct rules_map *known)
@@ -338,12 +320,11 @@ static void say_what_is_in_it(struct rules_map *m, const struct rules_map *known
     m->lock = lock != NULL ? lock : kept ? known->lock : "";
 }
 
-int rules_map_look(const cJSON *object, const char *prefix, const struct rules_map *known,
-                   bool wanted, struct rules_map **out)
+struct rules_map *rules_map_look(const cJSON *object, const char *prefix,
+                                 const struct rules_map *known, bool wanted)
 {
     const cJSON *meta = field_get(object, "metadata");
     const char *name = shards_name(object);
-    struct rules *rules = NULL;
     struct finding f = {.changed = ""};
     struct rules_map found = {
         .ns = shards_namespace(object),
@@ -353,34 +334,23 @@ int rules_map_look(const cJSON *object, const char *prefix, const struct rules_m
         .changed_by = f.changed,
         .text_hash = f.hash,
     };
-    *out = NULL;
     if (strncmp(name, SIDECAR_CONFIGMAP, strlen(SIDECAR_CONFIGMAP)) != 0) {
-        return 0;
+        return NULL;
     }
-    int rc = look_at_text(&found, object, known, wanted, &f, &rules);
-    if (rc == 0 && !found.unread) {
-        rc = look_at_traffic(&found, object, known);
+    found.shard = name + strlen(SIDECAR_CONFIGMAP);
+    found.rules = look_at_text(&found, object, known, wanted, &f);
+    say_what_is_in_it(&found, known);
+    read_metadata(&found, meta, prefix);
+    if (!found.unread) {
+        look_at_traffic(&found, object, known);
+        last_editor_find(meta, own_managers, f.changed);
     }
-    if (rc == 0) {
-        found.shard = name + strlen(SIDECAR_CONFIGMAP);
-        found.rules = rules;
-        say_what_is_in_it(&found, known);
-        read_metadata(&found, meta, prefix);
-        if (!found.unread) {
-            last_editor_find(meta, own_managers, f.changed);
-        }
-        *out = copy_map(&found);
-        rc = *out == NULL ? -ENOMEM : 0;
-    }
-    if (rc != 0) {
-        rules_unref(rules);
-    }
-    return rc;
+    return copy_map(&found);
 }
 
-int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **out)
+struct rules_map *rules_map_new(const cJSON *object, const char *prefix)
 {
-    return rules_map_look(object, prefix, NULL, true, out);
+    return rules_map_look(object, prefix, NULL, true);
 }
 
 void rules_map_free(struct rules_map *m)
@@ -418,13 +388,11 @@ void rules_map_share(struct rules_map *m, struct rules *like)
         strcmp(m->checksum, rules_checksum(like)) != 0) {
         return;
     }
-    struct rules *shared = rules_with_generation(like, m->generation, m->voids);
-    if (shared != NULL) {
-        rules_unref(m->rules);
-        m->rules = shared;
-        m->later = m->later && m->given_up == 0;
-        m->given_up = 0;
-    }
+    struct rules *shared = xptr(rules_with_generation(like, m->generation, m->voids));
+    rules_unref(m->rules);
+    m->rules = shared;
+    m->later = m->later && m->given_up == 0;
+    m->given_up = 0;
 }
 
 bool rules_map_ours(const struct rules_map *m)
@@ -449,8 +417,7 @@ bool rules_map_right(const struct rules_map *m, const char *config_uid, uint64_t
 
 char *rules_map_name(const char *shard)
 {
-    char *name = NULL;
-    return asprintf(&name, "%s%s", SIDECAR_CONFIGMAP, shard) < 0 ? NULL : name;
+    return xasprintf("%s%s", SIDECAR_CONFIGMAP, shard);
 }
 
 static void add_metadata(struct edit *ed, cJSON *meta, const struct rules *rules,
@@ -478,7 +445,7 @@ static void add_identity(struct edit *ed, cJSON *object, cJSON *meta, const stru
     char *name = rules_map_name(rules_shard_name(rules));
     edit_string(ed, object, "apiVersion", "v1");
     edit_string(ed, object, "kind", "ConfigMap");
-    edit_set(ed, meta, "name", name == NULL ? NULL : cJSON_CreateString(name));
+    edit_string(ed, meta, "name", name);
     edit_string(ed, meta, "namespace", rules_shard_namespace(rules));
     free(name);
 }
@@ -500,16 +467,15 @@ static int check_size(size_t len, size_t others, struct err *e)
                    len, RULES_MAP_MAX);
 }
 
-int rules_map_make(const struct rules_map *old, const struct rules *rules, const char *prefix,
-                   const char *config_uid, cJSON **out, enum rules_version *version, struct err *e)
+cJSON *rules_map_make(const struct rules_map *old, const struct rules *rules, const char *prefix,
+                      const char *config_uid, enum rules_version *version, struct err *e)
 {
-    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
     size_t others = old == NULL ? 0 : old->foreign_size;
-    struct edit ed = {.rc = write_rules(rules, room_beside(others), &text, version)};
-    *out = NULL;
-    if (ed.rc == 0 && check_size(text.len, others, e) != 0) {
+    struct buf text = write_rules(rules, room_beside(others), version);
+    struct edit ed = {.rc = 0};
+    if (check_size(text.len, others, e) != 0) {
         buf_reset(&text);
-        return -E2BIG;
+        return NULL;
     }
     cJSON *object = cJSON_CreateObject();
     cJSON *meta = edit_object(&ed, object, "metadata");
@@ -518,10 +484,9 @@ int rules_map_make(const struct rules_map *old, const struct rules *rules, const
     if (old != NULL && old->owned) {
         edit_set(&ed, meta, "ownerReferences", cJSON_CreateNull());
     }
-    edit_string(&ed, edit_object(&ed, object, "data"), RULES_MAP_KEY, buf_cstr(&text));
+    edit_string(&ed, edit_object(&ed, object, "data"), RULES_MAP_KEY, xptr(buf_cstr(&text)));
     buf_reset(&text);
-    *out = edit_result(&ed, object);
-    return ed.rc == 0 ? 0 : err_set(e, ed.rc, "%s", err_text(ed.rc));
+    return xptr(edit_result(&ed, object));
 }
 
 /* ---- the traffic document ---- */
@@ -552,11 +517,10 @@ static void set_traffic(struct edit *ed, cJSON *object, const struct rules_map *
     }
 }
 
-int rules_map_add_traffic(cJSON *made, const struct rules_map *old, const char *text)
+void rules_map_add_traffic(cJSON *made, const struct rules_map *old, const char *text)
 {
     struct edit ed = {.rc = 0};
     set_traffic(&ed, made, old, text);
-    return ed.rc;
 }
 
 cJSON *rules_map_make_traffic(const struct rules_map *old, const char *text)
@@ -565,5 +529,5 @@ cJSON *rules_map_make_traffic(const struct rules_map *old, const char *text)
     cJSON *patch = cJSON_CreateObject();
     add_identity(&ed, patch, edit_object(&ed, patch, "metadata"), old, NULL);
     set_traffic(&ed, patch, old, text);
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }

@@ -77,16 +77,16 @@ struct rules_map {
     bool unread;        /* nobody has looked at its text */
     bool later;         /* they cannot be read, for they are of a version not known here, or over
                            the bounds: what another release wrote */
-    size_t given_up;    /* bytes of its rules, which are not kept for want of memory; 0: they are */
+    size_t given_up;    /* bytes of its rules, which there is no room for; 0: they are kept */
     bool intact;
 };
 
-/* NULL: its name is not that of such a ConfigMap (0), or -ENOMEM. */
-MUST_CHECK int rules_map_new(const cJSON *object, const char *prefix, struct rules_map **out);
+/* NULL: its name is not that of such a ConfigMap. */
+MUST_CHECK struct rules_map *rules_map_new(const cJSON *object, const char *prefix);
 /* The same, but what `known` has read (NULL: there is none) is not read again when the text is the
  * same; and a text that nobody knows is read only if it is wanted. */
-MUST_CHECK int rules_map_look(const cJSON *object, const char *prefix,
-                              const struct rules_map *known, bool wanted, struct rules_map **out);
+MUST_CHECK struct rules_map *rules_map_look(const cJSON *object, const char *prefix,
+                                            const struct rules_map *known, bool wanted);
 /* NULL is ignored. */
 void rules_map_free(struct rules_map *m);
 
@@ -103,7 +103,7 @@ bool rules_map_ours(const struct rules_map *m);
 /* Whether it says of which ShardingConfig it is. */
 bool rules_map_claims(const struct rules_map *m);
 
-/* The name of the shard's ConfigMap. The caller frees. NULL without memory. */
+/* The name of the shard's ConfigMap. The caller frees. */
 MUST_CHECK char *rules_map_name(const char *shard);
 
 /* Whether nothing is to be written: intact, of this generation and these rules, of the config with
@@ -113,11 +113,11 @@ bool rules_map_right(const struct rules_map *m, const char *config_uid, uint64_t
 
 /* What is to be written. `old` NULL: an object to create; else a merge patch that the API server
  * refuses when it was changed since. The rules are in the oldest version in which they fit, so that
- * also older pods read them: *version. -E2BIG: larger than the API server takes, the message has
- * the sizes; -ENOMEM. */
-MUST_CHECK int rules_map_make(const struct rules_map *old, const struct rules *rules,
-                              const char *prefix, const char *config_uid, cJSON **out,
-                              enum rules_version *version, struct err *e);
+ * also older pods read them: *version. NULL, -E2BIG: larger than the API server takes, the message
+ * has the sizes. */
+MUST_CHECK cJSON *rules_map_make(const struct rules_map *old, const struct rules *rules,
+                                 const char *prefix, const char *config_uid,
+                                 enum rules_version *version, struct err *e);
 
 /* Bytes that a traffic document may have beside these rules: in what rules_map_make has made for
  * `old`, and in what stands there now. */
@@ -125,10 +125,9 @@ size_t rules_map_room_in(const struct rules_map *old, const cJSON *made);
 size_t rules_map_room(const struct rules_map *m);
 
 /* The traffic document is written too; `text` NULL: there is none from now on. `old` as it was in
- * rules_map_make, whose object that is. 0 or -ENOMEM. */
-MUST_CHECK int rules_map_add_traffic(cJSON *made, const struct rules_map *old, const char *text);
-/* What is to be written of the traffic document alone: a merge patch, as above. NULL without
- * memory. */
+ * rules_map_make, whose object that is. */
+void rules_map_add_traffic(cJSON *made, const struct rules_map *old, const char *text);
+/* What is to be written of the traffic document alone: a merge patch, as above. */
 MUST_CHECK cJSON *rules_map_make_traffic(const struct rules_map *old, const char *text);
 
 #endif

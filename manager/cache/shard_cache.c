@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/prometheus.h"
+#include "base/xalloc.h"
 #include "cache/shard_cache_internal.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
@@ -86,8 +87,9 @@ void shard_cache_tell_shared(struct shard_cache *w)
 
 struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const char *ns)
 {
-    struct namespace *s = TABLE_PROVIDE(&w->namespaces, slice_str(ns), struct namespace, name);
-    if (s != NULL && s->configs.next == NULL) {
+    struct namespace *s =
+        xptr(TABLE_PROVIDE(&w->namespaces, slice_str(ns), struct namespace, name));
+    if (s->configs.next == NULL) {
         list_init(&s->configs);
         list_init(&s->maps);
         list_init(&s->injected);
@@ -117,39 +119,22 @@ static void set_keys(struct shard_cache *w)
     };
 }
 
-static int follow(struct shard_cache *w, const struct shard_cache_options *o, struct err *e)
+static void follow(struct shard_cache *w, const struct shard_cache_options *o)
 {
     char key[NAMES_KEY_SIZE];
     char label[NAMES_KEY_SIZE + sizeof "=true"];
     struct informer_options io = {.client = o->client, .namespace = o->namespace, .ops = o->ops};
     (void)snprintf(label, sizeof label, "%s=true", names_key(w->prefix, RULES_MAP_LABEL, key));
-    w->configs = informer_new(w->loop, &shard_cache_config_kind, &io, w, e);
+    w->configs = xptr(informer_new(w->loop, &shard_cache_config_kind, &io, w, NULL));
     io.held = true;
-    w->pods = w->configs == NULL ? NULL : informer_new(w->loop, &shard_cache_pod_kind, &io, w, e);
+    w->pods = xptr(informer_new(w->loop, &shard_cache_pod_kind, &io, w, NULL));
     io.label_selector = label;
-    w->maps = w->pods == NULL ? NULL : informer_new(w->loop, &shard_cache_map_kind, &io, w, e);
-    return w->maps == NULL ? e->code : 0;
+    w->maps = xptr(informer_new(w->loop, &shard_cache_map_kind, &io, w, NULL));
 }
 
-static int begin(struct shard_cache *w, const struct shard_cache_options *o, struct err *e)
+struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache_options *o)
 {
-    w->prefix = strdup(o->prefix);
-    if (w->prefix == NULL || shard_cache_renewal_begin(w, o->namespaces) != 0) {
-        return err_memory(e);
-    }
-    set_keys(w);
-    return follow(w, o, e);
-}
-
-struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache_options *o,
-                                    struct err *e)
-{
-    struct shard_cache *w = calloc(1, sizeof *w);
-    struct err why = ERR_INIT;
-    if (w == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct shard_cache *w = xcalloc(1, sizeof *w);
     w->keepers = 1;
     w->loop = l;
     w->ops = o->ops;
@@ -159,11 +144,10 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
     list_init(&w->selecting);
     w->next_listener = &w->listeners;
     shard_cache_budget_init(w, o->memory);
-    if (begin(w, o, &why) != 0) {
-        (void)err_set(e, why.code, "%s", why.msg);
-        shard_cache_free(w);
-        return NULL;
-    }
+    w->prefix = xstrdup(o->prefix);
+    set_keys(w);
+    shard_cache_renewal_begin(w, o->namespaces);
+    follow(w, o);
     return w;
 }
 
@@ -296,5 +280,5 @@ int shard_cache_metrics(const struct shard_cache *w, struct buf *out)
     };
     prometheus_write(out, gauges, ARRAY_LEN(gauges));
     write_all_counts(w, out);
-    return buf_error(out);
+    return xrc(buf_error(out));
 }

@@ -49,7 +49,7 @@ struct shard_cache_config {
     size_t namespaces;           /* which select so many, as far as they were asked, */
     unsigned round;              /* and what they select was so often other than before */
     size_t pod_count;            /* that it selects */
-    const struct selector *pods; /* which those are; NULL: none, or not known for want of memory */
+    const struct selector *pods; /* which those are; NULL: none, or there is no room for it */
     uint64_t digest;             /* json_digest of the spec */
     const char *changed_by;      /* of a child of a root: the field manager that changed it last, of
                                     those that are not this manager, and when; "": none */
@@ -93,9 +93,9 @@ struct shard_cache_options {
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 
-/* Begins to follow with the loop's next turn. NULL with `e` set: -EINVAL, -ENOMEM. */
+/* Begins to follow with the loop's next turn. */
 MUST_CHECK struct shard_cache *shard_cache_new(struct net_loop *l,
-                                               const struct shard_cache_options *o, struct err *e);
+                                               const struct shard_cache_options *o);
 
 /* All listeners are told, in the order in which they came. What is there already is not told. */
 void shard_cache_listen(struct shard_cache *w, struct shard_cache_listener *l);
@@ -144,24 +144,23 @@ void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rule
  * NULL: as compile_config; or -EDQUOT, as long as there is no memory for it (options.memory). */
 struct rules *shard_cache_rules(struct shard_cache *w, const struct shard_cache_config *c,
                                 const struct compile_options *o, struct err *e);
-/* The whole object of a root, with its spec; the caller frees. NULL without memory, or when there
- * is none for it (options.memory). */
+/* The whole object of a root, with its spec; the caller frees. NULL: there is no memory
+ * for it (options.memory). */
 MUST_CHECK cJSON *shard_cache_whole(const struct shard_cache_config *c);
 /* Rules that others keep of a shard of that namespace count with what it has here; NULL is ignored.
  */
 void shard_cache_count_rules(struct shard_cache *w, const char *ns, struct rules *rules);
 
 /* The pods that a config selects, in the order of their names: config->pod_count of them, in an
- * array that the caller frees. NULL without memory. */
-MUST_CHECK const struct pod **shard_cache_pods_of(const struct shard_cache *w,
-                                                  const struct shard_cache_config *c);
+ * array that the caller frees. */
+MUST_CHECK const struct pod **shard_cache_pods_of(const struct shard_cache_config *c);
 /* The pods that have the sidecars of the shard `key`, whether there is a config of that name, and
- * selects them, or not: *count of them, in an array that the caller frees. NULL without memory. */
+ * selects them, or not: *count of them, in an array that the caller frees. */
 MUST_CHECK const struct pod **shard_cache_injected(const struct shard_cache *w, const char *key,
                                                    size_t *count);
 /* The shards of a namespace that have no config, or one that is a root by now, though pods have
- * their sidecars or a ConfigMap has their rules: *count keys, in an array that the caller frees.
- * NULL without memory. */
+ * their sidecars or a ConfigMap has their rules: *count keys, in an array that the caller
+ * frees. */
 MUST_CHECK const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns,
                                             size_t *count);
 /* The pods of one namespace, one after the other; NULL begins, and ends. */
@@ -191,7 +190,7 @@ void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *ui
 void shard_cache_pod_told_traffic(struct shard_cache *w, const char *key, const char *uid,
                                   uint64_t generation);
 
-/* Appends metrics, cmesh_manager_... 0, -ENOBUFS or -ENOMEM. */
+/* Appends metrics, cmesh_manager_... 0 or -ENOBUFS. */
 MUST_CHECK int shard_cache_metrics(const struct shard_cache *w, struct buf *out);
 
 /* At once. Who may still hold rules that are counted here has called shard_cache_keep. NULL is

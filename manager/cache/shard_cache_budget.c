@@ -104,9 +104,8 @@ void shard_cache_count_config(struct config *c)
 
 void shard_cache_count_rules(struct shard_cache *w, const char *ns, struct rules *rules)
 {
-    struct namespace *s = rules == NULL ? NULL : shard_cache_provide_namespace(w, ns);
-    if (s != NULL) {
-        rules_count_once(rules, &s->bytes);
+    if (rules != NULL) {
+        rules_count_once(rules, &shard_cache_provide_namespace(w, ns)->bytes);
         shard_cache_trim(w);
     }
 }

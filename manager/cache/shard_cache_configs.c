@@ -2,12 +2,11 @@
 /*
  * The ShardingConfigs.
  */
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "cache/shard_cache_internal.h"
 #include "compile/shards.h"
 #include "inject/inject_options.h"
@@ -27,15 +26,15 @@ static void tell_pods_of(struct shard_cache *w, const struct config *c)
     }
 }
 
-static int join_pods(struct config *c)
+static void join_pods(struct config *c)
 {
     struct namespace *s = c->namespace;
-    int rc = pod_selection_add(&s->members, &c->shard, c->selector);
-    for (struct list *n = s->pods.next; rc == 0 && n != &s->pods; n = n->next) {
+    pod_selection_add(&s->members, &c->shard, c->selector);
+    LIST_FOR_EACH(n, &s->pods)
+    {
         struct pod_entry *p = LIST_ITEM(n, struct pod_entry, link);
-        rc = pod_selection_join(&c->shard, &p->member, &p->pod);
+        pod_selection_join(&c->shard, &p->member, &p->pod);
     }
-    return rc;
 }
 
 /* Reports each pod once it is no member any more. */
@@ -101,19 +100,12 @@ cJSON *shard_cache_whole(const struct shard_cache_config *seen)
     return config_spec_whole(&c->spec, c->object);
 }
 
-/* The spec is another one. 0 or -ENOMEM: then all is as before. */
-static int take_spec(struct shard_cache *w, struct config *c, const cJSON *object)
+/* The spec is another one. */
+static void take_spec(struct shard_cache *w, struct config *c, const cJSON *object)
 {
-    struct config_spec spec = {.text = NULL};
-    if (config_spec_set(&spec, object) != 0) {
-        config_spec_forget(&spec);
-        return -ENOMEM;
-    }
-    config_spec_forget(&c->spec);
-    c->spec = spec;
+    config_spec_set(&c->spec, object);
     c->seen.over = false;
     shard_cache_note_selecting(w, c);
-    return 0;
 }
 
 /* It was given up, and there is room for it. */
@@ -122,10 +114,9 @@ static bool is_welcome(const struct shard_cache *w, const struct config *c)
     return c->seen.over && shard_cache_has_room(w, c->wanted);
 }
 
-/* Of a child of a root alone, for others may be changed by anybody: *out, which the caller frees;
- * NULL: nobody. 0 or -ENOMEM. */
-static int find_changer(const struct shard_cache *w, const struct config *c, const cJSON *whole,
-                        char **out)
+/* Of a child of a root alone, for others may be changed by anybody: the caller frees; NULL:
+ * nobody. */
+static char *find_changer(const struct shard_cache *w, const struct config *c, const cJSON *whole)
 {
     static const char *const managers[] = {RULES_MAP_MANAGER, ROOT_FIELD_MANAGER, NULL};
     char key[NAMES_KEY_SIZE];
@@ -135,21 +126,16 @@ static int find_changer(const struct shard_cache *w, const struct config *c, con
     if (field_text(field_get(meta, "labels"), key)[0] != '\0' || c->changed_by != NULL) {
         last_editor_find(meta, managers, text);
     }
-    *out = text[0] == '\0' ? NULL : strdup(text);
-    return text[0] != '\0' && *out == NULL ? -ENOMEM : 0;
+    return text[0] == '\0' ? NULL : xstrdup(text);
 }
 
-/* `whole` is what the API server has; takes `object`, which is kept of it. 0; -ENOMEM: then all is
- * as before. */
-static int set_config(struct shard_cache *w, struct config *c, const cJSON *whole, cJSON *object)
+/* `whole` is what the API server has; takes `object`, which is kept of it. */
+static void set_config(struct shard_cache *w, struct config *c, const cJSON *whole, cJSON *object)
 {
     bool welcome = is_welcome(w, c);
-    bool fresh = welcome || !same_generation(c->object, object);
-    char *changer = NULL;
-    if (find_changer(w, c, whole, &changer) != 0 || (fresh && take_spec(w, c, whole) != 0)) {
-        free(changer);
-        cJSON_Delete(object);
-        return -ENOMEM;
+    char *changer = find_changer(w, c, whole);
+    if (welcome || !same_generation(c->object, object)) {
+        take_spec(w, c, whole);
     }
     free(c->changed_by);
     c->changed_by = changer;
@@ -173,27 +159,20 @@ static int set_config(struct shard_cache *w, struct config *c, const cJSON *whol
         .round = c->seen.round,
     };
     c->reserved = welcome ? c->wanted : 0;
-    return 0;
 }
 
-/* NULL without memory. */
 static struct config *new_config(struct shard_cache *w, const char *key, const char *ns)
 {
     struct config *c = informer_item_new(sizeof *c, key);
-    struct namespace *s = c == NULL ? NULL : shard_cache_provide_namespace(w, ns);
-    if (s == NULL) {
-        free(c);
-        return NULL;
-    }
     pod_selection_shard_init(&c->shard);
     list_init(&c->selecting);
     list_init(&c->link);
-    c->namespace = s;
-    byte_share_init(&c->share, &s->bytes);
+    c->namespace = shard_cache_provide_namespace(w, ns);
+    byte_share_init(&c->share, &c->namespace->bytes);
     return c;
 }
 
-/* What selects its pods; NULL when nothing sensible does. */
+/* What selects its pods; NULL: nothing sensible does. */
 static struct selector *pod_selector(const cJSON *object)
 {
     bool root = field_get(field_get(object, "spec"), "root") != NULL;
@@ -205,49 +184,32 @@ static bool same_selector(const struct selector *a, const struct selector *b)
     return (a == NULL) == (b == NULL) && (a == NULL || selector_equal(a, b));
 }
 
-/* Takes `selector`. The pods of a config that is new are not told of yet. 0 or -ENOMEM. */
-static int change_selector(struct shard_cache *w, struct config *c, struct selector *selector)
+/* Takes `selector`. The pods of a config that is new are not told of yet. */
+static void change_selector(struct shard_cache *w, struct config *c, struct selector *selector)
 {
     if (same_selector(c->selector, selector)) {
         selector_free(selector);
-        return 0;
+        return;
     }
     part_pods(w, c);
     selector_free(c->selector);
     c->selector = selector;
-    int rc = selector == NULL ? 0 : join_pods(c);
-    if (rc != 0) {
-        part_pods(w, c);
-        selector_free(c->selector);
-        c->selector = NULL;
-        c->seen.version = ""; /* so that the next list changes it again */
-    } else if (list_linked(&c->link)) {
+    if (selector != NULL) {
+        join_pods(c);
+    }
+    if (list_linked(&c->link)) {
         tell_pods_of(w, c);
     }
-    return rc;
 }
 
 void shard_cache_drop_selector(struct shard_cache *w, struct config *c)
 {
     cJSON *spec = cJSON_GetObjectItemCaseSensitive(c->object, "spec");
-    int rc = change_selector(w, c, NULL);
-    (void)rc; /* fails with a selector only */
+    change_selector(w, c, NULL);
     cJSON_DeleteItemFromObjectCaseSensitive(spec, "selector");
 }
 
-/* Takes `object` and `selector`. 0 or -ENOMEM. */
-static int change_config(struct shard_cache *w, struct config *c, const cJSON *whole, cJSON *object,
-                         struct selector *selector)
-{
-    int rc = set_config(w, c, whole, object);
-    if (rc != 0) {
-        selector_free(selector);
-        return rc;
-    }
-    return change_selector(w, c, selector);
-}
-
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct shard_cache *w = data;
     struct config *c = config_of(*item);
@@ -258,27 +220,13 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
     }
     if (c != NULL && strcmp(c->seen.version, field_meta(object, "resourceVersion")) == 0 &&
         !is_welcome(w, c)) {
-        return 0;
+        return false;
     }
-    cJSON *copy = config_spec_rest(object, w->prefix);
-    struct selector *selector = pod_selector(object);
-    int rc = copy == NULL ? -ENOMEM : 0;
-    c = rc != 0 || c != NULL ? c : new_config(w, key, shards_namespace(object));
-    if (rc != 0 || c == NULL) {
-        cJSON_Delete(copy);
-        selector_free(selector);
-        return -ENOMEM;
-    }
-    rc = change_config(w, c, object, copy, selector);
-    if (rc != 0 && *item == NULL) {
-        shard_cache_leave_namespace(w, c->namespace);
-        drop(w, &c->item);
-    }
-    if (rc != 0) {
-        return rc;
-    }
+    c = c != NULL ? c : new_config(w, key, shards_namespace(object));
+    set_config(w, c, object, config_spec_rest(object, w->prefix));
+    change_selector(w, c, pod_selector(object));
     *item = &c->item;
-    return 1;
+    return true;
 }
 
 static void end_config(struct shard_cache *w, struct config *c)

@@ -174,7 +174,6 @@ static inline struct map_entry *next_map(const struct shard_cache *w, const stru
 
 /* ---- shard_cache.c ---- */
 
-/* NULL without memory. */
 MUST_CHECK struct namespace *shard_cache_provide_namespace(struct shard_cache *w, const char *ns);
 /* Something of it is gone: it goes with the last of it. */
 void shard_cache_leave_namespace(struct shard_cache *w, const struct namespace *s);
@@ -206,8 +205,8 @@ void shard_cache_show_map(struct shard_cache *w, struct namespace *s, const char
 
 /* ---- shard_cache_renewal.c ---- */
 
-/* Follows the labels of namespaces. 0 or -ENOMEM. */
-MUST_CHECK int shard_cache_renewal_begin(struct shard_cache *w, struct namespaces *known);
+/* Follows the labels of namespaces. */
+void shard_cache_renewal_begin(struct shard_cache *w, struct namespaces *known);
 void shard_cache_renewal_end(struct shard_cache *w);
 /* The spec is another one. */
 void shard_cache_note_selecting(struct shard_cache *w, struct config *c);

@@ -2,11 +2,10 @@
 /*
  * The ConfigMaps with the rules.
  */
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "cache/shard_cache_internal.h"
 #include "compile/shards.h"
 #include "object/names.h"
@@ -67,42 +66,29 @@ void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rule
 
 /* ---- what the informer keeps ---- */
 
-static int key_of(void *data, const cJSON *object, char **key)
+static char *key_of(void *data, const cJSON *object)
 {
     const char *name = shards_name(object);
     const size_t head = strlen(SIDECAR_CONFIGMAP);
     (void)data;
-    *key = NULL;
     if (strncmp(name, SIDECAR_CONFIGMAP, head) != 0) {
-        return 0; /* it is not that of rules */
+        return NULL; /* it is not that of rules */
     }
-    int rc = asprintf(key, "%s/%s", shards_namespace(object), name + head);
-    *key = rc < 0 ? NULL : *key;
-    return rc < 0 ? -ENOMEM : 0;
+    return xasprintf("%s/%s", shards_namespace(object), name + head);
 }
 
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct shard_cache *w = data;
     struct map_entry *m = map_of(*item);
-    struct rules_map *map = NULL;
     bool wanted = is_wanted(w, key);
-    int rc = rules_map_look(object, w->prefix, m == NULL ? NULL : m->map, wanted, &map);
-    if (rc != 0) {
-        return rc;
-    }
+    struct rules_map *map = rules_map_look(object, w->prefix, m == NULL ? NULL : m->map, wanted);
     bool same = m != NULL && strcmp(m->map->version, map->version) == 0;
     bool comes = (m == NULL || m->namespace == NULL) && (wanted || rules_map_claims(map));
-    struct namespace *s = comes ? shard_cache_provide_namespace(w, map->ns) : NULL;
-    m = m != NULL || (comes && s == NULL) ? m : calloc(1, sizeof *m);
-    if (m == NULL || (comes && s == NULL)) {
-        rules_map_free(map);
-        shard_cache_trim(w); /* the namespace may have nothing */
-        return -ENOMEM;
-    }
+    m = m != NULL ? m : xcalloc(1, sizeof *m);
     set_map(w, m, map);
     if (comes) {
-        show(m, s);
+        show(m, shard_cache_provide_namespace(w, map->ns));
     }
     *item = &m->item;
     return comes || !same;

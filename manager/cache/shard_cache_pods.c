@@ -2,11 +2,11 @@
 /*
  * The pods. A pod that changes is another entry, which takes the place of the one before.
  */
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "cache/shard_cache_internal.h"
 
 /* ---- by whose sidecars they have ---- */
@@ -31,16 +31,13 @@ bool shard_cache_is_injected(const struct shard_cache *w, const char *key)
     return find_injected(w, key) != NULL;
 }
 
-/* 0 or -ENOMEM. */
-static int join_injected(struct shard_cache *w, struct pod_entry *p)
+static void join_injected(struct shard_cache *w, struct pod_entry *p)
 {
     if (p->pod.shard[0] == '\0') {
-        return 0;
+        return;
     }
-    struct injected *i = TABLE_PROVIDE(&w->injected, slice_str(p->pod.shard), struct injected, key);
-    if (i == NULL) {
-        return -ENOMEM;
-    }
+    struct injected *i =
+        xptr(TABLE_PROVIDE(&w->injected, slice_str(p->pod.shard), struct injected, key));
     if (i->count++ == 0) {
         list_init(&i->pods);
         list_append(&p->namespace->injected, &i->link);
@@ -48,7 +45,6 @@ static int join_injected(struct shard_cache *w, struct pod_entry *p)
     }
     p->injected = i;
     list_append(&i->pods, &p->injected_link);
-    return 0;
 }
 
 static void leave_injected(struct shard_cache *w, struct pod_entry *p)
@@ -81,36 +77,24 @@ static void drop(void *data, struct informer_item *item)
     free(item);
 }
 
-/* The shards that select it have it, and its namespace will. 0 or -ENOMEM. */
-static int join(struct shard_cache *w, struct pod_entry *p)
+/* The shards that select it have it, and its namespace will. */
+static void join(struct shard_cache *w, struct pod_entry *p)
 {
-    struct namespace *s = shard_cache_provide_namespace(w, p->pod.ns);
-    if (s == NULL) {
-        return -ENOMEM;
-    }
-    p->namespace = s;
-    int rc = join_injected(w, p);
-    rc = rc == 0 ? pod_selection_place(&s->members, &p->member, &p->pod) : rc;
-    if (rc != 0) {
-        leave(w, p);
-        shard_cache_leave_namespace(w, s);
-    }
-    return rc;
+    p->namespace = shard_cache_provide_namespace(w, p->pod.ns);
+    join_injected(w, p);
+    pod_selection_place(&p->namespace->members, &p->member, &p->pod);
 }
 
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct shard_cache *w = data;
     struct pod_entry *old = pod_of(*item);
     struct pod_entry *p = pod_new(offsetof(struct pod_entry, pod), object, &w->keys);
     (void)key;
-    if (p == NULL) {
-        return -ENOMEM;
-    }
     if (old != NULL && pod_same(&old->pod, &p->pod) &&
         pod_take_version(&old->pod, p->pod.version)) {
         free(p);
-        return 0;
+        return false;
     }
     p->item.node.key = p->pod.key;
     list_init(&p->link);
@@ -119,12 +103,9 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
         informer_remove(w->pods, *item); /* it was another pod of the same name */
         *item = NULL;
     }
-    if (join(w, p) != 0) {
-        free(p);
-        return -ENOMEM;
-    }
+    join(w, p);
     *item = &p->item;
-    return 1;
+    return true;
 }
 
 static void on_change(void *data, struct informer_item *before, struct informer_item *after)
@@ -225,16 +206,11 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-const struct pod **shard_cache_pods_of(const struct shard_cache *w,
-                                       const struct shard_cache_config *c)
+const struct pod **shard_cache_pods_of(const struct shard_cache_config *c)
 {
     const struct pod_selection_shard *s = &LIST_ITEM(c, struct config, seen)->shard;
-    const struct pod **pods = calloc(s->pod_count + 1, sizeof(const struct pod *));
+    const struct pod **pods = xcalloc(s->pod_count + 1, sizeof(const struct pod *));
     size_t count = 0;
-    (void)w;
-    if (pods == NULL) {
-        return NULL;
-    }
     LIST_FOR_EACH(n, &s->pods)
     {
         pods[count++] = &pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod)->pod;
@@ -246,9 +222,9 @@ const struct pod **shard_cache_pods_of(const struct shard_cache *w,
 const struct pod **shard_cache_injected(const struct shard_cache *w, const char *key, size_t *count)
 {
     const struct injected *i = find_injected(w, key);
-    const struct pod **pods = calloc(i == NULL ? 1 : i->count, sizeof(const struct pod *));
+    const struct pod **pods = xcalloc(i == NULL ? 1 : i->count, sizeof(const struct pod *));
     *count = 0;
-    if (pods == NULL || i == NULL) {
+    if (i == NULL) {
         return pods;
     }
     LIST_FOR_EACH(n, &i->pods)
@@ -280,9 +256,9 @@ const char **shard_cache_gone_in(const struct shard_cache *w, const char *ns, si
 {
     const struct namespace *s = find_namespace(w, ns);
     size_t room = s == NULL ? 0 : list_length(&s->injected) + list_length(&s->maps);
-    const char **keys = calloc(room + 1, sizeof *keys);
+    const char **keys = xcalloc(room + 1, sizeof *keys);
     *count = 0;
-    if (keys == NULL || s == NULL) {
+    if (s == NULL) {
         return keys;
     }
     LIST_FOR_EACH(n, &s->injected)

@@ -11,8 +11,7 @@
  * configs are known nothing is compiled, and nobody knows which are shared; where the kind is not
  * installed, none is.
  */
-#include <errno.h>
-
+#include "base/xalloc.h"
 #include "cache/shard_cache_internal.h"
 
 enum {
@@ -117,20 +116,16 @@ void shard_cache_note_selecting(struct shard_cache *w, struct config *c)
     }
 }
 
-int shard_cache_renewal_begin(struct shard_cache *w, struct namespaces *known)
+void shard_cache_renewal_begin(struct shard_cache *w, struct namespaces *known)
 {
     if (known == NULL) {
-        return 0;
+        return;
     }
-    w->gather = net_timer_new(w->loop, on_gathered, w);
-    w->tick = net_timer_new(w->loop, on_tick, w);
-    if (w->gather == NULL || w->tick == NULL) {
-        return -ENOMEM;
-    }
+    w->gather = xptr(net_timer_new(w->loop, on_gathered, w));
+    w->tick = xptr(net_timer_new(w->loop, on_tick, w));
     w->known = known;
     w->listener = (struct namespaces_listener){.on_change = on_namespace, .data = w};
     namespaces_listen(known, &w->listener);
-    return 0;
 }
 
 void shard_cache_renewal_end(struct shard_cache *w)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "control/status.h"
 #include "policy/pod_traffic.h"
 #include "json/field.h"
@@ -16,21 +17,22 @@ static cJSON *parse(struct slice body, const char *program, struct err *e)
 {
     struct err why = ERR_INIT;
     cJSON *root = control_status_parse(body, program, &why);
-    if (root == NULL) {
-        (void)err_set(e, why.code == -ENOMEM ? why.code : -EINVAL, "%s", why.msg);
+    if (root == NULL && xrc(why.code) != 0) {
+        (void)err_set(e, -EINVAL, "%s", why.msg);
     }
     return root;
 }
 
-/* NULL without memory, too: then it is as if it did not count. */
+/* NULL: it does not count. */
 static struct control_load *read_load(const cJSON *root)
 {
     struct control_load load;
     control_load_read(root, &load);
-    struct control_load *copy = load.known ? malloc(sizeof *copy) : NULL;
-    if (copy != NULL) {
-        *copy = load;
+    if (!load.known) {
+        return NULL;
     }
+    struct control_load *copy = xmalloc(sizeof *copy);
+    *copy = load;
     return copy;
 }
 

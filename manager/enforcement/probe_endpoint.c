@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "control/status.h"
 #include "enforcement/probe_address.h"
 #include "net/address.h"
@@ -52,7 +53,7 @@ static struct http_client *new_client(struct net_loop *l, const char *host, unsi
         .user_timeout_ms = (unsigned)timeout_ms,
         .max_idle = 1,
     };
-    return http_client_new(l, &o, NULL);
+    return xptr(http_client_new(l, &o, NULL));
 }
 
 int probe_endpoint_init(struct probe_endpoint *e, struct net_loop *l, const char *address,
@@ -67,12 +68,8 @@ int probe_endpoint_init(struct probe_endpoint *e, struct net_loop *l, const char
         return rc;
     }
     bool may = o->any || (port == o->usual_port && probe_address_is_plausible(&parsed));
-    e->address = strdup(address);
-    e->client = may && e->address != NULL ? new_client(l, host, port, o->timeout_ms) : NULL;
-    if (e->address == NULL || (may && e->client == NULL)) {
-        probe_endpoint_deinit(e);
-        return -ENOMEM;
-    }
+    e->address = xstrdup(address);
+    e->client = may ? new_client(l, host, port, o->timeout_ms) : NULL;
     return 0;
 }
 

@@ -25,7 +25,7 @@ struct probe_endpoint_options {
     unsigned usual_port; /* of that sidecar */
 };
 
-/* `address`: ADDR:PORT, or NULL. 0; -EINVAL: no IP and port; -ENOMEM. */
+/* `address`: ADDR:PORT, or NULL. 0; -EINVAL: no IP and port. */
 MUST_CHECK int probe_endpoint_init(struct probe_endpoint *e, struct net_loop *l,
                                    const char *address, const struct probe_endpoint_options *o);
 /* Asks for its /status, of which 256 KiB are taken; as http_fetch_start. It has a client. */

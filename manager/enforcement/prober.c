@@ -12,6 +12,7 @@
 #include "base/state_machine.h"
 #include "base/table.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "control/status.h"
 #include "enforcement/probe_answer.h"
 #include "enforcement/probe_endpoint.h"
@@ -214,10 +215,10 @@ static uint64_t delay_of(const struct target *t)
     return delay < usual ? delay : usual;
 }
 
-static int add_after(struct target *t, enum lane lane, uint64_t delay)
+static void add_after(struct target *t, enum lane lane, uint64_t delay)
 {
     t->lane = lane;
-    return work_queue_add_after(t->prober->lanes[lane].keys, t->key, delay);
+    work_queue_add_after(t->prober->lanes[lane].keys, t->key, delay);
 }
 
 /* A question that was under way is over. */
@@ -227,15 +228,11 @@ static void make_due(struct target *t, uint64_t delay)
     enum lane before = t->lane;
     bool silent = t->result.state == PROBE_SILENT || (t->tells && t->misses >= MISSES);
     t->due_at = now_of(p) + delay;
-    int rc = add_after(t, silent || t->slow ? LANE_SLOW : LANE_QUICK, delay);
-    if (rc != 0) {
-        rc = add_after(t, before, delay); /* which has its key already */
-    }
+    add_after(t, silent || t->slow ? LANE_SLOW : LANE_QUICK, delay);
     if (t->phase != PHASE_IDLE) {
         set_phase(t, PHASE_IDLE);
         work_queue_done(p->lanes[before].keys, t->key, WORK_DONE, 0);
     }
-    (void)rc;
 }
 
 /* ---- what is known ---- */
@@ -521,8 +518,9 @@ static void on_due(void *data, const char *key)
         start_probe(t);
         return;
     }
-    int rc = ours ? work_queue_add_after(q->keys, key, t->due_at - now) : 0;
-    (void)rc; /* it has the key */
+    if (ours) {
+        work_queue_add_after(q->keys, key, t->due_at - now);
+    }
     work_queue_done(q->keys, key, WORK_DONE, 0);
 }
 
@@ -549,17 +547,12 @@ static void target_free(struct target *t)
 static struct target *target_new(struct prober *p, const char *key)
 {
     size_t size = strlen(key) + 1;
-    struct target *t = calloc(1, sizeof *t + size);
-    if (t == NULL) {
-        return NULL;
-    }
+    struct target *t = xcalloc(1, sizeof *t + size);
     memcpy(t->key, key, size);
     t->prober = p;
     list_init(&t->changed);
-    if (add_after(t, LANE_QUICK, 0) != 0 || table_insert(&p->targets, &t->node, t->key) != 0) {
-        free(t);
-        return NULL;
-    }
+    add_after(t, LANE_QUICK, 0);
+    xok(table_insert(&p->targets, &t->node, t->key));
     p->stats.targets++;
     return t;
 }
@@ -582,7 +575,7 @@ static void forget_result(struct target *t)
 }
 
 /* Takes what is in `to`. */
-static void redirect(struct target *t, char *uid, struct probe_endpoint to[2])
+static void redirect(struct target *t, const char *uid, const struct probe_endpoint to[2])
 {
     bool other = t->uid == NULL || strcmp(t->uid, uid) != 0;
     http_fetch_cancel(t->fetch);
@@ -590,7 +583,7 @@ static void redirect(struct target *t, char *uid, struct probe_endpoint to[2])
     probe_endpoint_deinit(&t->proxy);
     probe_endpoint_deinit(&t->rulesync);
     free(t->uid);
-    t->uid = uid;
+    t->uid = xstrdup(uid);
     t->proxy = to[0];
     t->rulesync = to[1];
     t->misses = 0;
@@ -621,19 +614,12 @@ int prober_watch(struct prober *p, const struct prober_target *o)
     if (o->proxy == NULL) {
         return -EINVAL;
     }
-    int rc = open_endpoint(p, &to[0], o->proxy, SIDECAR_ADMIN_PORT);
-    if (rc == 0) {
-        rc = open_endpoint(p, &to[1], o->rulesync, SIDECAR_RULESYNC_PORT);
-    }
-    char *uid = rc == 0 ? strdup(o->uid) : NULL;
-    struct target *t = known != NULL || uid == NULL ? known : target_new(p, o->key);
-    if (uid == NULL || t == NULL) {
-        free(uid);
+    if (open_endpoint(p, &to[0], o->proxy, SIDECAR_ADMIN_PORT) != 0 ||
+        open_endpoint(p, &to[1], o->rulesync, SIDECAR_RULESYNC_PORT) != 0) {
         probe_endpoint_deinit(&to[0]);
-        probe_endpoint_deinit(&to[1]);
-        return rc != 0 ? rc : -ENOMEM;
+        return -EINVAL;
     }
-    redirect(t, uid, to);
+    redirect(known != NULL ? known : target_new(p, o->key), o->uid, to);
     return 0;
 }
 
@@ -783,7 +769,7 @@ static void fill_options(struct prober *p, const struct prober_options *o)
     p->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
 }
 
-static int open_lanes(struct prober *p, struct err *e)
+static void open_lanes(struct prober *p)
 {
     unsigned all = p->o.parallel;
     unsigned slow = part_of(all, SLOW_PART);
@@ -795,31 +781,21 @@ static int open_lanes(struct prober *p, struct err *e)
                        .namespace_parallel = part_of(slow, NAMESPACE_SLOW_PART),
                        .clock = p->o.clock},
     };
-    int rc = 0;
-    for (enum lane lane = 0; lane < LANES && rc == 0; lane++) {
+    for (enum lane lane = 0; lane < LANES; lane++) {
         struct queue *q = &p->lanes[lane];
         q->prober = p;
-        q->keys = work_queue_new(p->loop, &options[lane], on_due, q, e);
-        rc = q->keys == NULL ? -ENOMEM : 0;
+        q->keys = work_queue_new(p->loop, &options[lane], on_due, q);
     }
-    return rc;
 }
 
-struct prober *prober_new(struct net_loop *l, const struct prober_options *o, struct err *e)
+struct prober *prober_new(struct net_loop *l, const struct prober_options *o)
 {
-    struct prober *p = calloc(1, sizeof *p);
-    if (p == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct prober *p = xcalloc(1, sizeof *p);
     p->loop = l;
     fill_options(p, o);
     list_init(&p->changed);
     net_task_init(&p->tell, on_tell);
-    if (open_lanes(p, e) != 0) {
-        prober_free(p);
-        return NULL;
-    }
+    open_lanes(p);
     return p;
 }
 

@@ -109,12 +109,10 @@ struct prober_stats {
     unsigned other_versions; /* of them, whose proxies are of another one than this program */
 };
 
-/* NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct prober *prober_new(struct net_loop *l, const struct prober_options *o,
-                                     struct err *e);
+MUST_CHECK struct prober *prober_new(struct net_loop *l, const struct prober_options *o);
 
-/* Asks this pod from now on; again with other addresses when it is known. 0, -EINVAL (an address:
- * no IP and port) or -ENOMEM: then all is as before. */
+/* Asks this pod from now on; again with other addresses when it is known. 0; -EINVAL (an address:
+ * no IP and port): then all is as before. */
 MUST_CHECK int prober_watch(struct prober *p, const struct prober_target *t);
 void prober_forget(struct prober *p, const char *key);
 

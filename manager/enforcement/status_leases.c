@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "enforcement/status_leases.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
 #include "base/table.h"
+#include "base/xalloc.h"
 #include "control/status.h"
 #include "kube/client/informer.h"
 #include "net/clock.h"
@@ -72,37 +72,28 @@ static void drop(void *data, struct informer_item *item)
     free(l);
 }
 
-/* 0; *out NULL: there is no room for it; or -ENOMEM. */
-static int add_lease(struct status_leases *s, const char *pod, struct lease **out)
+/* NULL: there is no room for it. */
+static struct lease *add_lease(struct status_leases *s, const char *pod)
 {
-    *out = NULL;
-    if (informer_size(s->informer) >= STATUS_LEASES_MAX) {
-        return 0;
-    }
     struct slice ns = slice_of(pod, strcspn(pod, "/"));
-    struct lease_space *space = TABLE_PROVIDE(&s->spaces, ns, struct lease_space, name);
-    if (space == NULL) {
-        return -ENOMEM;
-    }
-    bool fits = space->count < STATUS_LEASES_OF_NAMESPACE_MAX;
-    struct lease *l = fits ? informer_item_new(sizeof *l, pod) : NULL;
-    if (l == NULL) {
+    struct lease_space *space = xptr(TABLE_PROVIDE(&s->spaces, ns, struct lease_space, name));
+    if (informer_size(s->informer) >= STATUS_LEASES_MAX ||
+        space->count >= STATUS_LEASES_OF_NAMESPACE_MAX) {
         leave_space(s, space);
-        return fits ? -ENOMEM : 0;
+        return NULL;
     }
+    struct lease *l = informer_item_new(sizeof *l, pod);
     l->space = space;
     space->count++;
-    *out = l;
-    return 0;
+    return l;
 }
 
 static void replace(char **at, const char *text)
 {
     free(*at);
-    *at = strdup(text);
+    *at = xstrdup(text);
 }
 
-/* Without memory nothing is known of it but its document. */
 static void note_version(const struct status_leases *s, struct lease *l, const cJSON *object)
 {
     const char *version = field_meta(object, "resourceVersion");
@@ -134,7 +125,7 @@ bool status_leases_find(const struct status_leases *s, const char *pod,
                         struct status_lease_seen *out)
 {
     const struct lease *l = find_lease(s, pod);
-    if (l == NULL || l->version == NULL || l->uid == NULL) {
+    if (l == NULL) {
         return false;
     }
     *out = (struct status_lease_seen){.version = l->version,
@@ -149,8 +140,7 @@ void status_leases_patched(struct status_leases *s, const char *pod,
                            const struct status_lease_patch *p)
 {
     struct lease *l = find_lease(s, pod);
-    if (l == NULL || l->version == NULL ||
-        (strcmp(l->version, p->base) != 0 && strcmp(l->version, p->made) != 0)) {
+    if (l == NULL || (strcmp(l->version, p->base) != 0 && strcmp(l->version, p->made) != 0)) {
         return; /* it has spoken since */
     }
     replace(&l->version, p->made);
@@ -178,19 +168,15 @@ size_t status_leases_count(const struct status_leases *s)
 /* ---- following ---- */
 
 /* "namespace/pod" of a Lease that has our name. */
-static int key_of(void *data, const cJSON *object, char **key)
+static char *key_of(void *data, const cJSON *object)
 {
     const size_t prefix = sizeof CONTROL_LEASE_NAME - 1;
     const char *name = field_meta(object, "name");
     (void)data;
     if (strncmp(name, CONTROL_LEASE_NAME, prefix) != 0) {
-        return 0;
+        return NULL;
     }
-    if (asprintf(key, "%s/%s", field_meta(object, "namespace"), name + prefix) < 0) {
-        *key = NULL;
-        return -ENOMEM;
-    }
-    return 0;
+    return xasprintf("%s/%s", field_meta(object, "namespace"), name + prefix);
 }
 
 /* Listed again as it is known, it was not written meanwhile: what it tells may be long past, and
@@ -204,27 +190,24 @@ static bool is_news(const struct status_leases *s, const struct lease *l, const 
 }
 
 /* What cannot be kept is told all the same. */
-static int keep(void *data, const char *pod, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *pod, const cJSON *object, struct informer_item **item)
 {
     struct status_leases *s = data;
     struct lease *l = lease_of(*item);
     const char *document = annotation(object, CONTROL_LEASE_ANNOTATION);
     if (document[0] == '\0' || strlen(document) > CONTROL_LEASE_DOCUMENT_MAX) {
         *item = NULL;
-        return 0;
+        return false;
     }
     bool news = is_news(s, l, object);
-    char *copy = strdup(document);
-    int rc = copy == NULL ? -ENOMEM : l == NULL ? add_lease(s, pod, &l) : 0;
-    if (rc != 0 || l == NULL) {
-        free(copy);
+    l = l != NULL ? l : add_lease(s, pod);
+    if (l == NULL) {
         if (news) {
             tell(s, pod, document);
         }
-        return rc;
+        return false;
     }
-    free(l->document);
-    l->document = copy;
+    replace(&l->document, document);
     note_version(s, l, object);
     *item = &l->item;
     return news;
@@ -245,14 +228,9 @@ static const struct informer_kind kind = {.path = "/apis/coordination.k8s.io/v1/
                                           .drop = drop,
                                           .on_change = on_change};
 
-struct status_leases *status_leases_new(struct net_loop *l, const struct status_leases_options *o,
-                                        struct err *e)
+struct status_leases *status_leases_new(struct net_loop *l, const struct status_leases_options *o)
 {
-    struct status_leases *s = calloc(1, sizeof *s);
-    if (s == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct status_leases *s = xcalloc(1, sizeof *s);
     const struct informer_options io = {.client = o->client,
                                         .namespace = o->namespace,
                                         .label_selector = CONTROL_LEASE_SELECTOR,
@@ -261,11 +239,7 @@ struct status_leases *status_leases_new(struct net_loop *l, const struct status_
     s->clock = o->clock != NULL ? o->clock : &net_clock_system;
     s->on_told = o->on_told;
     s->data = o->data;
-    s->informer = informer_new(l, &kind, &io, s, e);
-    if (s->informer == NULL) {
-        status_leases_free(s);
-        return NULL;
-    }
+    s->informer = xptr(informer_new(l, &kind, &io, s, NULL));
     return s;
 }
 

@@ -39,10 +39,9 @@ struct status_leases_options {
     void *data;
 };
 
-/* Begins to follow with the loop's next turn; whatever keeps it from that is logged. NULL with `e`
- * set: -ENOMEM. */
-MUST_CHECK struct status_leases *
-status_leases_new(struct net_loop *l, const struct status_leases_options *o, struct err *e);
+/* Begins to follow with the loop's next turn; whatever keeps it from that is logged. */
+MUST_CHECK struct status_leases *status_leases_new(struct net_loop *l,
+                                                   const struct status_leases_options *o);
 
 /* Tells what stands there of this pod, if anything does. */
 void status_leases_tell(const struct status_leases *s, const char *pod);

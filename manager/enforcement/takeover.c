@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/table.h"
+#include "base/xalloc.h"
 #include "control/status.h"
 #include "kube/client/object_request.h"
 #include "object/preconditions.h"
@@ -82,7 +83,6 @@ static void sweep(struct takeover *t)
     }
 }
 
-/* NULL without memory. */
 static struct attempt *provide(struct takeover *t, const struct pod *p)
 {
     struct attempt *a = find(t, p->key);
@@ -93,16 +93,9 @@ static struct attempt *provide(struct takeover *t, const struct pod *p)
         attempt_free(a);
     }
     sweep(t);
-    a = TABLE_PROVIDE(&t->attempts, slice_str(p->key), struct attempt, pod);
-    if (a == NULL) {
-        return NULL;
-    }
+    a = xptr(TABLE_PROVIDE(&t->attempts, slice_str(p->key), struct attempt, pod));
     a->owner = t;
-    a->uid = strdup(p->uid);
-    if (a->uid == NULL) {
-        attempt_free(a);
-        return NULL;
-    }
+    a->uid = xstrdup(p->uid);
     return a;
 }
 
@@ -137,7 +130,7 @@ static void on_patched(void *data, const cJSON *object, const struct api_error *
 {
     struct attempt *a = data;
     struct takeover *t = a->owner;
-    char *pod = strdup(a->pod);
+    char *pod = xstrdup(a->pod);
     a->request = NULL;
     if (object != NULL) {
         a->again_at = now_of(t) + AGAIN_MS;
@@ -145,13 +138,11 @@ static void on_patched(void *data, const cJSON *object, const struct api_error *
     } else {
         failed(a, error);
     }
-    if (pod != NULL) { /* else it is asked for again before long */
-        t->o.on_change(t->o.data, pod);
-    }
+    t->o.on_change(t->o.data, pod);
     free(pod);
 }
 
-/* Of that version alone. NULL without memory. */
+/* Of that version alone. */
 static cJSON *make_patch(const struct status_lease_seen *lease, uint64_t generation)
 {
     struct edit ed = {.rc = 0};
@@ -160,7 +151,7 @@ static cJSON *make_patch(const struct status_lease_seen *lease, uint64_t generat
     cJSON *meta = preconditions_set(&ed, patch, lease->uid, lease->version);
     (void)snprintf(number, sizeof number, "%" PRIu64, generation);
     edit_string(&ed, edit_object(&ed, meta, "annotations"), CONTROL_LEASE_REQUIRED, number);
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }
 
 static struct object_request *send_patch(struct attempt *a, const struct pod *p, const cJSON *patch,
@@ -189,11 +180,11 @@ static void start(struct attempt *a, const struct pod *p, const struct status_le
     a->again_at = now_of(a->owner) + AGAIN_MS;
     a->forbidden = false;
     free(a->base);
-    a->base = strdup(lease->version);
+    a->base = xstrdup(lease->version);
     a->seen_ms = lease->seen_ms;
     a->generation = published->generation;
     (void)snprintf(a->checksum, sizeof a->checksum, "%s", published->checksum);
-    if (patch != NULL && a->base != NULL && a->owner->o.may_write(a->owner->o.data)) {
+    if (a->owner->o.may_write(a->owner->o.data)) {
         a->request = send_patch(a, p, patch, &e);
     }
     cJSON_Delete(patch);
@@ -223,16 +214,14 @@ static void try(struct takeover *t, const struct pod *p, const struct status_lea
     struct attempt *a = provide(t, p);
     uint64_t now = now_of(t);
     out->state = TAKEOVER_ASKED;
-    if (a != NULL && a->request == NULL && now >= a->again_at) {
+    if (a->request == NULL && now >= a->again_at) {
         a->proves = true;
         start(a, p, lease, published);
     }
-    if (a != NULL && a->forbidden) {
+    if (a->forbidden) {
         out->state = TAKEOVER_FORBIDDEN;
     }
-    if (a == NULL) {
-        out->again_ms = AGAIN_MS;
-    } else if (a->request == NULL) {
+    if (a->request == NULL) {
         out->again_ms = a->again_at > now ? a->again_at - now : 0;
     }
 }
@@ -267,7 +256,7 @@ void takeover_answer(struct takeover *t, const struct pod *p, const struct probe
         return;
     }
     struct attempt *a = provide(t, p);
-    if (a != NULL && a->request == NULL && now_of(t) >= a->again_at) {
+    if (a->request == NULL && now_of(t) >= a->again_at) {
         a->proves = false;
         start(a, p, &lease, published);
     }
@@ -280,13 +269,9 @@ uint64_t takeover_count(const struct takeover *t)
     return t->count;
 }
 
-struct takeover *takeover_new(struct net_loop *l, const struct takeover_options *o, struct err *e)
+struct takeover *takeover_new(struct net_loop *l, const struct takeover_options *o)
 {
-    struct takeover *t = calloc(1, sizeof *t);
-    if (t == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct takeover *t = xcalloc(1, sizeof *t);
     t->loop = l;
     t->o = *o;
     t->o.margin_ms = o->margin_ms != 0 ? o->margin_ms : TAKEOVER_MARGIN_MS;

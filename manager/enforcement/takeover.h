@@ -52,9 +52,7 @@ struct takeover_options {
     void *data;
 };
 
-/* NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct takeover *takeover_new(struct net_loop *l, const struct takeover_options *o,
-                                         struct err *e);
+MUST_CHECK struct takeover *takeover_new(struct net_loop *l, const struct takeover_options *o);
 
 enum takeover_state {
     TAKEOVER_NONE,      /* it keeps to no lease, as far as is known */

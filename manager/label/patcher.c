@@ -291,7 +291,6 @@ bool patcher_add(struct patcher *p, unsigned resource, const char *ns, const cha
 struct patcher *patcher_new(struct net_loop *l, const struct patcher_options *o,
                             const struct patcher_handlers *handlers, void *data)
 {
-    struct err e = ERR_INIT;
     struct patcher *p = xcalloc(1, sizeof *p);
     const struct reconciler_options ro = {
         .name = "labels",
@@ -309,7 +308,7 @@ struct patcher *patcher_new(struct net_loop *l, const struct patcher_options *o,
     p->handlers = handlers;
     p->data = data;
     token_bucket_init(&p->tokens, o->qps, o->qps / BURSTS + 1);
-    p->jobs = xptr(reconciler_new(l, &ro, &job_handlers, &e));
+    p->jobs = reconciler_new(l, &ro, &job_handlers);
     return p;
 }
 

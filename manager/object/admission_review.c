@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/secret.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "crypto/digest.h"
 #include "kube/status.h"
 #include "json/field.h"
@@ -148,7 +149,7 @@ static int find_objects(struct review_text *t, struct slice document, struct err
 static cJSON *parse(struct slice text, struct err *e)
 {
     cJSON *tree = json_parse(text.ptr, text.len, e);
-    if (tree == NULL && e->code == -EINVAL) {
+    if (tree == NULL && xrc(e->code) == -EINVAL) {
         err_prefix(e, "the body is no " KIND);
     }
     return tree;
@@ -158,9 +159,8 @@ static cJSON *parse(struct slice text, struct err *e)
 static cJSON *parse_bounded(struct buf *text, struct err *e)
 {
     cJSON *tree = NULL;
-    if (buf_error(text) != 0) {
-        (void)err_memory(e);
-    } else if (json_count_values(buf_slice(text)) > ADMISSION_VALUES_MAX) {
+    xok(buf_error(text)); /* it has room for all of the review */
+    if (json_count_values(buf_slice(text)) > ADMISSION_VALUES_MAX) {
         (void)err_set(e, -E2BIG, "the review has more than %d values besides its objects",
                       ADMISSION_VALUES_MAX);
     } else {
@@ -389,12 +389,7 @@ static void add_text(struct slice text, struct buf *out)
 {
     struct buf clean = BUF_INIT(3 * text.len);
     utf8_append_valid(&clean, text);
-    const char *str = buf_cstr(&clean);
-    if (str != NULL) {
-        json_quote(str, out);
-    } else {
-        buf_fail(out, -ENOMEM);
-    }
+    json_quote(xptr(buf_cstr(&clean)), out);
     buf_reset(&clean);
 }
 
@@ -471,5 +466,5 @@ int admission_answer_write(const struct admission_request *r, const struct admis
     buf_append_str(out, ",\"kind\":\"" KIND "\",\"response\":");
     add_response(r, a, out);
     buf_append_char(out, '}');
-    return buf_settle(out, before);
+    return xrc(buf_settle(out, before));
 }

@@ -79,7 +79,7 @@ struct admission_answer {
 
 /* Reads a question, with its objects whole or in part. 0, then admission_request_deinit is due;
  * else nothing is held and it cannot be answered as a review: -EINVAL or -E2BIG (HTTP 400 and 413,
- * with the message), -ENOMEM (500). Uses nothing but its arguments: any thread may. */
+ * with the message). Uses nothing but its arguments: any thread may. */
 MUST_CHECK int admission_request_read(struct admission_request *r, struct slice text,
                                       enum admission_parts parts, struct err *e);
 /* What it holds of objects, which may be Secrets, is overwritten: they are the most of it, and may
@@ -90,7 +90,7 @@ void admission_request_deinit(struct admission_request *r);
 /* "CREATE" and so on. */
 const char *admission_operation_name(enum admission_operation op);
 
-/* Appends the answer as JSON. 0, -ENOBUFS or -ENOMEM; on error `out` is as it was. */
+/* Appends the answer as JSON. 0 or -ENOBUFS; on error `out` is as it was. */
 MUST_CHECK int admission_answer_write(const struct admission_request *r,
                                       const struct admission_answer *a, struct buf *out);
 

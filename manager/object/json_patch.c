@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/xalloc.h"
 #include "json/json.h"
 
 #define POINTER_MAX ((size_t)16 * 1024 * 1024)
@@ -48,9 +49,12 @@ static bool equal_sorted(const cJSON *a, const cJSON *b)
 {
     size_t n = 0;
     size_t other = 0;
-    const cJSON **x = json_sorted_members(a, &n);
-    const cJSON **y = json_sorted_members(b, &other);
-    bool same = x != NULL && y != NULL && n == other;
+    if (a->child == NULL || b->child == NULL) {
+        return false; /* for both are not empty */
+    }
+    const cJSON **x = xptr(json_sorted_members(a, &n));
+    const cJSON **y = xptr(json_sorted_members(b, &other));
+    bool same = n == other;
     for (size_t i = 0; i < n && same; i++) {
         same = strcmp(x[i]->string, y[i]->string) == 0 && json_patch_equal(x[i], y[i]);
     }
@@ -129,14 +133,14 @@ void json_patch_add(struct edit *ed, cJSON *patch, const char *op, const char *p
     cJSON *operation = edit_append_object(ed, patch);
     edit_string(ed, operation, "op", op);
     edit_string(ed, operation, "path", path);
-    if (value != NULL || strcmp(op, "remove") != 0) {
+    if (value != NULL) {
         edit_set(ed, operation, "value", value);
     }
 }
 
 static void emit(struct diff *d, const char *op, const cJSON *value)
 {
-    json_patch_add(&d->edit, d->patch, op, buf_cstr(&d->path), cJSON_Duplicate(value, true));
+    json_patch_add(&d->edit, d->patch, op, xptr(buf_cstr(&d->path)), cJSON_Duplicate(value, true));
 }
 
 /* RFC 6901 section 3. */
@@ -256,10 +260,7 @@ static void diff_values(struct diff *d, const cJSON *from, const cJSON *to)
 cJSON *json_patch_diff(const cJSON *from, const cJSON *to)
 {
     struct diff d = {.patch = cJSON_CreateArray(), .path = BUF_INIT(POINTER_MAX)};
-    if (d.patch == NULL) {
-        return NULL;
-    }
     diff_values(&d, from, to);
     buf_reset(&d.path);
-    return edit_result(&d.edit, d.patch);
+    return xptr(edit_result(&d.edit, d.patch));
 }

@@ -18,11 +18,11 @@ bool json_patch_equal(const cJSON *a, const cJSON *b);
 /* The operations (add, remove, replace) that make `to` of `from`; `[]` when they are equal. Items
  * of a list are recognised by their `name`, those without by their content, so that an item that
  * was put before others is one operation. Best when `to` is a changed copy of `from`: members are
- * looked for in the same order first. The caller frees. NULL without memory. */
+ * looked for in the same order first. The caller frees. */
 MUST_CHECK cJSON *json_patch_diff(const cJSON *from, const cJSON *to);
 
 /* Adds one operation to a patch; `path` is a JSON Pointer (RFC 6901). Takes `value` in any case;
- * NULL for remove, else out of memory. */
+ * NULL: the operation has none. */
 void json_patch_add(struct edit *ed, cJSON *patch, const char *op, const char *path, cJSON *value);
 
 #endif

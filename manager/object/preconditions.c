@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/xalloc.h"
+
 cJSON *preconditions_set(struct edit *ed, cJSON *body, const char *uid, const char *version)
 {
     cJSON *meta = edit_object(ed, body, "metadata");
@@ -33,7 +35,7 @@ cJSON *preconditions_delete(const char *uid, const char *version)
     cJSON *conditions = edit_object(&ed, options, "preconditions");
     edit_string(&ed, conditions, "uid", uid);
     edit_string(&ed, conditions, "resourceVersion", version);
-    return edit_result(&ed, options);
+    return xptr(edit_result(&ed, options));
 }
 
 /* Depth is that of a JSON document that was read, which is bounded. */
@@ -43,7 +45,7 @@ static void remove_missing(struct edit *ed, cJSON *to, const cJSON *old)
     cJSON_ArrayForEach(item, old)
     {
         cJSON *new = cJSON_GetObjectItemCaseSensitive(to, item->string);
-        if (new == NULL && ed->rc == 0) {
+        if (new == NULL) {
             edit_set(ed, to, item->string, cJSON_CreateNull());
         } else if (cJSON_IsObject(new) && cJSON_IsObject(item)) {
             remove_missing(ed, new, item);
@@ -59,8 +61,8 @@ cJSON *preconditions_status(const char *uid, const char *version, const cJSON *o
     cJSON *copy = cJSON_Duplicate(status, true);
     (void)preconditions_set(&ed, patch, uid, version);
     edit_set(&ed, patch, "status", copy);
-    if (ed.rc == 0 && cJSON_IsObject(old)) {
+    if (cJSON_IsObject(old)) {
         remove_missing(&ed, copy, old);
     }
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }

@@ -13,10 +13,10 @@ cJSON *preconditions_set(struct edit *ed, cJSON *body, const char *uid, const ch
 /* A merge patch that takes a finalizer off those that there are. */
 void preconditions_unbind(struct edit *ed, cJSON *patch, const char *uid, const char *version,
                           const cJSON *finalizers, const char *finalizer);
-/* DeleteOptions. NULL: out of memory. */
+/* DeleteOptions. */
 MUST_CHECK cJSON *preconditions_delete(const char *uid, const char *version);
 /* A merge patch that makes `status` of the status `old`: fields that it lacks, at any depth of
- * objects, are removed. `old` NULL: there was none. NULL: out of memory. */
+ * objects, are removed. `old` NULL: there was none. */
 MUST_CHECK cJSON *preconditions_status(const char *uid, const char *version, const cJSON *old,
                                        const cJSON *status);
 

@@ -4,13 +4,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
+#include "base/xalloc.h"
 
 void warnings_add(struct warnings *n, const char *fmt, ...)
 {
-    char text[ERR_MSG_MAX];
     va_list ap;
     if (n == NULL) {
         return;
@@ -19,15 +18,11 @@ void warnings_add(struct warnings *n, const char *fmt, ...)
         n->dropped++;
         return;
     }
+    char text[ERR_MSG_MAX];
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    char *copy = strdup(text);
-    if (copy == NULL) {
-        n->dropped++;
-        return;
-    }
-    n->items[n->count++] = copy;
+    n->items[n->count++] = xstrdup(text);
 }
 
 void warnings_deinit(struct warnings *n)

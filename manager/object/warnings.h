@@ -12,7 +12,7 @@
 struct warnings {
     char *items[WARNINGS_MAX];
     size_t count;
-    size_t dropped; /* further ones, and those for which there was no memory */
+    size_t dropped; /* further ones */
 };
 
 #define WARNINGS_INIT                                                                              \

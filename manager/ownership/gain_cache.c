@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "compile/rules_gain.h"
 #include "crypto/digest.h"
 
@@ -58,7 +59,7 @@ static char *find_slot(struct gain_cache *c, const char *hash)
 
 struct gain_cache *gain_cache_new(void)
 {
-    return calloc(1, sizeof(struct gain_cache));
+    return xcalloc(1, sizeof(struct gain_cache));
 }
 
 bool gain_cache_ask(struct gain_cache *c, const struct rules *from, const struct rules *to,

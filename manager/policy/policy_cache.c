@@ -9,8 +9,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/table.h"
+#include "base/xalloc.h"
 #include "kube/client/informer.h"
-#include "net/deadline.h"
 #include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -62,7 +62,6 @@ struct policy_cache {
     size_t bytes;
     uint64_t revision; /* given out last */
     uint64_t begun_at;
-    struct net_deadline again; /* until an informer for which there was no memory is made */
 };
 
 static struct entry *entry_of(struct informer_item *item)
@@ -339,40 +338,30 @@ static bool is_refused(const struct source *src, struct space *s, size_t bytes)
 
 /* ---- what the API server tells ---- */
 
-static int key_of(void *data, const cJSON *object, char **key)
+static char *key_of(void *data, const cJSON *object)
 {
     const struct source *src = data;
-    if (asprintf(key, "%s/%s/%s", field_meta(object, "namespace"), policy_kind_plural(src->kind),
-                 field_meta(object, "name")) < 0) {
-        *key = NULL;
-        return -ENOMEM;
-    }
-    return 0;
+    return xasprintf("%s/%s/%s", field_meta(object, "namespace"), policy_kind_plural(src->kind),
+                     field_meta(object, "name"));
 }
 
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     const struct source *src = data;
     struct policy_cache *c = src->cache;
     const struct entry *old = entry_of(*item);
     if (old != NULL && strcmp(old->seen.uid, field_meta(object, "uid")) == 0 &&
         strcmp(old->seen.version, field_meta(object, "resourceVersion")) == 0) {
-        return 0;
+        return false;
     }
-    struct space *s = provide_space(c, field_meta(object, "namespace"));
-    struct entry *e = s == NULL ? NULL : make_entry(src, key, object, s);
-    if (s != NULL && e == NULL) {
-        leave_space(c, s);
-    }
-    if (e == NULL) {
-        return -ENOMEM;
-    }
+    struct space *s = xptr(provide_space(c, field_meta(object, "namespace")));
+    struct entry *e = xptr(make_entry(src, key, object, s));
     if (old == NULL && is_refused(src, s, e->bytes)) {
         free_entry(e);
-        return 0;
+        return false;
     }
     *item = &e->item;
-    return 1;
+    return true;
 }
 
 static void on_gone(struct policy_cache *c, const struct entry *e)
@@ -474,27 +463,7 @@ static void follow(struct source *src)
                                        .namespace = c->namespace,
                                        .effect = "what is published of them stays as it is",
                                        .ops = c->o.ops};
-    src->informer = informer_new(c->loop, &kinds[src->kind], &o, src, NULL);
-    if (src->informer != NULL) {
-        return;
-    }
-    log_error("out of memory; following this collection later",
-              log_str("collection", policy_kind_plural(src->kind)));
-    if (c->o.ops != NULL) {
-        c->o.ops->set_deadline(c->o.ops->data, &c->again, INFORMER_AGAIN_MS);
-    } else {
-        net_deadline_set(c->loop, &c->again, INFORMER_AGAIN_MS);
-    }
-}
-
-static void on_again(struct net_deadline *d)
-{
-    struct policy_cache *c = LIST_ITEM(d, struct policy_cache, again);
-    for (size_t kind = 0; kind < POLICY_KINDS; kind++) {
-        if (c->sources[kind].served == POLICY_SERVED && c->sources[kind].informer == NULL) {
-            follow(&c->sources[kind]);
-        }
-    }
+    src->informer = xptr(informer_new(c->loop, &kinds[src->kind], &o, src, NULL));
 }
 
 /* ---- which kinds there are ---- */
@@ -646,7 +615,6 @@ struct policy_cache *policy_cache_new(struct net_loop *l, const struct policy_ca
     c->data = data;
     c->revision = 1;
     c->begun_at = net_clock_now(c->o.clock);
-    net_deadline_init(&c->again, on_again);
     for (size_t kind = 0; kind < POLICY_KINDS; kind++) {
         c->sources[kind] = (struct source){.cache = c, .kind = (enum traffic_kind)kind};
     }
@@ -658,7 +626,6 @@ void policy_cache_free(struct policy_cache *c)
     if (c == NULL) {
         return;
     }
-    net_deadline_clear(&c->again);
     for (size_t kind = 0; kind < POLICY_KINDS; kind++) {
         informer_free(c->sources[kind].informer);
     }

@@ -477,14 +477,14 @@ static void take(struct roller *o, struct stateful_set *set)
 }
 
 /* The roll has what is to be known of it, also when it is gone. */
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct roller *o = data;
     if (*item == NULL) {
-        *item = xptr(informer_item_new(sizeof **item, key));
+        *item = informer_item_new(sizeof **item, key);
     }
     take(o, stateful_set_new(object, o->options.prefix));
-    return 0;
+    return false;
 }
 
 static void on_change(void *data, struct informer_item *before, struct informer_item *after)
@@ -590,7 +590,6 @@ int roller_metrics(const struct roller *r, const struct roller_counts *n, struct
 
 static void follow(struct roller *r)
 {
-    struct err e = ERR_INIT;
     char selector[330];
     (void)snprintf(selector, sizeof selector, "%s/%s", r->options.prefix, ROLLING_LABEL);
     const struct informer_options o = {
@@ -600,12 +599,11 @@ static void follow(struct roller *r)
         .effect = "nothing is rolled by shard",
         .ops = r->options.ops,
     };
-    r->informer = xptr(informer_new(r->loop, &kind, &o, r, &e));
+    r->informer = xptr(informer_new(r->loop, &kind, &o, r, NULL));
 }
 
 struct roller *roller_new(struct net_loop *l, const struct roller_options *o)
 {
-    struct err e = ERR_INIT;
     struct roller *r = xcalloc(1, sizeof *r);
     r->loop = l;
     r->options = *o;
@@ -621,7 +619,7 @@ struct roller *roller_new(struct net_loop *l, const struct roller_options *o)
         .gate = o->data,
         .clock = o->clock,
     };
-    r->reconciler = xptr(reconciler_new(l, &reconciler, &roll_handlers, &e));
+    r->reconciler = reconciler_new(l, &reconciler, &roll_handlers);
     follow(r);
     r->options.namespace = NULL; /* copied by the informer */
     r->pods = (struct shard_cache_listener){.handlers = &pod_handlers, .data = r};

@@ -34,21 +34,21 @@ static struct lease *lease_of_lock(const struct shard_lock *s)
     return s->informer == NULL ? NULL : lease_of(informer_next(s->informer, NULL));
 }
 
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     const struct shard_lock *s = data;
     struct lease *l = lease_of(*item);
     if (l != NULL && lease_object_same(l->object, object)) {
-        return 0;
+        return false;
     }
     bool renewed = l != NULL;
-    l = renewed ? l : xptr(informer_item_new(sizeof *l, key));
+    l = renewed ? l : informer_item_new(sizeof *l, key);
     cJSON_Delete(l->object);
     l->object = cJSON_Duplicate(object, true);
     l->renewed = renewed;
     l->seen_at = net_clock_now(s->clock);
     *item = &l->item;
-    return 0;
+    return false;
 }
 
 static void drop(void *data, struct informer_item *item)
@@ -64,7 +64,6 @@ static const struct informer_kind kind = {
 
 struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o)
 {
-    struct err e = ERR_INIT;
     const struct informer_options io = {.client = o->client,
                                         .namespace = o->ns,
                                         .name = o->name,
@@ -73,7 +72,7 @@ struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_op
     struct shard_lock *s = xcalloc(1, sizeof *s);
     s->clock = o->clock;
     if (name_check_subdomain(slice_str(o->name)) == NULL) {
-        s->informer = xptr(informer_new(l, &kind, &io, s, &e));
+        s->informer = xptr(informer_new(l, &kind, &io, s, NULL));
     }
     return s;
 }
@@ -88,7 +87,7 @@ static uint64_t duration_ms(const struct lease *l)
 enum roll_lock shard_lock_state(const struct shard_lock *s)
 {
     const struct lease *l = lease_of_lock(s);
-    if (s->informer == NULL || !informer_complete(s->informer)) {
+    if (s->informer == NULL || !informer_synced(s->informer)) {
         return ROLL_LOCK_UNKNOWN;
     }
     if (l == NULL) {

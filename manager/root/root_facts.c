@@ -118,7 +118,7 @@ static void count_all(const struct shard_cache *w, const char *key, struct root_
     size_t count = 0;
     const struct shard_cache_config *config = shard_cache_find_config(w, key);
     const struct pod **injected = shard_cache_injected(w, key, &count);
-    const struct pod **selected = config == NULL ? NULL : shard_cache_pods_of(w, config);
+    const struct pod **selected = config == NULL ? NULL : shard_cache_pods_of(config);
     for (size_t i = 0; i < count; i++) {
         if (!injected[i]->over) {
             count_pod(injected[i], key, out);

@@ -49,10 +49,9 @@ static void append_name(struct names *out, const char *name)
 }
 
 /* Pods that a shard selects, and whose sidecars are of another one. */
-static void find_foreign_pods(struct report *r, const struct shard_cache *w,
-                              const struct shard_cache_config *config)
+static void find_foreign_pods(struct report *r, const struct shard_cache_config *config)
 {
-    const struct pod **pods = shard_cache_pods_of(w, config);
+    const struct pod **pods = shard_cache_pods_of(config);
     for (size_t i = 0; i < config->pod_count; i++) {
         const struct pod *p = pods[i];
         if (!p->over && p->shard[0] != '\0' && strcmp(p->shard, config->key) != 0) {
@@ -107,7 +106,7 @@ static void add_shard(const struct root *t, struct report *r, const struct layou
         .leaving = s->leaving,
     };
     if (config != NULL) {
-        find_foreign_pods(r, t->roots->options.cache, config);
+        find_foreign_pods(r, config);
     }
 }
 

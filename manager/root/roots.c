@@ -252,7 +252,6 @@ static void on_namespaces(void *data)
 
 static void follow_namespaces(struct roots *r)
 {
-    struct err e = ERR_INIT;
     const struct namespaces_options o = {
         .client = r->options.client,
         .system = true,
@@ -261,7 +260,7 @@ static void follow_namespaces(struct roots *r)
         .on_change = on_namespaces,
         .data = r,
     };
-    r->namespaces = namespaces_new(r->loop, &o, &e);
+    r->namespaces = namespaces_new(r->loop, &o);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -431,7 +430,6 @@ const struct work_queue *roots_queue(const struct roots *r)
 
 struct roots *roots_new(struct net_loop *l, const struct roots_options *o)
 {
-    struct err e = ERR_INIT;
     struct roots *r = xcalloc(1, sizeof *r);
     r->loop = l;
     r->options = *o;
@@ -449,7 +447,7 @@ struct roots *roots_new(struct net_loop *l, const struct roots_options *o)
     };
     const struct stateful_sets_options targets = {
         .client = o->client, .max = o->targets, .ops = o->ops, .on_change = on_target, .data = r};
-    r->reconciler = xptr(reconciler_new(l, &reconciler, &root_handlers, &e));
+    r->reconciler = reconciler_new(l, &reconciler, &root_handlers);
     r->targets = stateful_sets_new(l, &targets);
     roots_load_begin(r);
     r->listener = (struct shard_cache_listener){.handlers = &handlers, .data = r};

@@ -62,13 +62,10 @@ static struct set *set_of(struct informer_item *item)
     return item == NULL ? NULL : LIST_ITEM(item, struct set, item);
 }
 
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct set *set = *item == NULL ? informer_item_new(sizeof *set, key) : set_of(*item);
     (void)data;
-    if (set == NULL) {
-        return -ENOMEM;
-    }
     const struct set before = *set;
     set->replicas = replicas_of(object);
     set->first = root_first_ordinal(object);

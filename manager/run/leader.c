@@ -155,8 +155,7 @@ static void begin_controller(struct leader *l)
         .policy_memory = s->shards_memory_mib * MIB / POLICIES_PART,
         .probes = {.interval_ms = s->probe_interval_s * MS, .any_address = s->probe_any_address},
     };
-    struct err e = ERR_INIT;
-    l->controller = xptr(controller_new(l->loop, &o, &e));
+    l->controller = controller_new(l->loop, &o);
     serve_policies(l);
 }
 

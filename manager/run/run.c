@@ -259,7 +259,7 @@ static int open_resources(struct run *r, struct err *e)
     return 0;
 }
 
-static int open_namespaces(struct run *r, struct err *e)
+static void open_namespaces(struct run *r)
 {
     const struct namespaces_options o = {
         .client = r->client,
@@ -268,12 +268,11 @@ static int open_namespaces(struct run *r, struct err *e)
         .labels = true,
         .effect = "it is not known whether each is in a shard, nor what namespaceSelectors select",
     };
-    r->namespaces = namespaces_new(r->program.loop, &o, e);
+    r->namespaces = namespaces_new(r->program.loop, &o);
     r->compile.namespaces = namespaces_set(r->namespaces);
-    return r->namespaces == NULL ? e->code : 0;
 }
 
-static int open_world(struct run *r, struct err *e)
+static void open_world(struct run *r)
 {
     const struct shard_cache_options o = {
         .client = r->client,
@@ -283,35 +282,37 @@ static int open_world(struct run *r, struct err *e)
         .namespaces = r->namespaces,
         .shareable = r->settings.shareable,
     };
-    r->cache = shard_cache_new(r->program.loop, &o, e);
-    if (r->cache == NULL) {
-        return e->code;
-    }
+    r->cache = shard_cache_new(r->program.loop, &o);
     r->keys.shared = shard_cache_shared(r->cache);
     r->outlook = (struct admission_snapshot){
         .cache = r->cache, .discovery = r->discovery, .compile = &r->compile};
     const struct event_recorder_options events = {
         .client = r->client, .component = "cmesh-manager", .host = r->host};
-    r->events = event_recorder_new(r->program.loop, &events, e);
-    return r->events == NULL ? e->code : 0;
+    r->events = event_recorder_new(r->program.loop, &events);
 }
 
-static int open_knowledge(struct run *r, struct err *e)
+static void open_knowledge(struct run *r)
 {
     const struct excluded_namespaces_options o = {
         .client = r->client, .on_change = on_left_out, .data = r};
-    r->left_out = xptr(excluded_namespaces_new(r->program.loop, &o));
+    r->left_out = excluded_namespaces_new(r->program.loop, &o);
     const struct namespaces_options restricted = {
         .client = r->client,
         .system = true,
         .label_selector = "pod-security.kubernetes.io/enforce in (baseline,restricted)",
         .effect = "it is not known where Pod Security refuses the label enable-iptables",
     };
-    r->restricted = namespaces_new(r->program.loop, &restricted, e);
-    if (r->restricted == NULL) {
-        return e->code;
-    }
+    r->restricted = namespaces_new(r->program.loop, &restricted);
     r->version = server_version_new(r->program.loop, r->client, NULL, on_version, r);
+}
+
+/* What is followed at the API server. */
+static int open_caches(struct run *r, struct err *e)
+{
+    (void)e;
+    open_namespaces(r);
+    open_world(r);
+    open_knowledge(r);
     return 0;
 }
 
@@ -418,8 +419,8 @@ static int check_ready_file(struct run *r, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct run *, struct err *) = {
-        check_ready_file, open_client, open_resources, open_namespaces, open_world,
-        open_knowledge,   open_leader, open_webhook,   open_admin,
+        check_ready_file, open_client,  open_resources, open_caches,
+        open_leader,      open_webhook, open_admin,
     };
     struct run *r = data;
     r->delay = xptr(net_timer_new(r->program.loop, on_delay_over, r));

@@ -9,6 +9,7 @@
 #include "base/keyed_hash.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "object/preconditions.h"
 
 struct reconciler {
@@ -49,17 +50,11 @@ void *reconciler_provide(struct reconciler *r, const char *key)
     if (s != NULL) {
         return s;
     }
-    s = calloc(1, r->o.state_size + size);
-    if (s == NULL) {
-        return NULL;
-    }
+    s = xcalloc(1, r->o.state_size + size);
     s->key = memcpy((char *)s + r->o.state_size, key, size);
     s->data = r->o.data;
     s->reconciler = r;
-    if (table_insert(&r->states, &s->node, s->key) != 0) {
-        free(s);
-        return NULL;
-    }
+    xok(table_insert(&r->states, &s->node, s->key));
     if (r->handlers->begin != NULL) {
         r->handlers->begin(s);
     }
@@ -89,20 +84,13 @@ void reconciler_forget(struct reconciler *r, const char *key)
 
 void reconciler_look(struct reconciler *r, const char *key, uint64_t ms)
 {
-    if (work_queue_add_after(r->queue, key, ms) != 0) {
-        log_error("out of memory; this object is processed again with its next change",
-                  log_str(r->o.kind, key));
-    }
+    work_queue_add_after(r->queue, key, ms);
 }
 
 static void on_work(void *data, const char *key)
 {
     struct reconciler *r = data;
     struct reconcile *s = reconciler_provide(r, key);
-    if (s == NULL) {
-        work_queue_done(r->queue, key, WORK_RETRY, 0);
-        return;
-    }
     s->active = true;
     r->handlers->reconcile(s);
 }
@@ -127,8 +115,7 @@ void reconcile_done(struct reconcile *s, enum work_result result, unsigned retry
 
 void reconcile_after(const struct reconcile *s, uint64_t ms)
 {
-    int rc = work_queue_add_after(s->reconciler->queue, s->key, ms);
-    (void)rc; /* its key is in the queue, so there is memory for it */
+    work_queue_add_after(s->reconciler->queue, s->key, ms);
 }
 
 /* ---- requests ---- */
@@ -169,10 +156,9 @@ void reconcile_write(struct reconcile *s, const struct object_request_options *q
     const struct reconciler *r = s->reconciler;
     struct err e = ERR_INIT;
     bool reads = q->verb == OBJECT_REQUEST_GET;
-    bool made = q->path != NULL && (reads || q->body != NULL);
     s->counts = counts;
     s->next = next;
-    if (made && (reads || r->o.may_write(r->o.gate))) {
+    if (reads || r->o.may_write(r->o.gate)) {
         s->request = object_request_start(r->loop, r->o.client, q, on_answer, s, &e);
     }
     if (s->request != NULL) {
@@ -260,28 +246,20 @@ void reconcile_status(struct reconcile *s, const struct reconcile_status *w)
 /* ---- life ---- */
 
 struct reconciler *reconciler_new(struct net_loop *l, const struct reconciler_options *o,
-                                  const struct reconciler_handlers *handlers, struct err *e)
+                                  const struct reconciler_handlers *handlers)
 {
-    struct reconciler *r = calloc(1, sizeof *r);
+    struct reconciler *r = xcalloc(1, sizeof *r);
     const struct work_queue_options queue = {
         .name = o->name,
         .parallel = o->parallel,
         .wait = o->wait == NULL ? NULL : wait,
         .clock = o->clock,
     };
-    if (r == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
     r->loop = l;
     r->o = *o;
     r->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
     r->handlers = handlers;
-    r->queue = work_queue_new(l, &queue, on_work, r, e);
-    if (r->queue == NULL) {
-        free(r);
-        return NULL;
-    }
+    r->queue = work_queue_new(l, &queue, on_work, r);
     return r;
 }
 

@@ -76,15 +76,15 @@ struct reconciler_options {
     const struct net_clock *clock; /* NULL: the system's */
 };
 
-/* NULL with `e` set: -ENOMEM. */
+/* Never NULL. */
 MUST_CHECK struct reconciler *reconciler_new(struct net_loop *l, const struct reconciler_options *o,
-                                             const struct reconciler_handlers *handlers,
-                                             struct err *e);
-/* Queues the key, to be handled soon or after so many ms. If memory runs out, that is logged. */
+                                             const struct reconciler_handlers *handlers);
+/* Queues the key, to be handled soon or after so many ms. */
 void reconciler_look(struct reconciler *r, const char *key, uint64_t ms);
-/* The state of a key. NULL: there is none; out of memory. */
+/* The state of a key. NULL: there is none. */
 void *reconciler_find(const struct reconciler *r, const char *key);
-void *reconciler_provide(struct reconciler *r, const char *key);
+/* The same, or a new one. */
+void *reconciler_provide(struct reconciler *r, const char *key) __attribute__((returns_nonnull));
 /* Frees the state of a key, unless that is being handled. */
 void reconciler_forget(struct reconciler *r, const char *key);
 /* One state after the other, as table_next does. */
@@ -100,10 +100,10 @@ void reconciler_free(struct reconciler *r);
 void reconcile_done(struct reconcile *s, enum work_result result, unsigned retry_after);
 /* The key is handled again after so many ms at the latest. */
 void reconcile_after(const struct reconcile *s, uint64_t ms);
-/* Sends a request, whose `next` has the state as its data. If this process does not lead, or path
- * or body are NULL (out of memory; to get something needs no body), or it cannot be sent now, the
- * handling is done, and tried again. One that can never be sent, for its name, is answered at once
- * with 400. `counts`: RECONCILE_RESULTS of this purpose; NULL: not counted. */
+/* Sends a request, whose `next` has the state as its data. If this process does not lead, or it
+ * cannot be sent now, the handling is done, and tried again. One that can never be sent, for its
+ * name, is answered at once with 400. `counts`: RECONCILE_RESULTS of this purpose; NULL: not
+ * counted. */
 void reconcile_write(struct reconcile *s, const struct object_request_options *q, uint64_t *counts,
                      object_request_cb next);
 /* What became of a write: `error` NULL: it succeeded. */
@@ -126,7 +126,7 @@ bool reconcile_too_early(struct reconcile *s, const char *uid, const char *versi
 
 /* A status over the version of its object (object/preconditions.h). */
 struct reconcile_status {
-    char *path; /* of the collection; is freed; NULL: out of memory */
+    char *path; /* of the collection; is freed */
     const char *name;
     const char *uid;
     const char *version;

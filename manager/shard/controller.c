@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "shard/controller_internal.h"
 
 enum {
@@ -341,7 +342,7 @@ struct ownership_pod *controller_own_pods(const struct controller *c, const char
     size_t injected = 0;
     size_t selected = config == NULL ? 0 : config->pod_count;
     const struct pod **a = shard_cache_injected(w, key, &injected);
-    const struct pod **b = selected == 0 ? NULL : shard_cache_pods_of(w, config);
+    const struct pod **b = selected == 0 ? NULL : shard_cache_pods_of(config);
     bool found = a != NULL && (selected == 0 || b != NULL);
     struct ownership_pod *out = found ? calloc(injected + selected + 1, sizeof *out) : NULL;
     *count = 0;
@@ -482,7 +483,7 @@ static const struct shard_cache_handlers handlers = {
     .on_ready = on_ready,
 };
 
-static int follow_leases(struct controller *c, struct err *e)
+static void follow_leases(struct controller *c)
 {
     const struct status_leases_options o = {
         .client = c->options.client,
@@ -492,10 +493,7 @@ static int follow_leases(struct controller *c, struct err *e)
         .on_told = on_told,
         .data = c,
     };
-    c->leases = status_leases_new(c->loop, &o, e);
-    if (c->leases == NULL) {
-        return e->code;
-    }
+    c->leases = status_leases_new(c->loop, &o);
     const struct takeover_options t = {
         .client = c->options.client,
         .leases = c->leases,
@@ -506,12 +504,11 @@ static int follow_leases(struct controller *c, struct err *e)
         .on_change = on_takeover,
         .data = c,
     };
-    c->takeover = takeover_new(c->loop, &t, e);
-    return c->takeover == NULL ? e->code : 0;
+    c->takeover = takeover_new(c->loop, &t);
 }
 
 struct reconciler *controller_reconciler(struct controller *c, const struct reconciler_options *o,
-                                         const struct reconciler_handlers *what, struct err *e)
+                                         const struct reconciler_handlers *what)
 {
     struct reconciler_options all = *o;
     all.data = c;
@@ -519,10 +516,10 @@ struct reconciler *controller_reconciler(struct controller *c, const struct reco
     all.may_write = c->options.may_write;
     all.gate = c->options.data;
     all.clock = c->options.clock;
-    return reconciler_new(c->loop, &all, what, e);
+    return reconciler_new(c->loop, &all, what);
 }
 
-static int start_parts(struct controller *c, struct err *e)
+static void start_parts(struct controller *c)
 {
     const struct controller_options *o = &c->options;
     const struct reconciler_options shards = {
@@ -535,16 +532,13 @@ static int start_parts(struct controller *c, struct err *e)
     probes.on_change = on_probe;
     probes.on_traffic = on_traffic;
     probes.data = c;
-    c->reconciler = controller_reconciler(c, &shards, &shard_handlers, e);
-    c->prober = c->reconciler == NULL ? NULL : prober_new(c->loop, &probes, e);
-    c->pod_notifier = c->prober == NULL ? NULL : pod_notifier_new(c, e);
-    c->operator_coverage =
-        c->pod_notifier == NULL || !o->coverage ? NULL : operator_coverage_new(c, e);
+    c->reconciler = controller_reconciler(c, &shards, &shard_handlers);
+    c->prober = prober_new(c->loop, &probes);
+    c->pod_notifier = pod_notifier_new(c);
+    c->operator_coverage = o->coverage ? operator_coverage_new(c) : NULL;
     c->gains = gain_cache_new();
-    bool made = c->pod_notifier != NULL && c->gains != NULL &&
-                (!o->coverage || c->operator_coverage != NULL);
-    int rc = made ? controller_follow_policies(c, e) : -ENOMEM;
-    return rc == 0 ? follow_leases(c, e) : rc;
+    controller_follow_policies(c);
+    follow_leases(c);
 }
 
 /* What there is already is told to nobody: it is asked for. */
@@ -556,14 +550,9 @@ static void look_around(struct controller *c)
     }
 }
 
-struct controller *controller_new(struct net_loop *l, const struct controller_options *o,
-                                  struct err *e)
+struct controller *controller_new(struct net_loop *l, const struct controller_options *o)
 {
-    struct controller *c = calloc(1, sizeof *c);
-    if (c == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct controller *c = xcalloc(1, sizeof *c);
     c->loop = l;
     c->options = *o;
     list_init(&c->waiting);
@@ -571,10 +560,7 @@ struct controller *controller_new(struct net_loop *l, const struct controller_op
     c->options.parallel = o->parallel != 0 ? o->parallel : PARALLEL;
     c->options.cover_steps = o->cover_steps != 0 ? o->cover_steps : COVERAGE_SCAN_STEPS;
     c->options.orphan_ms = o->orphan_ms != 0 ? o->orphan_ms : ORPHAN_MS;
-    if (start_parts(c, e) != 0) {
-        controller_free(c);
-        return NULL;
-    }
+    start_parts(c);
     c->listener = (struct shard_cache_listener){.handlers = &handlers, .data = c};
     shard_cache_listen(o->cache, &c->listener);
     look_around(c);

@@ -7,7 +7,7 @@
  * leadership comes and goes. What it knows is at the API server, so the next leader goes on from
  * there; a generation never goes back.
  *
- *     on_started: controller = controller_new(loop, &options, &e);
+ *     on_started: controller = controller_new(loop, &options);
  *     on_stopped: controller_free(controller); controller = NULL;
  */
 #ifndef MANAGER_SHARD_CONTROLLER_H
@@ -99,9 +99,9 @@ struct controller_options {
     const struct net_clock *clock; /* kept, not copied; NULL: the system's */
 };
 
-/* Begins with all that the cache knows. NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct controller *controller_new(struct net_loop *l, const struct controller_options *o,
-                                             struct err *e);
+/* Begins with all that the cache knows. */
+MUST_CHECK struct controller *controller_new(struct net_loop *l,
+                                             const struct controller_options *o);
 
 /* What options.labelled or left_out tell is other than before: shards look again, soon. */
 void controller_look_again(struct controller *c);

@@ -258,7 +258,7 @@ bool shard_traffic_due(struct shard *s, const struct pod *p, uint64_t *generatio
 void shard_tell_traffic_changed(struct shard *s, const struct shard_cache_config *config,
                                 const struct rules_map *map);
 /* Follows them, if that is asked for. 0 or -ENOMEM. */
-MUST_CHECK int controller_follow_policies(struct controller *c, struct err *e);
+void controller_follow_policies(struct controller *c);
 /* Whether a policy is for the pod. */
 bool controller_attends(const struct controller *c, const struct pod *p);
 /* The pod is other than before, or gone; and: it says something else of policies. */
@@ -299,20 +299,19 @@ void shard_look_labelling(struct shard *s, const struct shard_cache_config *conf
 
 /* ---- telling pods ---- */
 
-/* A reconciler with the controller as its data. NULL with `e` set: -ENOMEM. */
+/* A reconciler with the controller as its data. */
 MUST_CHECK struct reconciler *controller_reconciler(struct controller *c,
                                                     const struct reconciler_options *o,
-                                                    const struct reconciler_handlers *handlers,
-                                                    struct err *e);
+                                                    const struct reconciler_handlers *handlers);
 
-MUST_CHECK struct reconciler *pod_notifier_new(struct controller *c, struct err *e);
+MUST_CHECK struct reconciler *pod_notifier_new(struct controller *c);
 /* Tells the pod the generations of its shard, unless it knows. */
 void pod_notifier_add(struct reconciler *pod_notifier, const struct pod *p);
 
 /* ---- the status of policies ---- */
 
 /* controller->policies must be there. */
-MUST_CHECK struct reconciler *policy_reporter_new(struct controller *c, struct err *e);
+MUST_CHECK struct reconciler *policy_reporter_new(struct controller *c);
 /* The policies in the namespace of a key. */
 void policy_reporter_look_in(struct controller *c, const char *key, uint64_t ms);
 MUST_CHECK int policy_reporter_metrics(const struct controller *c, struct buf *out);

@@ -35,7 +35,7 @@ void shard_request_map(struct shard *s, struct object_request_options q, uint64_
 {
     char *name = rules_map_name(strchr(s->key, '/') + 1);
     q.name = q.verb == OBJECT_REQUEST_CREATE ? NULL : name;
-    shard_request(s, name == NULL ? NULL : "/api/v1", "configmaps", q, counts, next);
+    shard_request(s, "/api/v1", "configmaps", q, counts, next);
     free(name);
 }
 
@@ -137,12 +137,12 @@ static void on_failure(struct shard *s, const struct api_error *error)
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
-    struct rules_map *map = NULL;
     if (object == NULL) {
         on_failure(s, error);
         return;
     }
-    if (rules_map_new(object, s->controller->options.prefix, &map) != 0 || map == NULL) {
+    struct rules_map *map = rules_map_new(object, s->controller->options.prefix);
+    if (map == NULL) {
         shard_done(s, WORK_RETRY, 0);
         return;
     }
@@ -160,12 +160,12 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 static void on_looked(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
-    struct rules_map *map = NULL;
     if (object == NULL) {
         shard_done(s, WORK_RETRY, error->retry_after);
         return;
     }
-    if (rules_map_new(object, s->controller->options.prefix, &map) != 0 || map == NULL) {
+    struct rules_map *map = rules_map_new(object, s->controller->options.prefix);
+    if (map == NULL) {
         shard_done(s, WORK_RETRY, 0);
         return;
     }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "cache/namespaces.h"
 #include "net/timer.h"
 #include "shard/controller_internal.h"
@@ -290,21 +291,12 @@ int operator_coverage_metrics(const struct operator_coverage *v, struct buf *out
 
 /* ---- life ---- */
 
-struct operator_coverage *operator_coverage_new(struct controller *c, struct err *e)
+struct operator_coverage *operator_coverage_new(struct controller *c)
 {
-    struct operator_coverage *v = calloc(1, sizeof *v);
-    if (v == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct operator_coverage *v = xcalloc(1, sizeof *v);
     v->controller = c;
     v->namespaces = c->options.namespaces;
-    v->timer = net_timer_new(c->loop, on_timer, v);
-    if (v->timer == NULL) {
-        operator_coverage_free(v);
-        (void)err_memory(e);
-        return NULL;
-    }
+    v->timer = xptr(net_timer_new(c->loop, on_timer, v));
     v->listener = (struct namespaces_listener){.on_change = on_namespaces, .data = v};
     namespaces_listen(v->namespaces, &v->listener);
     return v;

@@ -21,7 +21,7 @@ struct controller;
 struct operator_coverage;
 
 /* Follows the namespaces. NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct operator_coverage *operator_coverage_new(struct controller *c, struct err *e);
+MUST_CHECK struct operator_coverage *operator_coverage_new(struct controller *c);
 
 /* A shard got these rules, or has them no more: its operator is looked at again, and then those of
  * its shards for which something else was found, or that asked meanwhile. NULL is ignored, twice.

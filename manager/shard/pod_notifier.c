@@ -114,7 +114,7 @@ static void tell(void *state)
 
 static const struct reconciler_handlers handlers = {.reconcile = tell};
 
-struct reconciler *pod_notifier_new(struct controller *c, struct err *e)
+struct reconciler *pod_notifier_new(struct controller *c)
 {
     const struct reconciler_options o = {
         .name = "pods",
@@ -122,7 +122,7 @@ struct reconciler *pod_notifier_new(struct controller *c, struct err *e)
         .parallel = PARALLEL,
         .state_size = sizeof(struct nudge),
     };
-    return controller_reconciler(c, &o, &handlers, e);
+    return controller_reconciler(c, &o, &handlers);
 }
 
 void pod_notifier_add(struct reconciler *pod_notifier, const struct pod *p)

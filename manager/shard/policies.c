@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "policy/policy_cache.h"
 #include "shard/controller_internal.h"
 #include "json/edit.h"
@@ -109,7 +110,7 @@ static void on_known(void *data)
 
 static const struct policy_cache_handlers handlers = {.on_policy = on_policy, .on_known = on_known};
 
-int controller_follow_policies(struct controller *c, struct err *e)
+void controller_follow_policies(struct controller *c)
 {
     const struct policy_cache_options o = {
         .client = c->options.client,
@@ -118,12 +119,10 @@ int controller_follow_policies(struct controller *c, struct err *e)
         .clock = c->clock,
         .ops = c->options.ops,
     };
-    if (!c->options.policies) {
-        return 0;
+    if (c->options.policies) {
+        c->reporter = policy_reporter_new(c);
+        c->policies = xptr(policy_cache_new(c->loop, &o, &handlers, c, NULL));
     }
-    c->reporter = policy_reporter_new(c, e);
-    c->policies = c->reporter == NULL ? NULL : policy_cache_new(c->loop, &o, &handlers, c, e);
-    return c->policies == NULL ? -ENOMEM : 0;
 }
 
 void controller_serve(struct controller *c, enum traffic_kind kind, enum policy_served served)

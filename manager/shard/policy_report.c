@@ -556,7 +556,7 @@ int policy_reporter_metrics(const struct controller *c, struct buf *out)
 static const struct reconciler_handlers handlers = {
     .reconcile = look, .done = is_there, .drop = drop};
 
-struct reconciler *policy_reporter_new(struct controller *c, struct err *e)
+struct reconciler *policy_reporter_new(struct controller *c)
 {
     const struct reconciler_options o = {
         .name = "policies",
@@ -564,5 +564,5 @@ struct reconciler *policy_reporter_new(struct controller *c, struct err *e)
         .parallel = PARALLEL,
         .state_size = sizeof(struct state),
     };
-    return controller_reconciler(c, &o, &handlers, e);
+    return controller_reconciler(c, &o, &handlers);
 }

@@ -174,13 +174,12 @@ static int make_body(struct publishing *p, enum publish_document *out)
                                         : s->uid;
     cJSON_Delete(p->body);
     p->body = NULL;
-    int rc =
-        rules_map_make(p->map, p->next, s->controller->options.prefix, uid, &p->body, &version, &e);
-    if (rc == -E2BIG) {
+    p->body = rules_map_make(p->map, p->next, s->controller->options.prefix, uid, &version, &e);
+    if (p->body == NULL) {
         *out = PUBLISH_TOO_LARGE;
         return say(p, e.msg);
     }
-    rc = rc == 0 ? check_readers(p, version, out) : rc;
+    int rc = check_readers(p, version, out);
     return rc != 0 || *out != PUBLISH_FITS ? rc
                                            : shard_traffic_add(p->s, p->config, p->map, p->body);
 }

@@ -45,7 +45,7 @@ struct status_pod shard_pod_facts(struct shard *s, const struct shard_cache_conf
 /* The caller frees. NULL without memory. */
 static struct status_pod *collect_pods(struct shard *s, const struct shard_cache_config *config)
 {
-    const struct pod **pods = shard_cache_pods_of(s->controller->options.cache, config);
+    const struct pod **pods = shard_cache_pods_of(config);
     struct status_pod *facts = calloc(config->pod_count + 1, sizeof *facts);
     for (size_t i = 0; pods != NULL && facts != NULL && i < config->pod_count; i++) {
         facts[i] = shard_pod_facts(s, config, pods[i]);

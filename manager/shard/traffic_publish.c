@@ -295,16 +295,21 @@ int shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
     size_t room = rules_map_room_in(map, body);
     bool stays = map == NULL || !map->traffic.present || map->traffic.size <= room;
     if (!is_known(s, config)) {
-        return stays ? 0 : rules_map_add_traffic(body, map, NULL);
+        if (!stays) {
+            rules_map_add_traffic(body, map, NULL);
+        }
+        return 0;
     }
     struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
     enum need v = judge(s, config, map, &nothing, room);
     int rc = v == NEED_MEMORY ? -ENOMEM : 0;
     if (v == NEED_WRITE) {
         rc = make_text(s, config, map, &nothing, &text);
-        rc = rc == 0 ? rules_map_add_traffic(body, map, text_of(&text)) : rc;
+        if (rc == 0) {
+            rules_map_add_traffic(body, map, text_of(&text));
+        }
     } else if (v == NEED_READ && !stays) {
-        rc = rules_map_add_traffic(body, map, NULL); /* rules have the first claim */
+        rules_map_add_traffic(body, map, NULL); /* rules have the first claim */
     }
     buf_reset(&text);
     return rc;
@@ -445,13 +450,13 @@ static void finish(struct shard *s)
 static void on_written(void *data, const cJSON *object, const struct api_error *error)
 {
     struct shard *s = data;
-    struct rules_map *map = NULL;
     if (object == NULL) {
         on_failure(s, error);
         return;
     }
-    if (rules_map_look(object, s->controller->options.prefix, shard_map(s), true, &map) != 0 ||
-        map == NULL) {
+    struct rules_map *map =
+        rules_map_look(object, s->controller->options.prefix, shard_map(s), true);
+    if (map == NULL) {
         shard_done(s, WORK_RETRY, 0);
         return;
     }

@@ -103,7 +103,7 @@ static void recount(struct ca_bundle *b)
 
 static void enqueue(struct ca_bundle *b, const struct entry *entry)
 {
-    xok(work_queue_add(reconciler_queue(b->writes), entry->item.node.key));
+    work_queue_add(reconciler_queue(b->writes), entry->item.node.key);
 }
 
 static void notify_change(struct ca_bundle *b)
@@ -117,28 +117,24 @@ static void notify_change(struct ca_bundle *b)
 
 static bool is_synced(const struct ca_bundle *b)
 {
-    return informer_complete(b->sources[MUTATING].informer) &&
-           informer_complete(b->sources[VALIDATING].informer);
+    return informer_synced(b->sources[MUTATING].informer) &&
+           informer_synced(b->sources[VALIDATING].informer);
 }
 
-static int key_of(void *data, const cJSON *object, char **key)
+static char *key_of(void *data, const cJSON *object)
 {
     const struct source *s = data;
-    *key = xasprintf("%d/%s", (int)s->kind, field_meta(object, "name"));
-    return 0;
+    return xasprintf("%d/%s", (int)s->kind, field_meta(object, "name"));
 }
 
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
-    struct entry *entry = entry_of(*item);
+    struct entry *entry = *item != NULL ? entry_of(*item) : informer_item_new(sizeof *entry, key);
     (void)data;
-    if (entry == NULL) {
-        entry = xptr(informer_item_new(sizeof *entry, key));
-    }
     cJSON_Delete(entry->object);
     entry->object = cJSON_Duplicate(object, true);
     *item = &entry->item;
-    return 1;
+    return true;
 }
 
 static void drop(void *data, struct informer_item *item)
@@ -467,8 +463,8 @@ static int start_parts(struct ca_bundle *b, struct net_loop *l, const struct ca_
                                         .label_selector = b->selector,
                                         .effect = "they are not repaired",
                                         .ops = o->ops};
-    b->writes = reconciler_new(l, &ro, &handlers, e);
-    int rc = b->writes == NULL ? e->code : 0;
+    b->writes = reconciler_new(l, &ro, &handlers);
+    int rc = 0;
     for (size_t i = 0; i < KINDS && rc == 0; i++) {
         struct source *s = &b->sources[i];
         s->owner = b;

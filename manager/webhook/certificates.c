@@ -384,7 +384,7 @@ static void renew_if_due(struct certificates *c)
 static void on_check(struct net_task *t)
 {
     struct certificates *c = LIST_ITEM(t, struct certificates, check);
-    if (informer_complete(c->informer) && c->phase == IDLE) {
+    if (informer_synced(c->informer) && c->phase == IDLE) {
         renew_if_due(c);
     }
 }
@@ -419,17 +419,17 @@ static void use_certificates(struct certificates *c, struct certificate_set *set
     }
 }
 
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct certificates *c = data;
     struct certificate_set set = {0};
-    *item = *item != NULL ? *item : xptr(informer_item_new(sizeof **item, key));
     free(c->version);
     c->version = xstrdup(field_meta(object, "resourceVersion"));
     c->exists = true;
     certificate_set_read(&set, object);
     use_certificates(c, &set);
-    return 1;
+    *item = *item != NULL ? *item : informer_item_new(sizeof **item, key);
+    return true;
 }
 
 static void secret_deleted(struct certificates *c)

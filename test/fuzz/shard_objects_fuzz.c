@@ -59,25 +59,23 @@ static void put_right(const struct rules_map *m)
     enum rules_version version;
     struct err e = ERR_INIT;
     struct rules *rules = rules_parse(rules_text, sizeof rules_text - 1, &e);
-    cJSON *object = NULL;
-    struct rules_map *again = NULL;
-    int rc = rules_map_make(NULL, rules, PREFIX, "u", &object, &version, &e);
-    CHECK(rc == 0 && rules_map_new(object, PREFIX, &again) == 0 && again != NULL);
+    cJSON *object = rules_map_make(NULL, rules, PREFIX, "u", &version, &e);
+    CHECK(object != NULL);
+    struct rules_map *again = rules_map_new(object, PREFIX);
+    CHECK(again != NULL);
     CHECK(rules_map_ours(again));
     CHECK(rules_map_right(again, "u", 7, rules_checksum(rules)));
     cJSON_Delete(object);
     rules_map_free(again);
-    object = NULL;
-    rc = rules_map_make(m, rules, PREFIX, "u", &object, &version, &e);
-    CHECK(rc == 0 || (rc == -E2BIG && m->foreign_size > 0));
+    object = rules_map_make(m, rules, PREFIX, "u", &version, &e);
+    CHECK(object != NULL || (e.code == -E2BIG && m->foreign_size > 0));
     cJSON_Delete(object);
     rules_unref(rules);
 }
 
 static void look_at_map(const cJSON *tree)
 {
-    struct rules_map *m = NULL;
-    CHECK(rules_map_new(tree, PREFIX, &m) == 0);
+    struct rules_map *m = rules_map_new(tree, PREFIX);
     if (m == NULL) {
         return;
     }

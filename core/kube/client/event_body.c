@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/rfc3339.h"
+#include "base/xalloc.h"
 #include "json/edit.h"
 
 const char *event_body_namespace(const struct event_object *about)
@@ -77,5 +78,5 @@ cJSON *event_body(const struct event_body *b, bool repeat)
     put_text(&ed, event, "message", b->message);
     edit_number(&ed, event, "count", (double)b->count);
     put_time(&ed, event, "lastTimestamp", b->last);
-    return edit_result(&ed, event);
+    return xptr(edit_result(&ed, event));
 }

@@ -39,7 +39,7 @@ const char *event_body_namespace(const struct event_object *about);
  * a number that no other Event about it has. */
 void event_body_name(const char *about, uint64_t unique, char out[EVENT_NAME_SIZE]);
 
-/* The Event, or a merge patch of what changes when it repeats; NULL without memory. */
+/* The Event, or a merge patch of what changes when it repeats. */
 MUST_CHECK cJSON *event_body(const struct event_body *b, bool repeat);
 
 #endif

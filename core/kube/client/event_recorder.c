@@ -19,6 +19,7 @@
 #include "base/table.h"
 #include "base/token_bucket.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "kube/client/event_body.h"
 #include "kube/client/object_request.h"
 #include "json/field.h"
@@ -124,12 +125,6 @@ static struct event_object read_object(char *text)
     return o;
 }
 
-static void forget_subject(struct event_recorder *r, struct subject *s)
-{
-    table_remove(&r->subjects, &s->node);
-    free(s);
-}
-
 static void forget_event(struct event *v)
 {
     struct event_recorder *r = v->recorder;
@@ -139,7 +134,8 @@ static void forget_event(struct event *v)
     list_remove(&v->pending);
     list_remove(&v->link);
     if (--v->subject->events == 0) {
-        forget_subject(r, v->subject);
+        table_remove(&r->subjects, &v->subject->node);
+        free(v->subject);
     }
     free(v);
 }
@@ -148,10 +144,7 @@ static void forget_event(struct event *v)
 static struct event *event_new(struct event_recorder *r, struct subject *s, const char *object,
                                enum event_type type, const char *reason, size_t room)
 {
-    struct event *v = calloc(1, sizeof *v + strlen(object) + strlen(reason) + 2 + room);
-    if (v == NULL) {
-        return NULL;
-    }
+    struct event *v = xcalloc(1, sizeof *v + strlen(object) + strlen(reason) + 2 + room);
     char *word = stpcpy(v->text, object) + 1;
     v->message = stpcpy(word, reason) + 1;
     v->body = (struct event_body){
@@ -205,7 +198,7 @@ static struct event *find_event(const struct event_recorder *r, const struct sub
     return *combine ? combined : NULL;
 }
 
-/* NULL without memory. */
+/* NULL: what it is about is too long. */
 static struct event *count_event(struct event_recorder *r, const struct event_object *about,
                                  enum event_type type, const char *reason, const char *message)
 {
@@ -215,25 +208,18 @@ static struct event *count_event(struct event_recorder *r, const struct event_ob
         return NULL;
     }
     struct slice key = slice_of(object, strlen(object) - strlen(or_empty(about->version)));
-    struct subject *s = TABLE_PROVIDE(&r->subjects, key, struct subject, key);
-    if (s == NULL) {
-        return NULL;
-    }
+    struct subject *s = xptr(TABLE_PROVIDE(&r->subjects, key, struct subject, key));
     struct event *v = find_event(r, s, type, reason, message, &combine);
     size_t room = combine ? sizeof combined_mark + EVENT_MESSAGE_MAX : strlen(message) + 1;
     if (v == NULL) {
         v = event_new(r, s, object, type, reason, room);
     }
-    if (v != NULL) {
-        v->combined = combine;
-        (void)snprintf(v->message, room, "%s%s", combine ? combined_mark : "", message);
-        v->body.last = wall_seconds(r);
-        v->body.count++;
-        list_remove(&v->link);
-        list_append(&r->events, &v->link);
-    } else if (s->events == 0) {
-        forget_subject(r, s);
-    }
+    v->combined = combine;
+    (void)snprintf(v->message, room, "%s%s", combine ? combined_mark : "", message);
+    v->body.last = wall_seconds(r);
+    v->body.count++;
+    list_remove(&v->link);
+    list_append(&r->events, &v->link);
     return v;
 }
 
@@ -316,9 +302,6 @@ static int start_request(struct event_recorder *r, struct event *v, struct err *
     v->body.name = name;
     cJSON *object = event_body(&v->body, v->created);
     v->body.name = NULL;
-    if (object == NULL) {
-        return err_memory(e);
-    }
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/%s/events",
                    event_body_namespace(&v->body.about));
     const struct object_request_options q = {
@@ -411,28 +394,19 @@ static void on_turn(struct net_task *t)
 /* ---- what users call ---- */
 
 struct event_recorder *event_recorder_new(struct net_loop *l,
-                                          const struct event_recorder_options *o, struct err *e)
+                                          const struct event_recorder_options *o)
 {
-    struct event_recorder *r = calloc(1, sizeof *r);
-    if (r == NULL) {
-        err_memory(e);
-        return NULL;
-    }
+    struct event_recorder *r = xcalloc(1, sizeof *r);
     r->loop = l;
     r->client = o->client;
     r->clock = o->clock == NULL ? &net_clock_system : o->clock;
-    r->component = strdup(o->component);
-    r->host = strdup(or_empty(o->host));
-    r->timer = net_timer_new(l, on_timer, r);
+    r->component = xstrdup(o->component);
+    r->host = xstrdup(or_empty(o->host));
+    r->timer = xptr(net_timer_new(l, on_timer, r));
     list_init(&r->events);
     list_init(&r->pending);
     token_bucket_init(&r->tokens, TOTAL_PER_SECOND, TOTAL_BURST);
     net_task_init(&r->turn, on_turn);
-    if (r->component == NULL || r->host == NULL || r->timer == NULL) {
-        event_recorder_free(r);
-        err_memory(e);
-        return NULL;
-    }
     return r;
 }
 

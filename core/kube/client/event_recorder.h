@@ -2,6 +2,8 @@
 /*
  * event_recorder.h - Kubernetes Events (core/v1): what users should see in `kubectl describe`.
  *
+ * Only for the manager: it ends without memory (base/xalloc.h).
+ *
  * Recording never waits and never fails. An Event that repeats is written once and counted; one
  * that comes with ever different messages is counted together with those like it; an object about
  * which more is recorded than its share is heard of more rarely. What cannot be written is tried
@@ -54,15 +56,15 @@ struct event_recorder_stats {
     uint64_t dropped;  /* Events that were forgotten before they were written: too many at a time */
 };
 
-/* NULL with `e` set: -ENOMEM. */
-MUST_CHECK struct event_recorder *
-event_recorder_new(struct net_loop *l, const struct event_recorder_options *o, struct err *e);
+/* Never NULL. */
+MUST_CHECK struct event_recorder *event_recorder_new(struct net_loop *l,
+                                                     const struct event_recorder_options *o);
 
 /* A view into an object of the API server with apiVersion and kind, which objects of lists lack:
  * set them then. */
 struct event_object event_object_of(const cJSON *object);
 
-/* Everything is copied. `reason` is one word: "Published". Without memory it is dropped. */
+/* Everything is copied. `reason` is one word: "Published". */
 void event_record(struct event_recorder *r, const struct event_object *about, enum event_type type,
                   const char *reason, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/client/informer.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/list.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "net/deadline.h"
 #include "json/field.h"
 
@@ -24,7 +24,6 @@ struct informer {
     struct net_deadline again;
     uint64_t again_ms; /* what it is set to; 0: it is not */
     bool synced;
-    bool lost; /* something could not be kept */
     char name[];
 };
 
@@ -38,10 +37,8 @@ static struct informer_item *item_of(struct table_node *n)
 void *informer_item_new(size_t size, const char *key)
 {
     size_t key_size = strlen(key) + 1;
-    struct informer_item *item = calloc(1, size + key_size);
-    if (item != NULL) {
-        item->node.key = memcpy((char *)item + size, key, key_size);
-    }
+    struct informer_item *item = xcalloc(1, size + key_size);
+    item->node.key = memcpy((char *)item + size, key, key_size);
     return item;
 }
 
@@ -75,8 +72,7 @@ static void replace(struct informer *f, struct informer_item *before, struct inf
         table_remove(f->items, &before->node);
     }
     if (after != NULL) {
-        int rc = table_insert(f->items, &after->node, after->node.key);
-        (void)rc; /* there is room */
+        xok(table_insert(f->items, &after->node, after->node.key));
     }
     if (f->kind->on_change != NULL) {
         f->kind->on_change(f->data, before, after);
@@ -113,19 +109,11 @@ static void on_again(struct net_deadline *d)
     reflector_list_again(f->reflector);
 }
 
-static void lose(struct informer *f)
-{
-    log_error("out of memory; listing this collection again", log_str("collection", f->resource));
-    f->lost = true;
-    informer_list_again(f, INFORMER_AGAIN_MS);
-}
-
 /* ---- what the API server says ---- */
 
 static void on_list(void *data)
 {
     struct informer *f = data;
-    f->lost = false;
     for (struct informer_item *i = NULL; (i = informer_next(f, i)) != NULL;) {
         i->stale = true;
     }
@@ -137,46 +125,31 @@ static void on_list(void *data)
 static void put(struct informer *f, const char *key, const cJSON *object)
 {
     struct informer_item *after = informer_find(f, key);
-    int rc = table_reserve(f->items);
-    if (rc == 0) {
-        rc = f->kind->keep(f->data, key, object, &after);
-    }
-    if (rc < 0) {
-        lose(f);
-        return;
-    }
+    bool changed = f->kind->keep(f->data, key, object, &after);
     struct informer_item *before = informer_find(f, key); /* `keep` may have removed it */
     if (after != NULL) {
         after->stale = false;
     }
     if (before != after) {
         replace(f, before, after);
-    } else if (rc > 0) {
+    } else if (changed) {
         f->kind->on_change(f->data, before, after);
     }
 }
 
-/* 0 or -ENOMEM. */
-static int make_key(const struct informer *f, const cJSON *object, char **key)
+static char *make_key(const struct informer *f, const cJSON *object)
 {
     const char *ns = field_meta(object, "namespace");
-    *key = NULL;
     if (f->kind->key != NULL) {
-        return f->kind->key(f->data, object, key);
+        return f->kind->key(f->data, object);
     }
-    int rc = asprintf(key, "%s%s%s", ns, ns[0] == '\0' ? "" : "/", field_meta(object, "name"));
-    *key = rc < 0 ? NULL : *key;
-    return rc < 0 ? -ENOMEM : 0;
+    return xasprintf("%s%s%s", ns, ns[0] == '\0' ? "" : "/", field_meta(object, "name"));
 }
 
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
 {
     struct informer *f = data;
-    char *key;
-    if (make_key(f, object, &key) != 0) {
-        lose(f);
-        return;
-    }
+    char *key = make_key(f, object);
     struct informer_item *item = key == NULL ? NULL : informer_find(f, key);
     if (change != REFLECTOR_DELETED && key != NULL) {
         put(f, key, object);
@@ -190,9 +163,6 @@ static void on_synced(void *data)
 {
     struct informer *f = data;
     bool first = !f->synced;
-    if (f->lost) {
-        return; /* what is stale may be there all the same */
-    }
     for (struct informer_item *i = informer_next(f, NULL), *next; i != NULL; i = next) {
         next = informer_next(f, i);
         if (i->stale) {
@@ -225,26 +195,26 @@ static const struct reflector_handlers handlers = {
 
 /* ---- life ---- */
 
-static int follow(struct informer *f, const struct informer_options *o, struct err *e)
+static struct reflector *follow(struct informer *f, const struct informer_options *o, struct err *e)
 {
-    char *path = NULL;
-    if (asprintf(&path, "%.*s%s%s/%s", (int)(f->resource - 1 - f->kind->path), f->kind->path,
-                 o->namespace == NULL ? "" : "/namespaces/",
-                 o->namespace == NULL ? "" : o->namespace, f->resource) < 0) {
-        return err_memory(e);
-    }
+    struct err why = ERR_INIT;
+    char *path = xasprintf("%.*s%s%s/%s", (int)(f->resource - 1 - f->kind->path), f->kind->path,
+                           o->namespace == NULL ? "" : "/namespaces/",
+                           o->namespace == NULL ? "" : o->namespace, f->resource);
     const struct reflector_options ro = {.client = o->client,
                                          .path = path,
                                          .name = o->name,
                                          .label_selector = o->label_selector,
                                          .metadata_only = f->kind->metadata_only,
                                          .ops = o->ops};
-    f->reflector = reflector_new(f->loop, &ro, &handlers, f, e);
+    struct reflector *r = reflector_new(f->loop, &ro, &handlers, f, &why);
     free(path);
-    if (f->reflector != NULL && o->held) {
-        reflector_hold(f->reflector);
+    if (r == NULL) {
+        (void)err_set(e, xrc(why.code), "%s", why.msg);
+    } else if (o->held) {
+        reflector_hold(r);
     }
-    return f->reflector == NULL ? -1 : 0;
+    return r;
 }
 
 struct informer *informer_new(struct net_loop *l, const struct informer_kind *kind,
@@ -253,11 +223,7 @@ struct informer *informer_new(struct net_loop *l, const struct informer_kind *ki
     const char *name = o->name == NULL ? "" : o->name;
     const char *ns = o->name == NULL || o->namespace == NULL ? "" : o->namespace;
     size_t size = strlen(ns) + strlen(name) + 2;
-    struct informer *f = calloc(1, sizeof *f + size);
-    if (f == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct informer *f = xcalloc(1, sizeof *f + size);
     (void)snprintf(f->name, size, "%s%s%s", ns, ns[0] == '\0' ? "" : "/", name);
     f->loop = l;
     f->kind = kind;
@@ -267,7 +233,8 @@ struct informer *informer_new(struct net_loop *l, const struct informer_kind *ki
     f->effect = o->effect == NULL ? "" : o->effect;
     f->items = o->items == NULL ? &f->own : o->items;
     net_deadline_init(&f->again, on_again);
-    if (follow(f, o, e) != 0) {
+    f->reflector = follow(f, o, e);
+    if (f->reflector == NULL) {
         informer_free(f);
         return NULL;
     }
@@ -277,11 +244,6 @@ struct informer *informer_new(struct net_loop *l, const struct informer_kind *ki
 bool informer_synced(const struct informer *f)
 {
     return f->synced;
-}
-
-bool informer_complete(const struct informer *f)
-{
-    return f->synced && !f->lost;
 }
 
 const struct reflector *informer_reflector(const struct informer *f)

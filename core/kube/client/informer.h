@@ -8,8 +8,8 @@
  *     f = informer_new(loop, &leases, &options, data, &e);
  *     item = informer_find(f, "namespace/name");
  *
- * Items that a complete list does not show are dropped. An object for which there was no memory is
- * logged, and everything is listed again a second later.
+ * Items that a complete list does not show are dropped. Only for the manager: it ends without
+ * memory (base/xalloc.h).
  */
 #ifndef CORE_KUBE_CLIENT_INFORMER_H
 #define CORE_KUBE_CLIENT_INFORMER_H
@@ -25,8 +25,6 @@
 #include "kube/client/reflector.h"
 #include "net/loop.h"
 
-#define INFORMER_AGAIN_MS 1000
-
 struct informer;
 
 /* First member of what the user keeps of an object. */
@@ -41,16 +39,15 @@ struct informer_item {
 struct informer_kind {
     const char *path;   /* of all namespaces: "/apis/apps/v1/statefulsets" */
     bool metadata_only; /* as in reflector_options */
-    /* The key of an object, allocated. 0; *key NULL: the object is ignored; or -ENOMEM. NULL:
+    /* The key of an object, allocated. It returns NULL: the object is ignored. NULL:
      * "namespace/name", or "name". */
-    int (*key)(void *data, const cJSON *object, char **key);
+    char *(*key)(void *data, const cJSON *object);
     /* `object` is new, changed, or listed again. *item is what is kept under that key, NULL:
      * nothing. The function changes it in place, or leaves there another item (informer_item_new),
-     * or NULL: nothing is kept of it. Returns 1 if on_change is to be called, as it is for another
-     * item; 0: it is not; -ENOMEM: *item is as before, and everything is listed again. If it is
-     * another object of that name, the function may call informer_remove for the item, which is
-     * NULL from then on. */
-    int (*keep)(void *data, const char *key, const cJSON *object, struct informer_item **item);
+     * or NULL: nothing is kept of it. Returns whether on_change is to be called, as it is for
+     * another item in any case. If it is another object of that name, the function may call
+     * informer_remove for the item, which is NULL from then on. */
+    bool (*keep)(void *data, const char *key, const cJSON *object, struct informer_item **item);
     /* Frees an item, which is in the table no longer. NULL: free() is enough. */
     void (*drop)(void *data, struct informer_item *item);
     /* The table holds `after` in place of `before`. Both the same: it was changed in place.
@@ -77,14 +74,14 @@ struct informer_options {
     const struct reflector_ops *ops; /* kept; for tests; NULL: the usual */
 };
 
-/* Begins with the loop's next turn. NULL with `e` set: -EINVAL (options), -ENOMEM. */
+/* Begins with the loop's next turn. NULL with `e` set: -EINVAL: namespace, name or path of the
+ * options cannot be part of a request; -ENOBUFS: that would be too long. */
 MUST_CHECK struct informer *informer_new(struct net_loop *l, const struct informer_kind *kind,
                                          const struct informer_options *o, void *data,
                                          struct err *e);
 
-/* For `keep`: all zero but its key, which is copied behind it. `size` of the user's struct. NULL
- * without memory. */
-MUST_CHECK void *informer_item_new(size_t size, const char *key);
+/* For `keep`: all zero but its key, which is copied behind it. `size` of the user's struct. */
+MUST_CHECK void *informer_item_new(size_t size, const char *key) __attribute__((returns_nonnull));
 
 /* NULL: there is none. */
 struct informer_item *informer_find(const struct informer *f, const char *key);
@@ -98,8 +95,6 @@ void informer_remove(struct informer *f, struct informer_item *item);
 
 /* A list was complete, ever. */
 bool informer_synced(const struct informer *f);
-/* The same, and nothing was lost since. */
-bool informer_complete(const struct informer *f);
 /* Its error, version and counts. */
 const struct reflector *informer_reflector(const struct informer *f);
 /* Begins with what `held` put off. */

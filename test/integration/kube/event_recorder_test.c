@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/log.h"
 #include "scripted_api.h"
@@ -41,7 +40,7 @@ static int setup(void **state)
                                        .component = "tester",
                                        .host = "pod-0",
                                        .clock = &u->api.clock.clock};
-    u->recorder = event_recorder_new(l, &o, NULL);
+    u->recorder = event_recorder_new(l, &o);
     *state = u;
     return u->recorder == NULL ? -1 : 0;
 }
@@ -647,47 +646,6 @@ static void test_free_in_each_phase(void **state)
     api_expect_gone(&u->api, 1);
 }
 
-/* ---- memory ---- */
-
-static bool play(void *data)
-{
-    struct user u = {.api = {.serve = serve}};
-    struct net_loop *l = net_loop_new(NULL);
-    (void)data;
-    if (l == NULL) {
-        return false;
-    }
-    u.api.data = &u;
-    bool opened = api_open(&u.api, l);
-    struct event_recorder_options o = {
-        .client = u.api.client, .component = "tester", .clock = &u.api.clock.clock};
-    u.recorder = opened ? event_recorder_new(l, &o, NULL) : NULL;
-    for (int i = 0; u.recorder != NULL && i < 13; i++) {
-        event_record(u.recorder, &thing, EVENT_NORMAL, "R", "m%d", i);
-    }
-    for (int i = 0; u.recorder != NULL && i < 100 && u.created + u.patched < 11; i++) {
-        run_for(l, 1);
-        fake_clock_pass(&u.api.clock, 100);
-    }
-    sweep_left = -1;
-    bool well = u.recorder != NULL;
-    if (well) {
-        uint64_t dropped = event_recorder_stats(u.recorder)->dropped;
-        assert_true(dropped <= 2);
-        assert_true(u.created + dropped >= 11);
-    }
-    event_recorder_free(u.recorder);
-    api_close(&u.api);
-    assert_int_equal(loop_free(l), 0);
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    assert_true(sweep_allocations(play, NULL) > 100);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -715,7 +673,6 @@ int main(void)
         TEST(test_flushes),
         TEST(test_flushes_not_for_ever),
         TEST(test_free_in_each_phase),
-        cmocka_unit_test(test_out_of_memory),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

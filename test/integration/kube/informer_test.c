@@ -4,16 +4,12 @@
  */
 #include "kube/client/informer.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/log.h"
 #include "storing_api.h"
 #include "json/field.h"
-
-enum { PATIENCE_TURNS = 2000, PODS = 40 };
 
 struct pod {
     struct informer_item item;
@@ -26,9 +22,7 @@ struct user {
     uint64_t pause_ms; /* the last one that was asked for */
     struct informer *informer;
     char log[512];
-    int fails; /* of `keep`, for want of memory */
     size_t pods;
-    bool sweeps; /* nothing is written down */
 };
 
 static const char *color_of(const cJSON *object)
@@ -38,21 +32,17 @@ static const char *color_of(const cJSON *object)
 
 /* "in-place" changes the item, "none" is not kept, another color makes another item; before "other"
  * the old one is removed. */
-static int keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
+static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)
 {
     struct user *u = data;
     struct pod *old = (struct pod *)(void *)*item;
     const char *color = color_of(object);
-    if (u->fails > 0) {
-        u->fails--;
-        return -ENOMEM;
-    }
     if (strcmp(color, "none") == 0) {
         *item = NULL;
-        return 0;
+        return false;
     }
     if (old != NULL && strcmp(old->color, color) == 0) {
-        return 0;
+        return false;
     }
     if (old != NULL && strcmp(color, "other") == 0) {
         informer_remove(u->informer, *item);
@@ -61,14 +51,11 @@ static int keep(void *data, const char *key, const cJSON *object, struct informe
     struct pod *p = strcmp(color, "in-place") == 0 && old != NULL ? old : NULL;
     if (p == NULL) {
         p = informer_item_new(sizeof *p, key);
-        u->pods += p != NULL;
-    }
-    if (p == NULL) {
-        return -ENOMEM;
+        u->pods++;
     }
     (void)snprintf(p->color, sizeof p->color, "%s", color);
     *item = &p->item;
-    return 1;
+    return true;
 }
 
 static void drop(void *data, struct informer_item *item)
@@ -80,8 +67,7 @@ static void drop(void *data, struct informer_item *item)
 static void note(struct user *u, const char *text)
 {
     size_t len = strlen(u->log);
-    (void)snprintf(u->log + len, sizeof u->log - len, "%s ", u->sweeps ? "" : text);
-    u->log[u->sweeps ? 0 : strlen(u->log)] = '\0';
+    (void)snprintf(u->log + len, sizeof u->log - len, "%s ", text);
 }
 
 static const char *text_of(const struct informer_item *item)
@@ -176,7 +162,7 @@ static void follow(struct user *u)
     assert_non_null(open_informer(u, &kind, (struct informer_options){0}));
     assert_false(informer_synced(u->informer));
     expect(u, "n/a:->red first ");
-    assert_true(informer_complete(u->informer));
+    assert_true(informer_synced(u->informer));
 }
 
 static void test_each_change_is_told(void **state)
@@ -256,23 +242,6 @@ static void test_lists_again_when_asked_to(void **state)
     assert_int_equal(reflector_stats(informer_reflector(u->informer))->lists[REFLECTOR_ASKED], 1);
 }
 
-static void test_what_cannot_be_kept_is_listed_again(void **state)
-{
-    struct user *u = *state;
-    follow(u);
-    u->fails = 1;
-    put(u, "n", "b", "blue");
-    run_for(u->store.api.loop, 20);
-    assert_true(informer_synced(u->informer));
-    assert_false(informer_complete(u->informer));
-    expect(u, "n/b:->blue synced ");
-    assert_true(informer_complete(u->informer));
-    u->fails = 2; /* in the list as well: nothing is dropped after it */
-    put(u, "n", "a", "green");
-    expect(u, "n/a:red>green synced ");
-    assert_int_equal(u->store.lists, 4);
-}
-
 static void test_says_what_keeps_it_from_following(void **state)
 {
     struct user *u = *state;
@@ -287,12 +256,11 @@ static void test_says_what_keeps_it_from_following(void **state)
     expect(u, "error n/a:->red first fine ");
 }
 
-static int color_key(void *data, const cJSON *object, char **key)
+static char *color_key(void *data, const cJSON *object)
 {
     const char *color = color_of(object);
     (void)data;
-    *key = color[0] == '\0' ? NULL : strdup(color);
-    return color[0] != '\0' && *key == NULL ? -ENOMEM : 0;
+    return color[0] == '\0' ? NULL : strdup(color);
 }
 
 static void test_a_part_under_other_keys(void **state)
@@ -323,47 +291,11 @@ static void test_freed_at_any_moment(void **state)
     put(u, "n", "a", "red");
     for (uint64_t ms = 0; ms < 10; ms++) {
         assert_non_null(open_informer(u, &kind, (struct informer_options){0}));
-        u->fails = ms % 2 == 0;
         store_turn(&u->store, ms);
         informer_free(u->informer);
         u->informer = NULL;
     }
     informer_free(NULL);
-}
-
-/* ---- memory ---- */
-
-static bool play(void *data)
-{
-    struct user *u = data;
-    bool known = false;
-    if (open_informer(u, &kind, (struct informer_options){.name = NULL}) == NULL) {
-        return false;
-    }
-    for (int i = 0; i < PATIENCE_TURNS && !known; i++) {
-        store_turn(&u->store, 0);
-        known = informer_complete(u->informer);
-        /* Nothing is concluded from what could not be kept. */
-        assert_true(!known || informer_size(u->informer) == PODS);
-    }
-    assert_true(known); /* late, if memory was short */
-    informer_free(u->informer);
-    u->informer = NULL;
-    return !sweep_failed;
-}
-
-static void test_out_of_memory(void **state)
-{
-    struct user *u = *state;
-    for (int i = 0; i < PODS; i++) {
-        char name[16];
-        (void)snprintf(name, sizeof name, "p-%d", i);
-        put(u, "n", name, "red");
-    }
-    u->sweeps = true;
-    long failed = sweep_allocations(play, u);
-    print_message("%ld allocations\n", failed);
-    assert_true(failed > 2 * PODS);
 }
 
 int main(void)
@@ -375,11 +307,9 @@ int main(void)
         TEST(test_nothing_is_asked_for_while_held),
         TEST(test_what_a_list_does_not_show_is_dropped),
         TEST(test_lists_again_when_asked_to),
-        TEST(test_what_cannot_be_kept_is_listed_again),
         TEST(test_says_what_keeps_it_from_following),
         TEST(test_a_part_under_other_keys),
         TEST(test_freed_at_any_moment),
-        TEST(test_out_of_memory),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/log.h"
 #include "fake_clock.h"
@@ -47,7 +46,7 @@ static void on_key(void *data, const char *key)
     note(u, key);
     fake_clock_jump(&u->clock, u->takes_ms);
     if (u->add_in_handler != NULL) {
-        assert_int_equal(work_queue_add(u->queue, u->add_in_handler), 0);
+        work_queue_add(u->queue, u->add_in_handler);
         u->add_in_handler = NULL;
     }
     if (u->done_at_once) {
@@ -73,8 +72,7 @@ static void open_queue(struct user *u, unsigned parallel)
                                    .namespace_parallel = u->share,
                                    .wait = on_wait,
                                    .clock = &u->clock.clock};
-    struct err e = ERR_INIT;
-    u->queue = work_queue_new(u->loop, &o, on_key, u, &e);
+    u->queue = work_queue_new(u->loop, &o, on_key, u);
     assert_non_null(u->queue);
 }
 
@@ -108,12 +106,12 @@ static void reopen(struct user *u, unsigned parallel)
 
 static void add(struct user *u, const char *key)
 {
-    assert_int_equal(work_queue_add(u->queue, key), 0);
+    work_queue_add(u->queue, key);
 }
 
 static void add_after(struct user *u, const char *key, uint64_t ms)
 {
-    assert_int_equal(work_queue_add_after(u->queue, key, ms), 0);
+    work_queue_add_after(u->queue, key, ms);
 }
 
 static void done(struct user *u, const char *key)
@@ -699,10 +697,10 @@ static void take_step(struct model *m, unsigned what, size_t i)
     char key[16];
     (void)snprintf(key, sizeof key, "%zu/%zu", i % NAMESPACES, i);
     if (what < 3) {
-        assert_int_equal(work_queue_add(m->queue, key), 0);
+        work_queue_add(m->queue, key);
         m->owed[i] = true;
     } else if (what == 3) {
-        assert_int_equal(work_queue_add_after(m->queue, key, i * 10 + 1), 0);
+        work_queue_add_after(m->queue, key, i * 10 + 1);
     } else if (what < 10 && m->active[i]) {
         count_active(m, i, -1);
         m->owed[i] = m->owed[i] || what == 5 || what == 6;
@@ -735,7 +733,7 @@ static void test_no_key_is_lost_or_doubled(void **state)
     fake_clock_init(&m->clock, u->loop);
     struct work_queue_options o = {
         .name = "r", .parallel = WORKERS, .namespace_parallel = SHARE, .clock = &m->clock.clock};
-    m->queue = work_queue_new(u->loop, &o, on_random_key, m, NULL);
+    m->queue = work_queue_new(u->loop, &o, on_random_key, m);
     assert_non_null(m->queue);
     for (int step = 0; step < STEPS; step++) {
         seed = seed * 1664525u + 1013904223u;
@@ -747,42 +745,6 @@ static void test_no_key_is_lost_or_doubled(void **state)
     assert_int_equal(s.depth + s.active + s.waiting, 0);
     work_queue_free(m->queue);
     free(m);
-}
-
-/* ---- memory ---- */
-
-static bool play(void *data)
-{
-    struct user *u = data;
-    bool well = true;
-    struct work_queue_options o = {.name = "m", .parallel = 4, .clock = &u->clock.clock};
-    struct work_queue *q = work_queue_new(u->loop, &o, on_key, u, NULL);
-    u->log[0] = '\0';
-    if (q == NULL) {
-        return false;
-    }
-    work_queue_free(u->queue);
-    fake_clock_forget(&u->clock);
-    u->queue = q;
-    for (int i = 0; i < 200; i++) {
-        char key[16];
-        (void)snprintf(key, sizeof key, "%d", i);
-        int rc = i % 2 == 0 ? work_queue_add(q, key) : work_queue_add_after(q, key, 10);
-        assert_true(rc == 0 || rc == -ENOMEM);
-        well = well && rc == 0;
-    }
-    u->done_at_once = true;
-    fake_clock_pass(&u->clock, 1000);
-    struct work_queue_stats s = work_queue_stats(q);
-    assert_int_equal(s.depth + s.active + s.waiting, 0);
-    assert_true(s.adds >= 199);
-    /* The table can do without being enlarged. */
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    assert_true(sweep_allocations(play, *state) > 200);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -818,7 +780,6 @@ int main(void)
         TEST(test_free_in_each_phase),
         TEST(test_free_in_the_handler),
         TEST(test_no_key_is_lost_or_doubled),
-        TEST(test_out_of_memory),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

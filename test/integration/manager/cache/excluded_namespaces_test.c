@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/log.h"
 #include "kube/selector.h"
@@ -207,29 +206,6 @@ static void test_freed_at_any_moment(void **state)
     cJSON_Delete(selector);
 }
 
-static bool play(void *data)
-{
-    struct user *u = data;
-    long left = sweep_left;
-    sweep_left = -1; /* the text has memory */
-    cJSON *selector = cJSON_Parse(BASE);
-    sweep_left = left;
-    excluded_namespaces_forget(u->left_out);
-    int rc = excluded_namespaces_set(u->left_out, selector);
-    assert_true(rc == 1 || rc == -ENOMEM);
-    sweep_left = -1;
-    cJSON_Delete(selector);
-    return rc == 1;
-}
-
-static void test_out_of_memory(void **state)
-{
-    struct user *u = *state;
-    assert_true(sweep_allocations(play, u) > 10);
-    store_settle(&u->store);
-    expect(u, false, true, true, true);
-}
-
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -238,7 +214,6 @@ int main(void)
         TEST(test_of_the_manifest),         TEST(test_only_few_are_read),
         TEST(test_namespaces_change),       TEST(test_any_selector),
         TEST(test_what_cannot_be_followed), TEST(test_freed_at_any_moment),
-        TEST(test_out_of_memory),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

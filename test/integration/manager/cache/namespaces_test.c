@@ -47,7 +47,7 @@ static void begin(struct user *u, bool system)
     for (size_t i = 0; i < 5; i++) {
         put(u, names[i]);
     }
-    u->namespaces = namespaces_new(u->store.api.loop, &o, NULL);
+    u->namespaces = namespaces_new(u->store.api.loop, &o);
     assert_non_null(u->namespaces);
     assert_false(namespaces_synced(u->namespaces));
     store_settle(&u->store);
@@ -101,7 +101,7 @@ static void those_of_a_selector(void **state)
     store_put_text(&u->store, "namespaces", "",
                    "{\"metadata\":{\"name\":\"one\",\"labels\":{\"a\":\"x\"}}}");
     put(u, "two");
-    u->namespaces = namespaces_new(u->store.api.loop, &o, NULL);
+    u->namespaces = namespaces_new(u->store.api.loop, &o);
     assert_false(namespaces_has(u->namespaces, "one"));
     store_settle(&u->store);
     assert_true(namespaces_has(u->namespaces, "one"));
@@ -163,7 +163,7 @@ static void labels_are_told(void **state)
     struct told t = {.listener = {.on_change = on_label, .data = &t}, .red = red};
     struct namespaces_options o = {.client = u->store.api.client, .labels = true};
     put_labelled(u, "a", "red");
-    u->namespaces = namespaces_new(u->store.api.loop, &o, NULL);
+    u->namespaces = namespaces_new(u->store.api.loop, &o);
     namespaces_listen(u->namespaces, &t.listener);
     assert_string_equal(namespaces_set(u->namespaces)->missing, "the namespaces are not known yet");
     expect_told(u, &t, "all ");
@@ -198,7 +198,7 @@ static void what_keeps_them(void **state)
     struct namespaces_options o = {.client = u->store.api.client, .effect = "x", .labels = true};
     u->store.refused.part = "namespaces";
     u->store.refused.status = 403;
-    u->namespaces = namespaces_new(u->store.api.loop, &o, NULL);
+    u->namespaces = namespaces_new(u->store.api.loop, &o);
     assert_null(namespaces_error(u->namespaces));
     for (int i = 0; i < 5000 && namespaces_error(u->namespaces) == NULL; i++) {
         run_for(u->store.api.loop, 1);

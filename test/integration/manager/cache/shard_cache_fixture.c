@@ -4,15 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
-
 /* ---- a listener that writes down what it is told ---- */
 
 static void note(struct place *p, const char *fmt, const char *a, const char *b)
 {
-    long paused = alloc_sweep_pause();
     assert_int_equal(buf_printf(&p->log, "%s(%s%s%s) ", fmt, a, b[0] == '\0' ? "" : " ", b), 0);
-    alloc_sweep_resume(paused);
 }
 
 static void on_shard(void *data, const char *key, enum shard_cache_part part)
@@ -82,9 +78,8 @@ int place_teardown(void **state)
     return well ? 0 : -1;
 }
 
-bool place_try_to_begin(struct place *p, const char *namespace)
+void place_begin(struct place *p, const char *namespace)
 {
-    struct err e = ERR_INIT;
     struct shard_cache_options o = {
         .client = p->store.api.client,
         .prefix = "ctrlmesh.kusionstack.io",
@@ -92,17 +87,9 @@ bool place_try_to_begin(struct place *p, const char *namespace)
         .memory = p->memory,
         .ops = p->hurried ? &p->store.ops : NULL,
     };
-    p->cache = shard_cache_new(p->store.api.loop, &o, &e);
-    if (p->cache != NULL) {
-        p->listener = (struct shard_cache_listener){.handlers = &handlers, .data = p};
-        shard_cache_listen(p->cache, &p->listener);
-    }
-    return p->cache != NULL;
-}
-
-void place_begin(struct place *p, const char *namespace)
-{
-    assert_true(place_try_to_begin(p, namespace));
+    p->cache = shard_cache_new(p->store.api.loop, &o);
+    p->listener = (struct shard_cache_listener){.handlers = &handlers, .data = p};
+    shard_cache_listen(p->cache, &p->listener);
     assert_false(shard_cache_synced(p->cache));
 }
 

@@ -34,8 +34,7 @@ bool place_close(struct place *p);
 int place_setup(void **state);
 int place_teardown(void **state);
 
-/* The cache begins; `namespace` as in shard_cache_options. False: out of memory. */
-bool place_try_to_begin(struct place *p, const char *namespace);
+/* The cache begins; `namespace` as in shard_cache_options. */
 void place_begin(struct place *p, const char *namespace);
 /* The loop runs so many ms, and pauses pass. */
 void place_run(struct place *p, unsigned ms);

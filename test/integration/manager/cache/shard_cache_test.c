@@ -33,7 +33,7 @@ static void test_what_there_is(void **state)
         store_text(a->object,
                    "metadata/annotations/kubectl.kubernetes.io~last-applied-configuration"),
         "");
-    const struct pod **pods = shard_cache_pods_of(p->cache, a);
+    const struct pod **pods = shard_cache_pods_of(a);
     assert_string_equal(pods[0]->name, "p1"); /* by name */
     assert_string_equal(pods[1]->name, "p2");
     assert_ptr_equal(shard_cache_shard_of(p->cache, pods[0], NULL), a);
@@ -193,17 +193,16 @@ static void test_maps_of_nobody(void **state)
 static void test_maps_that_are_asked_for(void **state)
 {
     struct place *p = *state;
-    struct rules_map *map = NULL;
     place_put_map(p, "n", "a", "true");
     place_begin(p, NULL);
     place_await_synced(p);
     place_put_config(p, "n", "a", "a");
     await_config(p, "n/a");
     cJSON *object = cJSON_Duplicate(store_get(&p->store, "configmaps", "n", "cmesh-rules-a"), true);
-    assert_int_equal(rules_map_new(object, "ctrlmesh.kusionstack.io", &map), 0);
+    struct rules_map *map = rules_map_new(object, "ctrlmesh.kusionstack.io");
     assert_true(shard_cache_learn_map(p->cache, map));
     assert_ptr_equal(shard_cache_find_map(p->cache, "n/a"), map);
-    assert_int_equal(rules_map_new(object, "ctrlmesh.kusionstack.io", &map), 0);
+    map = rules_map_new(object, "ctrlmesh.kusionstack.io");
     assert_false(shard_cache_learn_map(p->cache, map)); /* it is read already */
     rules_map_free(map);
     cJSON_Delete(object);

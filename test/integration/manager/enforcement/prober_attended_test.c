@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 
-#include "alloc_sweep.h"
 #include "policy/pod_traffic.h"
 #include "prober_fixture.h"
 
@@ -156,37 +155,6 @@ static void many(void **state)
     assert_in_range(asked_in(f, s, 15000), 4, 6);
 }
 
-static bool attend(void *data)
-{
-    struct fixture *f = data;
-    struct prober *p = prober_new(
-        f->loop, &(struct prober_options){.any_address = true, .clock = &f->clock.clock}, NULL);
-    if (p == NULL) {
-        return false;
-    }
-    int rc =
-        prober_watch(p, &(struct prober_target){.key = POD, .uid = "u", .proxy = "127.0.0.1:1"});
-    prober_attend(p, POD, true);
-    prober_expect_traffic(p, POD, SUM);
-    if (rc == 0) {
-        prober_told(p, POD,
-                    SLICE("{\"program\":\"localproxy\",\"pod\":{\"name\":\"pod-0\",\"uid\":\"u\"},"
-                          "\"rules\":{\"inForce\":false,\"settled\":true},\"traffic\":{"
-                          "\"inForce\":false,\"breakers\":[{\"policy\":\"p\",\"uid\":\"u\","
-                          "\"rule\":\"r\",\"state\":\"Opened\"}]}}"));
-    }
-    const struct probe_result *r = prober_result(p, POD);
-    bool done = rc == 0 && r != NULL && r->traffic != NULL;
-    prober_free(p);
-    fake_clock_forget(&f->clock);
-    return done;
-}
-
-static void without_memory(void **state)
-{
-    assert_true(sweep_allocations(attend, *state) > 10);
-}
-
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, prober_setup, prober_teardown)
@@ -197,7 +165,6 @@ int main(void)
         TEST(what_is_expected),
         TEST(many),
         TEST(nothing_is_expected_of_an_old_one),
-        TEST(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,7 +143,7 @@ static void a_pod_that_is_late_once(void **state)
                                      .clock = &f->clock.clock};
     prober_free(f->prober);
     fake_clock_forget(&f->clock);
-    f->prober = prober_new(f->loop, &o, NULL);
+    f->prober = prober_new(f->loop, &o);
     struct sidecar *s = begin(f, NULL);
     s->behaviour = IS_SILENT;
     prober_expect(f->prober, "demo/pod-0", 2);

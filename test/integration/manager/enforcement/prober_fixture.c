@@ -179,7 +179,7 @@ struct prober *open_prober(struct fixture *f, uint64_t timeout_ms)
                                      .on_change = on_change,
                                      .on_traffic = on_traffic,
                                      .data = f};
-    return prober_new(f->loop, &o, NULL);
+    return prober_new(f->loop, &o);
 }
 
 int prober_setup(void **state)

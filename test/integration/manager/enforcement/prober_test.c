@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 
 #define NO_PROXY "localproxy did not answer as a cmesh sidecar"
@@ -639,7 +638,7 @@ static void open_strict(struct fixture *f)
     const struct prober_options o = {.clock = &f->clock.clock};
     prober_free(f->prober);
     fake_clock_forget(&f->clock);
-    f->prober = prober_new(f->loop, &o, NULL);
+    f->prober = prober_new(f->loop, &o);
     assert_non_null(f->prober);
 }
 
@@ -770,42 +769,6 @@ static void test_forget_all_when_told(void **state)
     assert_int_equal(prober_stats(f->prober)->targets, 0);
 }
 
-/* ---- without memory ---- */
-
-static bool play(void *data)
-{
-    struct net_loop *l = data;
-    struct prober_options o = {.parallel = 1, .any_address = true};
-    struct prober *p = prober_new(l, &o, NULL);
-    bool well = p != NULL;
-    struct prober_target t = {
-        .key = "a/b", .uid = "u", .proxy = "127.0.0.1:1", .rulesync = "127.0.0.1:2"};
-    if (p != NULL) {
-        well = prober_watch(p, &t) == 0;
-        prober_expect(p, "a/b", 3);
-        well = well && prober_stats(p)->failed == 0;
-        t.proxy = "127.0.0.1:3";
-        int rc = prober_watch(p, &t);
-        well = well && rc == 0 && prober_stats(p)->failed == 0;
-        t.key = "a/c";
-        rc = prober_watch(p, &t);
-        well = well && rc == 0;
-        well = well && prober_stats(p)->failed == 0;
-    }
-    prober_free(p);
-    (void)uv_run(&l->uv, UV_RUN_NOWAIT);
-    (void)uv_run(&l->uv, UV_RUN_NOWAIT);
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    struct fixture *f = *state;
-    prober_free(f->prober);
-    f->prober = NULL;
-    assert_true(sweep_allocations(play, f->loop) > 20);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, prober_setup, prober_teardown)
 
 int main(void)
@@ -842,7 +805,6 @@ int main(void)
         TEST(test_free_during_questions),
         TEST(test_free_when_told),
         TEST(test_forget_all_when_told),
-        TEST(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 
-#include "alloc_sweep.h"
 #include "control/status.h"
 #include "prober_fixture.h"
 
@@ -362,26 +361,6 @@ static void silent_as_soon_as_it_would_have_told(void **state)
     await_state(f, PROBE_SILENT);
 }
 
-/* ---- without memory ---- */
-
-static bool play(void *data)
-{
-    struct fixture *f = data;
-    tell(f, 2);
-    bool told = result(f)->generation == 2;
-    alloc_sweep_pause();
-    tell(f, 1);
-    return told;
-}
-
-static void without_memory_it_is_not_heard(void **state)
-{
-    struct fixture *f = *state;
-    (void)begin_unreachable(f);
-    tell(f, 1);
-    assert_true(sweep_allocations(play, f) > 5);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,8 +380,6 @@ int main(void)
                                         prober_teardown),
         cmocka_unit_test_setup_teardown(do_not_hold_up_others, prober_setup, prober_teardown),
         cmocka_unit_test_setup_teardown(what_it_counts_is_known, prober_setup, prober_teardown),
-        cmocka_unit_test_setup_teardown(without_memory_it_is_not_heard, prober_setup,
-                                        prober_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "base/log.h"
 #include "control/status.h"
 #include "storing_api.h"
@@ -47,7 +46,7 @@ static void begin(struct user *u, const char *ns)
                                       .ops = &u->store.ops,
                                       .on_told = on_told,
                                       .data = u};
-    u->leases = status_leases_new(u->store.api.loop, &o, NULL);
+    u->leases = status_leases_new(u->store.api.loop, &o);
     assert_non_null(u->leases);
     store_settle(&u->store);
 }
@@ -238,41 +237,6 @@ static void one_namespace_does_not_take_all(void **state)
     assert_int_equal(status_leases_count(u->leases), 2);
 }
 
-/* ---- memory ---- */
-
-static bool play(void *data)
-{
-    struct user *u = data;
-    struct err e = ERR_INIT;
-    struct status_lease_seen seen;
-    const struct status_leases_options o = {
-        .client = u->store.api.client, .ops = &u->store.ops, .on_told = on_told, .data = u};
-    bool known = false;
-    u->leases = status_leases_new(u->store.api.loop, &o, &e);
-    for (int i = 0; u->leases != NULL && i < 2000 && !known; i++) {
-        store_turn(&u->store, 0);
-        known = status_leases_count(u->leases) == 2;
-    }
-    assert_true(known == (u->leases != NULL)); /* late, if memory was short */
-    long left = alloc_sweep_pause();
-    bool both = known && status_leases_find(u->leases, "n/a-0", &seen) &&
-                status_leases_find(u->leases, "n/a-1", &seen);
-    alloc_sweep_resume(left);
-    status_leases_free(u->leases);
-    u->leases = NULL;
-    return both && !sweep_failed;
-}
-
-static void out_of_memory(void **state)
-{
-    struct user *u = *state;
-    put(u, "a-0", "one");
-    put(u, "a-1", "two");
-    long failed = sweep_allocations(play, u);
-    print_message("%ld allocations\n", failed);
-    assert_true(failed > 50);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,7 +247,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(of_one_namespace, setup, teardown),
         cmocka_unit_test_setup_teardown(not_more_than_so_many_are_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(one_namespace_does_not_take_all, setup, teardown),
-        cmocka_unit_test_setup_teardown(out_of_memory, setup, teardown),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

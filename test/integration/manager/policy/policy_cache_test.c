@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "alloc_sweep.h"
 #include "loop_fixture.h"
 #include "storing_api.h"
 
@@ -272,46 +271,6 @@ static void test_too_much(void **state)
     assert_true(policy_cache_knows(f->cache, "large"));
 }
 
-/* ---- without memory ---- */
-
-static bool learn(struct fixture *f)
-{
-    const struct policy_object *a = find(f, "n/circuitbreakers/a");
-    bool known = policy_cache_knows(f->cache, "n");
-    bool whole = a != NULL && find(f, "n/faultinjections/b") != NULL;
-    assert_true(!known || whole); /* nothing is concluded from what could not be kept */
-    return known;
-}
-
-static bool follow(void *data)
-{
-    struct fixture *f = data;
-    bool known = false;
-    f->cache = open_cache(f, 0);
-    if (f->cache == NULL) {
-        return false;
-    }
-    serve(f, POLICY_SERVED);
-    for (int i = 0; i < PATIENCE_TURNS && !known; i++) {
-        store_turn(&f->store, 0);
-        known = learn(f);
-    }
-    assert_true(known); /* late, if memory was short */
-    policy_cache_free(f->cache);
-    f->cache = NULL;
-    return !sweep_failed;
-}
-
-static void test_out_of_memory(void **state)
-{
-    struct fixture *f = *state;
-    policy_cache_free(f->cache);
-    f->cache = NULL;
-    put(f, "n", "a", "10s");
-    put_fault(f, "n", "b");
-    assert_true(sweep_allocations(follow, f) > 50);
-}
-
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -319,7 +278,6 @@ int main(void)
         TEST(test_followed),        TEST(test_revisions),
         TEST(test_what_lists_show), TEST(test_a_kind_comes_and_goes),
         TEST(test_refused),         TEST(test_too_much),
-        TEST(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,6 @@ static const struct reconciler_handlers handlers = {.reconcile = NULL};
 static int setup(void **state)
 {
     const struct reconciler_options o = {.name = "rolls", .state_size = sizeof(struct roll)};
-    struct err e = ERR_INIT;
     if (store_setup(state, sizeof(struct world)) != 0) {
         return -1;
     }
@@ -40,7 +39,7 @@ static int setup(void **state)
     struct net_loop *l = w->store.api.loop;
     w->roller.loop = l;
     w->roller.options.client = w->store.api.client;
-    w->roller.reconciler = reconciler_new(l, &o, &handlers, &e);
+    w->roller.reconciler = reconciler_new(l, &o, &handlers);
     w->roller.clock = &w->store.api.clock.clock;
     w->spec = cJSON_Parse("{\"spec\":{\"controller\":{\"leaderElectionName\":\"lead\"}}}");
     for (size_t i = 0; i < SHARDS; i++) {

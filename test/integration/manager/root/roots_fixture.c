@@ -122,7 +122,6 @@ int world_setup(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
     struct net_loop *l = NULL;
-    struct err e = ERR_INIT;
     *state = w;
     if (w == NULL || loop_setup((void **)&l) != 0 || !store_open(&w->store, l)) {
         return -1;
@@ -130,8 +129,8 @@ int world_setup(void **state)
     w->store.admit = admit;
     fake_clock_init(&w->clock, l);
     const struct event_recorder_options eo = {.client = w->store.api.client, .component = "test"};
-    w->events = event_recorder_new(l, &eo, &e);
-    return w->events != NULL ? 0 : -1;
+    w->events = event_recorder_new(l, &eo);
+    return 0;
 }
 
 int world_teardown(void **state)
@@ -148,12 +147,11 @@ int world_teardown(void **state)
 
 static void begin_cache(struct world *w)
 {
-    struct err e = ERR_INIT;
     const struct shard_cache_options o = {.client = w->store.api.client,
                                           .prefix = WORLD_PREFIX,
                                           .memory = w->memory,
                                           .ops = w->hurried ? &w->store.ops : NULL};
-    w->cache = w->cache != NULL ? w->cache : shard_cache_new(w->store.api.loop, &o, &e);
+    w->cache = w->cache != NULL ? w->cache : shard_cache_new(w->store.api.loop, &o);
 }
 
 void world_lead(struct world *w)

@@ -104,7 +104,7 @@ static int setup(void **state)
     const struct discovery_options d = {.client = p->store.api.client,
                                         .clock = &p->store.api.clock.clock};
     p->store.random = 4711;
-    p->cache = shard_cache_new(l, &o, NULL);
+    p->cache = shard_cache_new(l, &o);
     p->serve = p->store.api.serve;
     p->store.api.serve = serve_discovery;
     p->discovery = discovery_new(l, &d, &discovery_handlers, p);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "alloc_sweep.h"
 #include "base/log.h"
 #include "scripted_api.h"
 
@@ -149,8 +148,7 @@ static struct reconciler *make(struct user *u, const struct reconciler_handlers 
         .gate = u,
         .clock = &u->api.clock.clock,
     };
-    struct err e = ERR_INIT;
-    return reconciler_new(u->api.loop, &o, h, &e);
+    return reconciler_new(u->api.loop, &o, h);
 }
 
 static int setup(void **state)
@@ -362,41 +360,6 @@ static void what_is_under_way_is_broken_off(void **state)
     api_expect_gone(&u->api, 1);
 }
 
-/* Whatever fails, in the end it is written. */
-static bool write_once(void *data)
-{
-    struct user *u = data;
-    uint64_t before = u->counts[RECONCILE_WRITTEN];
-    u->reconciler = make(u, &handlers);
-    if (u->reconciler == NULL) {
-        return false;
-    }
-    reconciler_look(u->reconciler, "ns/a", 0);
-    for (unsigned i = 0; u->counts[RECONCILE_WRITTEN] == before && i < 10; i++) {
-        fake_clock_pass(&u->api.clock, 1000);
-    }
-    reconciler_free(u->reconciler);
-    u->reconciler = NULL;
-    fake_clock_forget(&u->api.clock);
-    api_forget(&u->api);
-    return u->counts[RECONCILE_WRITTEN] > before;
-}
-
-static void serve(struct scripted_api *a, struct api_request *q)
-{
-    (void)a;
-    api_answer(q, 200, NULL, ANSWER);
-}
-
-static void memory_runs_out(void **state)
-{
-    struct user *u = *state;
-    reconciler_free(u->reconciler);
-    fake_clock_forget(&u->api.clock);
-    u->api.serve = serve;
-    assert_true(sweep_allocations(write_once, u) > 20);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -413,7 +376,6 @@ int main(void)
         TEST(a_thing_that_is_gone_is_not_tried_again),
         TEST(a_key_without_a_memory_is_tried_again),
         TEST(what_is_under_way_is_broken_off),
-        TEST(memory_runs_out),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

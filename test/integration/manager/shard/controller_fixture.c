@@ -37,14 +37,10 @@ static struct fixture_probe_entry *probe_entry(struct fixture *s, const char *ke
     abort();
 }
 
-struct prober *prober_new(struct net_loop *l, const struct prober_options *o, struct err *e)
+struct prober *prober_new(struct net_loop *l, const struct prober_options *o)
 {
     struct prober *p = calloc(1, sizeof *p);
     (void)l;
-    if (p == NULL) {
-        (void)err_memory(e);
-        return NULL;
-    }
     p->fixture = the_fixture;
     the_fixture->probes = *o;
     return p;
@@ -211,26 +207,19 @@ bool fixture_open(struct fixture *s)
     return true;
 }
 
-bool fixture_begin(struct fixture *s, const struct reflector_ops *ops)
+void fixture_begin(struct fixture *s)
 {
-    struct err e = ERR_INIT;
-    s->ops = ops;
     struct namespaces_options no = {
-        .client = s->store.api.client, .own = "cmesh-system", .labels = true, .ops = ops};
-    s->namespaces =
-        s->namespaces != NULL ? s->namespaces : namespaces_new(s->store.api.loop, &no, &e);
+        .client = s->store.api.client, .own = "cmesh-system", .labels = true};
+    s->namespaces = namespaces_new(s->store.api.loop, &no);
     struct shard_cache_options wo = {.client = s->store.api.client,
                                      .prefix = PREFIX,
                                      .memory = s->memory,
-                                     .namespaces = s->namespaces,
-                                     .ops = ops};
+                                     .namespaces = s->namespaces};
     struct event_recorder_options eo = {
         .client = s->store.api.client, .component = "test", .clock = s->clock};
-    s->cache = s->cache != NULL || s->namespaces == NULL
-                   ? s->cache
-                   : shard_cache_new(s->store.api.loop, &wo, &e);
-    s->events = s->events != NULL ? s->events : event_recorder_new(s->store.api.loop, &eo, &e);
-    return s->cache != NULL && s->events != NULL;
+    s->cache = shard_cache_new(s->store.api.loop, &wo);
+    s->events = event_recorder_new(s->store.api.loop, &eo);
 }
 
 bool fixture_close(struct fixture *s)
@@ -249,7 +238,11 @@ int fixture_setup(void **state)
 {
     struct fixture *s = calloc(1, sizeof *s);
     *state = s;
-    return s != NULL && fixture_open(s) && fixture_begin(s, NULL) ? 0 : -1;
+    if (s == NULL || !fixture_open(s)) {
+        return -1;
+    }
+    fixture_begin(s);
+    return 0;
 }
 
 int fixture_teardown(void **state)
@@ -262,7 +255,6 @@ int fixture_teardown(void **state)
 
 struct controller *fixture_controller(struct fixture *s, struct shard_cache *cache)
 {
-    struct err e = ERR_INIT;
     struct controller_options o = {
         .client = s->store.api.client,
         .cache = cache,
@@ -285,23 +277,16 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .namespaces = s->namespaces,
         .coverage = s->coverage,
         .cover_steps = s->cover_steps,
-        .ops = s->ops,
         .policies = s->policies,
         .policy_memory = s->policy_memory,
         .clock = s->clock,
     };
-    return controller_new(s->store.api.loop, &o, &e);
-}
-
-bool fixture_try_to_lead(struct fixture *s)
-{
-    s->controller = fixture_controller(s, s->cache);
-    return s->controller != NULL;
+    return controller_new(s->store.api.loop, &o);
 }
 
 void fixture_lead_without(struct fixture *s)
 {
-    assert_true(fixture_try_to_lead(s));
+    s->controller = fixture_controller(s, s->cache);
 }
 
 void fixture_lead(struct fixture *s)

@@ -33,8 +33,7 @@ struct fixture {
     struct shard_cache *cache;
     struct namespaces *namespaces;
     struct event_recorder *events;
-    const struct net_clock *clock;   /* NULL: the system's */
-    const struct reflector_ops *ops; /* of fixture_begin */
+    const struct net_clock *clock; /* NULL: the system's */
     struct controller *controller;
     struct controller_counts counts;
     bool holds;           /* the lease */
@@ -61,7 +60,7 @@ struct fixture {
 /* A loop and an API server; fixture_begin makes what the controller needs beside them. False: out
  * of memory. */
 bool fixture_open(struct fixture *s);
-bool fixture_begin(struct fixture *s, const struct reflector_ops *ops);
+void fixture_begin(struct fixture *s);
 /* False: a handle survived. */
 bool fixture_close(struct fixture *s);
 
@@ -71,8 +70,7 @@ int fixture_teardown(void **state);
 
 /* The process leads, or leads no more. `without`: it does not hold the lease. */
 void fixture_lead(struct fixture *s);
-bool fixture_try_to_lead(struct fixture *s);
-/* Another one, in another cache: NULL without memory. */
+/* Another one, in another cache. */
 struct controller *fixture_controller(struct fixture *s, struct shard_cache *cache);
 void fixture_lead_without(struct fixture *s);
 void fixture_retire(struct fixture *s);

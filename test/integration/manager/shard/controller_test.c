@@ -806,10 +806,9 @@ static void test_two_leaders(void **state)
 {
     struct fixture *s = *state;
     struct meanings m = {.last = 0};
-    struct err e = ERR_INIT;
     struct shard_cache_options o = {.client = s->store.api.client,
                                     .prefix = "ctrlmesh.kusionstack.io"};
-    struct shard_cache *other_cache = shard_cache_new(s->store.api.loop, &o, &e);
+    struct shard_cache *other_cache = shard_cache_new(s->store.api.loop, &o);
     assert_non_null(other_cache);
     struct controller *other = fixture_controller(s, other_cache);
     assert_non_null(other);

@@ -43,9 +43,10 @@ static int setup(void **state)
 {
     struct played *p = calloc(1, sizeof *p);
     *state = p;
-    if (p == NULL || !fixture_open(&p->s) || !fixture_begin(&p->s, NULL)) {
+    if (p == NULL || !fixture_open(&p->s)) {
         return -1;
     }
+    fixture_begin(&p->s);
     p->source = (struct label_progress_source){give_resources, give_progress, p};
     p->s.labelled = &p->source;
     p->s.wait_for_labels = true;

@@ -228,7 +228,8 @@ static int setup_bounded(void **state)
         return -1;
     }
     s->memory = MEMORY;
-    return fixture_begin(s, NULL) ? 0 : -1;
+    fixture_begin(s);
+    return 0;
 }
 
 /* The same with a limit that takes much. */

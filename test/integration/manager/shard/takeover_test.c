@@ -62,7 +62,8 @@ static int setup(void **state)
         return -1;
     }
     s->clock = &ahead;
-    return fixture_begin(s, NULL) ? 0 : -1;
+    fixture_begin(s);
+    return 0;
 }
 
 /* ---- shards ---- */

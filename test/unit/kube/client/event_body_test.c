@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "kube/name.h"
 #include "json/json.h"
 
@@ -102,30 +101,12 @@ static void test_names(void **state)
     assert_null(name_check_subdomain(slice_str(name)));
 }
 
-static bool play(void *data)
-{
-    (void)data;
-    cJSON *event = event_body(&full, false);
-    cJSON *patch = event_body(&full, true);
-    bool well = event != NULL && patch != NULL;
-    cJSON_Delete(event);
-    cJSON_Delete(patch);
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    assert_true(sweep_allocations(play, NULL) > 50);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writes_events),
         cmocka_unit_test(test_writes_repeats),
         cmocka_unit_test(test_names),
-        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
 #include "inject/inject_bounds.h"
@@ -352,22 +351,6 @@ static void test_long_names_are_not_kept(void **state)
     }
 }
 
-static bool make_one(void *data)
-{
-    struct pod *p = pod_new(0, data, &keys);
-    bool ok = p != NULL;
-    free(p);
-    return ok;
-}
-
-static void test_out_of_memory(void **state)
-{
-    cJSON *tree = parse(whole);
-    (void)state;
-    assert_true(sweep_allocations(make_one, tree) > 0);
-    cJSON_Delete(tree);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,7 +365,6 @@ int main(void)
         cmocka_unit_test(test_many_labels_are_not_kept),
         cmocka_unit_test(test_large_labels_are_not_kept),
         cmocka_unit_test(test_long_names_are_not_kept),
-        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "control/status.h"
 
@@ -311,22 +310,6 @@ static void test_why_rulesync_does_not_take_rules(void **state)
     assert_string_equal(message, "old");
 }
 
-static bool read_both(void *data)
-{
-    struct probe_result r = {0};
-    char message[PROBE_MESSAGE_SIZE];
-    struct err e = ERR_INIT;
-    (void)data;
-    return read_proxy(SLICE(PROXY(RULES)), &r, &e) == 0 &&
-           probe_answer_rulesync(SLICE(RULESYNC(",\"seen\":{\"error\":\"x\"}")), message, &e) == 0;
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    assert_true(sweep_allocations(read_both, NULL) > 20);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,7 +324,6 @@ int main(void)
         cmocka_unit_test(test_no_rules_in_force),
         cmocka_unit_test(test_what_makes_no_sense_changes_nothing),
         cmocka_unit_test(test_why_rulesync_does_not_take_rules),
-        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "crypto/digest.h"
 #include "json/json.h"
@@ -431,35 +430,6 @@ static void what_stands_besides_is_bounded_too(void **state)
     buf_reset(&text);
 }
 
-static bool answer_once(void *data)
-{
-    (void)data;
-    struct admission_request r;
-    struct err e = ERR_INIT;
-    struct warnings notes = WARNINGS_INIT;
-    static const char text[] = REVIEW("v1", CREATE_POD);
-    if (admission_request_read(&r, slice_str(text), ADMISSION_OBJECTS, &e) != 0) {
-        assert_true(e.code < 0 && r.root == NULL);
-        return false;
-    }
-    struct buf out = BUF_INIT(65536);
-    warnings_add(&notes, "a warning");
-    cJSON *patch = cJSON_Parse("[{\"op\":\"remove\",\"path\":\"/a\"}]");
-    const struct admission_answer a = {.patch = patch, .warnings = &notes};
-    bool well = admission_answer_write(&r, &a, &out) == 0 && patch != NULL && notes.count == 1;
-    cJSON_Delete(patch);
-    warnings_deinit(&notes);
-    buf_reset(&out);
-    admission_request_deinit(&r);
-    return well;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    assert_true(sweep_allocations(answer_once, NULL) > 50);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,7 +448,6 @@ int main(void)
         cmocka_unit_test(warnings_are_for_v1),
         cmocka_unit_test(warnings_are_bounded),
         cmocka_unit_test(an_answer_is_written_whole_or_not_at_all),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

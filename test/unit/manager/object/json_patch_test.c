@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
 #include "growth.h"
@@ -213,33 +212,6 @@ static void lists_cost_no_more_than_their_length(void **state)
     }
 }
 
-struct pair {
-    cJSON *from;
-    cJSON *to;
-};
-
-static bool diff_pair(void *data)
-{
-    struct pair *p = data;
-    cJSON *patch = json_patch_diff(p->from, p->to);
-    bool whole = patch != NULL && cJSON_GetArraySize(patch) == 4;
-    cJSON_Delete(patch);
-    return whole;
-}
-
-static void without_memory(void **state)
-{
-    (void)state;
-    struct pair p = {
-        .from = parse("{\"a\":[{\"name\":\"x\",\"v\":[1]}],\"b\":1,\"c\":2}"),
-        .to = parse("{\"a\":[{\"name\":\"y\",\"w\":{\"z\":[\"t\"]}},{\"name\":\"x\",\"v\":[1,2]}],"
-                    "\"b\":2}"),
-    };
-    assert_true(sweep_allocations(diff_pair, &p) > 10);
-    cJSON_Delete(p.from);
-    cJSON_Delete(p.to);
-}
-
 /* {"k0":0,"k1":1,...} in one order or the other. */
 static cJSON *many_members(size_t count, bool reversed)
 {
@@ -330,7 +302,6 @@ int main(void)
         cmocka_unit_test(no_pair_of_documents_takes_long),
         cmocka_unit_test(deep_documents_in_another_order),
         cmocka_unit_test(lists_cost_no_more_than_their_length),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
 #include "json/json.h"
@@ -67,35 +66,12 @@ static void other_bodies_have_preconditions(void **state)
           "\"resourceVersion\":\"7\",\"uid\":\"u\"}}");
 }
 
-static bool make_all(void *data)
-{
-    const cJSON *const *trees = data;
-    cJSON *status = preconditions_status("u", "7", trees[0], trees[1]);
-    cJSON *options = preconditions_delete("u", "7");
-    bool well = status != NULL && options != NULL;
-    cJSON_Delete(status);
-    cJSON_Delete(options);
-    return well;
-}
-
-static void memory_runs_out(void **state)
-{
-    cJSON *old = cJSON_Parse("{\"a\":{\"x\":1},\"b\":1}");
-    cJSON *new = cJSON_Parse("{\"a\":{}}");
-    const cJSON *trees[] = {old, new};
-    (void)state;
-    assert_true(sweep_allocations(make_all, trees) > 10);
-    cJSON_Delete(old);
-    cJSON_Delete(new);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_status_replaces_the_old_one),
         cmocka_unit_test(fields_of_objects_in_it_are_removed),
         cmocka_unit_test(other_bodies_have_preconditions),
-        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/buf.h"
 #include "compile/rules_gain.h"
@@ -87,32 +86,11 @@ static void remembers_what_costs(void **state)
     gain_cache_free(c);
 }
 
-static bool no_gain(void *data)
-{
-    struct rules *const *list = data;
-    struct gain_cache *c = gain_cache_new();
-    bool known = c != NULL && !gain_cache_ask(c, NULL, list[0], list[1]) &&
-                 !gain_cache_ask(c, NULL, list[0], list[1]) && gain_cache_hits(c) == 1;
-    gain_cache_free(c);
-    return known;
-}
-
-/* A yes for lack of memory is not remembered. */
-static void without_memory(void **state)
-{
-    struct rules *list[] = {make("k=1", 200), make("k=2", 200)};
-    (void)state;
-    assert_true(sweep_allocations(no_gain, list) >= 3);
-    rules_unref(list[0]);
-    rules_unref(list[1]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_as_rules_do),
         cmocka_unit_test(remembers_what_costs),
-        cmocka_unit_test(without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "policy_case.h"
@@ -202,59 +201,6 @@ static void test_kusionstack_manifest(void **state)
     buf_reset(&text);
 }
 
-/* A policy that has everything. */
-static const char everything[] = HEAD
-    "  name: a\n  namespace: ns\n  uid: u\n  annotations: "
-    "{circuitbreaker.ctrlmesh.kusionstack.io/recover: '*=1,a=2'}\n" SPEC
-    " trafficInterceptRules:\n - {name: b, interceptType: Black, contentType: Normal, contents: "
-    "[a], methods: [GET]}\n";
-static const char faults[] =
-    HEAD "  name: a\nspec:\n httpFault:\n - {delay: {fixedDelay: 1s, percent: 5}, match: "
-         "{resources: [{}]}, effectiveTime: {timeZone: UTC, months: [1], startTime: '01:00:00', "
-         "endTime: '02:00:00'}}\n";
-
-struct swept {
-    const cJSON *tree;
-    enum traffic_kind kind;
-    bool valid;
-};
-
-/* Without memory there is none, or it is not valid; but it is never valid by mistake. */
-static bool read_swept(void *data)
-{
-    const struct swept *s = data;
-    struct policy_findings f = POLICY_FINDINGS_INIT;
-    struct policy *p = policy_read(s->kind, s->tree, &policy_case_options, &f);
-    bool whole = p != NULL && policy_valid(p) == s->valid && f.errors.dropped == 0 &&
-                 f.warnings.dropped == 0;
-    bool wrong = p != NULL && policy_valid(p) && !s->valid;
-    policy_unref(p);
-    policy_findings_deinit(&f);
-    assert_false(wrong);
-    return whole;
-}
-
-static void sweep(const char *format, const char *kind, bool valid)
-{
-    char text[4096];
-    (void)snprintf(text, sizeof text, format, kind);
-    cJSON *tree = policy_case_tree(text);
-    struct swept s = {.tree = tree, .valid = valid};
-    assert_true(policy_is_one(tree, &s.kind));
-    assert_true(sweep_allocations(read_swept, &s) > 10);
-    cJSON_Delete(tree);
-}
-
-static void test_without_memory(void **state)
-{
-    (void)state;
-    sweep(everything, "CircuitBreaker", false);
-    sweep(HEAD "  name: a\n  annotations: {circuitbreaker.ctrlmesh.kusionstack.io/recover: '*=1'}"
-               "\n" SPEC,
-          "CircuitBreaker", true);
-    sweep(faults, "FaultInjection", true);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,7 +211,6 @@ int main(void)
         cmocka_unit_test(test_spec_hash),
         cmocka_unit_test(test_other_objects),
         cmocka_unit_test(test_kusionstack_manifest),
-        cmocka_unit_test(test_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
