@@ -2,7 +2,6 @@
 #include "commands/shard_roots.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "root/child.h"

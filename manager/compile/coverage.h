@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/err.h"
 #include "compile/sharing.h"
 #include "rules/rules.h"
 

@@ -14,7 +14,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/err.h"
 #include "base/table.h"
 #include "kube/client/informer.h"
 #include "kube/selector.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "inject/inject_chain.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/xalloc.h"

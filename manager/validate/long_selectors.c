@@ -10,7 +10,7 @@ enum {
     KB = 1000,
 };
 
-/* In a query; what is too long to be measured, or for which there is no memory, has its own. */
+/* In a query; what is too long to be measured has its own. */
 static size_t encoded_length(const struct rules_entry *entry)
 {
     struct buf text = BUF_INIT(MEASURED);
