@@ -221,10 +221,11 @@ static void collect_patterns(struct patterns *p, const cJSON *limits)
 static struct selector *join(const struct pattern *items, size_t count, struct err *e)
 {
     struct selector **list = xcalloc(count, sizeof *list);
-    for (size_t i = 0; i < count; i++) {
-        list[i] = xptr(selector_parse(slice_str(items[i].selector), NULL)); /* it is of rules */
+    for (size_t i = 0; i < count && e->code == 0; i++) {
+        list[i] = selector_parse(slice_str(items[i].selector), e);
     }
-    struct selector *all = selector_and((const struct selector *const *)list, count, e);
+    struct selector *all =
+        e->code != 0 ? NULL : selector_and((const struct selector *const *)list, count, e);
     xerr(e);
     for (size_t i = 0; i < count; i++) {
         selector_free(list[i]);

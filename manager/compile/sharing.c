@@ -362,9 +362,14 @@ static bool narrow(cJSON *limit, const struct rules_labels *keys, const cJSON *o
 {
     struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
     struct edit ed = {.rc = 0};
+    struct err e = ERR_INIT;
     bool fits = true;
     const char *old = field_text(limit, "selector");
-    struct selector *selector = xptr(selector_parse(slice_str(old), NULL));
+    struct selector *selector = selector_parse(slice_str(old), &e);
+    if (selector == NULL) { /* canonical text may be longer than what was written */
+        xerr(&e);
+        return false;
+    }
     bool by_hash = asks_for(selector, keys->shard_hash);
     bool by_name = asks_for(selector, keys->namespace);
     if (by_hash || by_name) {

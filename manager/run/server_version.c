@@ -76,7 +76,6 @@ static void request_version(void *data)
     const struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/version"};
     v->running = object_request_start(v->loop, v->client, &q, on_answer, v, &e);
     if (v->running == NULL) {
-        xerr(&e);
         fail(v, e.msg, kube_client_failure_level(v->client, 0));
     }
 }

@@ -257,7 +257,6 @@ static void begin_write(struct certificates *c, cJSON *data)
         set_phase(c, WRITING);
         return;
     }
-    xerr(&e);
     c->write = e;
     wait_until_next_check(c, backoff_next(&c->backoff, net_clock_random(c->clock)));
 }

@@ -248,7 +248,6 @@ static void send_question(struct discovery *d, struct question *q)
         err_set(&e, -EIO, "its API server does not respond");
     } else {
         q->request = object_request_start(d->loop, d->client, &request, on_answer, q, &e);
-        xerr(&e);
     }
     if (q->request != NULL) {
         d->asking++;

@@ -303,7 +303,7 @@ static int send_request(struct lease *l, const struct object_request_options *q,
     l->writing = q->verb != OBJECT_REQUEST_GET;
     l->sent_at = now(l);
     l->request = object_request_start(l->loop, l->client, q, l->writing ? on_write : on_read, l, e);
-    return l->request == NULL ? xrc(e->code) : 0;
+    return l->request == NULL ? e->code : 0;
 }
 
 static void read_lease(struct lease *l)

@@ -6,12 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/array.h"
+#include "base/xalloc.h"
 #include "compile/rules_gain.h"
 #include "entry_text.h"
 #include "json/json.h"
@@ -21,17 +22,17 @@
 
 static struct rules *limit_pods(const char *selector)
 {
-    char text[1024];
     struct err e = ERR_INIT;
-    (void)snprintf(text, sizeof text,
-                   "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
-                   "\"n\",\"name\":\"a\"},\"generation\":7,\"spec\":{\"limits\":[{\"apiGroups\":["
-                   "\"\"],\"resources\":[\"pods\"],\"selector\":\"%s\"}]}}",
-                   selector);
+    char *text =
+        xasprintf("{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":"
+                  "\"n\",\"name\":\"a\"},\"generation\":7,\"spec\":{\"limits\":[{\"apiGroups\":["
+                  "\"\"],\"resources\":[\"pods\"],\"selector\":\"%s\"}]}}",
+                  selector);
     struct rules *r = rules_parse(text, strlen(text), &e);
     if (r == NULL) {
-        fail_msg("%s: %s", selector, e.msg);
+        fail_msg("%.1000s: %s", selector, e.msg);
     }
+    free(text);
     return r;
 }
 
@@ -101,6 +102,29 @@ static void nothing_is_shared(void **state)
     rules_unref(rules);
 }
 
+/* The same requirement again and again, whose canonical text has a blank more. */
+static void a_selector_at_the_bound(void **state)
+{
+    enum { LENGTH = SELECTOR_TEXT_MAX / SELECTOR_REQUIREMENTS_MAX - 1 };
+    struct buf one = BUF_INIT(LENGTH);
+    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
+    (void)state;
+    buf_printf(&one, HASH " in(0");
+    for (unsigned i = 1; one.len + 65 < LENGTH; i++) {
+        buf_printf(&one, ",%062u", i);
+    }
+    buf_printf(&one, ",%0*u)", (int)(LENGTH - one.len) - 2, 0U);
+    for (size_t i = 0; i < SELECTOR_REQUIREMENTS_MAX; i++) {
+        buf_printf(&text, "%s%s", i == 0 ? "" : ",", buf_cstr(&one));
+    }
+    assert_int_equal(buf_error(&text), 0);
+    struct rules *rules = limit_pods(buf_cstr(&text));
+    assert_null(sharing_leave_out(rules, NULL, &all));
+    rules_unref(rules);
+    buf_reset(&one);
+    buf_reset(&text);
+}
+
 static const struct flag_list shareable = {.items = {"ops", "a", "b", "c"}, .count = 4};
 static const struct sharing_consent any = {.any = &shareable};
 
@@ -160,6 +184,7 @@ int main(void)
         cmocka_unit_test(what_is_shared_is_not_waited_for),
         cmocka_unit_test(what_is_not_shared_is_waited_for),
         cmocka_unit_test(nothing_is_shared),
+        cmocka_unit_test(a_selector_at_the_bound),
         cmocka_unit_test(consent),
         cmocka_unit_test(sets),
     };
