@@ -66,7 +66,7 @@ static void read_policy(struct traffic_files *t, const struct config_entry *entr
     if (!policy_is_one(entry->config, &kind)) {
         return;
     }
-    struct policy *policy = xptr(policy_read(kind, entry->config, &options, &f));
+    struct policy *policy = policy_read(kind, entry->config, &options, &f);
     tell_findings(t, entry, &f);
     add_policy(t, entry, policy);
     policy_findings_deinit(&f);

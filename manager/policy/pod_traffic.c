@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/pod_traffic.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/keyed_hash.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 
 uint64_t pod_traffic_policy(const char *uid)
 {
@@ -57,16 +57,13 @@ static size_t count_rows(const cJSON *root, const char *list)
     return items > CONTROL_TRAFFIC_RULES_MAX ? CONTROL_TRAFFIC_RULES_MAX : (size_t)items;
 }
 
-/* 0 or -ENOMEM. */
-static int read_intercepts(struct pod_traffic *t, const cJSON *root)
+static void read_intercepts(struct pod_traffic *t, const cJSON *root)
 {
     struct control_intercept row;
     const cJSON *at = NULL;
     size_t most = count_rows(root, "intercepts");
-    t->intercepts = most == 0 ? NULL : calloc(most, sizeof *t->intercepts);
-    for (size_t i = 0;
-         t->intercepts != NULL && i < most && control_traffic_next_intercept(root, &at, &row);
-         i++) {
+    t->intercepts = most == 0 ? NULL : xcalloc(most, sizeof *t->intercepts);
+    for (size_t i = 0; i < most && control_traffic_next_intercept(root, &at, &row); i++) {
         struct pod_intercept *n = &t->intercepts[t->intercept_count];
         if (strlen(row.rule) <= POLICY_NAME_MAX) {
             n->policy = pod_traffic_policy(row.uid);
@@ -78,7 +75,6 @@ static int read_intercepts(struct pod_traffic *t, const cJSON *root)
     if (t->intercept_count > 0) {
         qsort(t->intercepts, t->intercept_count, sizeof *t->intercepts, compare_intercepts);
     }
-    return most > 0 && t->intercepts == NULL ? -ENOMEM : 0;
 }
 
 static void read_document(struct pod_traffic *t, const struct control_traffic_status *s)
@@ -99,24 +95,20 @@ static void read_document(struct pod_traffic *t, const struct control_traffic_st
 struct pod_traffic *pod_traffic_read(const cJSON *root)
 {
     struct control_traffic_status s;
-    control_traffic_status_read(root, &s);
-    size_t most = s.known ? count_rows(root, "breakers") : 0;
-    struct pod_traffic *t =
-        s.known ? calloc(1, sizeof *t + most * sizeof(struct pod_breaker)) : NULL;
-    if (t == NULL) {
-        return NULL;
-    }
     struct control_fault fault;
     struct control_egress_status egress;
+    control_traffic_status_read(root, &s);
+    if (!s.known) {
+        return NULL;
+    }
+    size_t most = count_rows(root, "breakers");
+    struct pod_traffic *t = xcalloc(1, sizeof *t + most * sizeof(struct pod_breaker));
     read_document(t, &s);
     read_breakers(t, root, most);
     t->has_faults = control_traffic_next_fault(root, &(const cJSON *){NULL}, &fault);
     control_egress_status_read(root, &egress);
     t->has_egress = egress.known && egress.address[0] != '\0';
-    if (read_intercepts(t, root) != 0) {
-        pod_traffic_free(t);
-        return NULL;
-    }
+    read_intercepts(t, root);
     return t;
 }
 
@@ -166,16 +158,15 @@ static void refine(struct pod_traffic *now, const struct pod_traffic *before)
     }
 }
 
-/* Those that are left out, as they were. Out of memory none is. */
+/* Those that are left out, as they were. */
 static void add_intercepts(struct pod_traffic *now, const struct pod_traffic *before)
 {
     size_t most = now->intercept_count + before->intercept_count;
-    struct pod_intercept *all =
-        before->intercept_count == 0 ? NULL : realloc(now->intercepts, most * sizeof *all);
     size_t count = now->intercept_count;
-    if (all == NULL) {
+    if (before->intercept_count == 0) {
         return;
     }
+    struct pod_intercept *all = xrealloc(now->intercepts, most * sizeof *all);
     now->intercepts = all;
     for (size_t i = 0; i < before->intercept_count && now->left_out > 0; i++) {
         if (find_intercept(now, &before->intercepts[i]) == NULL) {
@@ -193,10 +184,7 @@ static void add_intercepts(struct pod_traffic *now, const struct pod_traffic *be
 static struct pod_traffic *add_breakers(struct pod_traffic *now, const struct pod_traffic *before)
 {
     size_t most = now->count + before->count;
-    struct pod_traffic *t = calloc(1, sizeof *t + most * sizeof(struct pod_breaker));
-    if (t == NULL) {
-        return now;
-    }
+    struct pod_traffic *t = xcalloc(1, sizeof *t + most * sizeof(struct pod_breaker));
     memcpy(t, now, sizeof *t + now->count * sizeof(struct pod_breaker));
     for (size_t i = 0; i < before->count && t->left_out > 0; i++) {
         if (is_missing(now, &before->breakers[i])) {

@@ -15,7 +15,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/err.h"
 #include "control/status.h"
 #include "policy/policy.h"
 #include "traffic/traffic.h"
@@ -57,7 +56,7 @@ struct pod_traffic {
     struct pod_breaker breakers[]; /* sorted by policy, and then by the rules' names */
 };
 
-/* From localproxy's GET /status. NULL: it is too old for traffic policies, or out of memory. */
+/* From localproxy's GET /status. NULL: it is too old for traffic policies. */
 struct pod_traffic *pod_traffic_read(const cJSON *root);
 /* NULL is fine. */
 void pod_traffic_free(struct pod_traffic *t);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/policy.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/xalloc.h"
 #include "crypto/digest.h"
 #include "kube/name.h"
 #include "policy/policy_check.h"
@@ -100,35 +100,31 @@ static bool read_disabled(enum traffic_kind kind, const cJSON *object)
     return label || field;
 }
 
-static int read_spec_hash(struct policy *p, const cJSON *spec)
+static void read_spec_hash(struct policy *p, const cJSON *spec)
 {
     struct buf text = BUF_INIT(SIZE_MAX / 2);
     char hex[SHA256_HEX_LEN + 1];
-    int rc = spec == NULL ? 0 : json_canonical(spec, &text);
-    if (rc == 0) {
+    /* What JSON cannot say is refused elsewhere. */
+    if (spec == NULL || xrc(json_canonical(spec, &text)) == 0) {
         sha256_hex(buf_data(&text), text.len, hex);
         memcpy(p->spec_hash, hex, POLICY_SPEC_HASH_LEN);
     }
     buf_reset(&text);
-    return rc == -ENOMEM ? rc : 0; /* what JSON cannot say is refused elsewhere */
 }
 
-static int read_metadata(struct policy *p, const cJSON *object)
+static void read_metadata(struct policy *p, const cJSON *object)
 {
     const cJSON *meta = field_get(object, "metadata");
     double number = field_generation(object);
-    p->name = strdup(field_text(meta, "name"));
-    p->ns = strdup(field_text(meta, "namespace"));
-    p->uid = strdup(field_text(meta, "uid"));
-    p->created = strdup(field_text(meta, "creationTimestamp"));
+    p->name = xstrdup(field_text(meta, "name"));
+    p->ns = xstrdup(field_text(meta, "namespace"));
+    p->uid = xstrdup(field_text(meta, "uid"));
+    p->created = xstrdup(field_text(meta, "creationTimestamp"));
     p->generation = number >= 0 && number <= GENERATION_MAX ? (int64_t)number : 0;
     p->has_finalizer = read_finalizer(meta);
     p->deleting = field_get(meta, "deletionTimestamp") != NULL;
     p->disabled = read_disabled(p->kind, object);
-    if (p->name == NULL || p->ns == NULL || p->uid == NULL || p->created == NULL) {
-        return -ENOMEM;
-    }
-    return read_spec_hash(p, field_get(object, "spec"));
+    read_spec_hash(p, field_get(object, "spec"));
 }
 
 static void check_name(struct policy_reader *r, const char *key, const char *name,
@@ -166,8 +162,7 @@ static void read_selector(struct policy_reader *r, struct policy *p, const cJSON
     if (item == NULL) {
         policy_warn(r, "%s: is not set: no pod is selected; write {} for all of the namespace",
                     path);
-        p->selector = selector_nothing();
-        (void)policy_check(r, p->selector == NULL ? err_memory(&e) : 0, &e);
+        p->selector = xptr(selector_nothing());
         return;
     }
     p->selector = selector_from_label_selector(item, path, &e);
@@ -183,49 +178,34 @@ static void read_selector(struct policy_reader *r, struct policy *p, const cJSON
 static void write_selector(struct policy_reader *r, const struct policy *p, cJSON *entry)
 {
     struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
-    const char *pods = NULL;
-    int rc = p->selector == NULL ? 0 : selector_print(p->selector, &text);
-    if (rc == -ENOBUFS) {
+    if (p->selector != NULL && xrc(selector_print(p->selector, &text)) != 0) {
         policy_error(r, "spec.selector: Too long: must have at most %d bytes", SELECTOR_TEXT_MAX);
-        rc = 0;
-    } else if (rc == 0) {
-        pods = buf_cstr(&text);
-        rc = pods == NULL ? -ENOMEM : 0;
+        buf_clear(&text);
     }
-    if (rc != 0) {
-        edit_fail(&r->edit, rc);
-    } else {
-        edit_string(&r->edit, entry, "pods", pods == NULL ? "" : pods);
-    }
+    edit_string(&r->edit, entry, "pods", xptr(buf_cstr(&text)));
     buf_reset(&text);
 }
 
 /* ---- the entry ---- */
 
 /* Of a policy without errors and with rules. */
-static int take_entry(struct policy_reader *r, struct policy *p, const cJSON *entry)
+static void take_entry(struct policy_reader *r, struct policy *p, const cJSON *entry)
 {
     struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
     struct err e = ERR_INIT;
-    int rc = policy_check_entry(p->kind, entry, &text, &e);
-    if (rc == 0) {
-        p->entry.len = text.len;
-        p->entry_text = buf_take_str(&text);
-        p->entry.text = p->entry_text;
-        p->entry.rows = r->row_count;
-        p->entry.names = r->name_count;
-        p->entry.intercepts = r->intercept_count;
-        p->entry.externals = r->external_rows;
-        p->entry.patterns = r->pattern_count;
-        p->entry.values =
-            json_count_values(slice_of(p->entry.text, p->entry.text == NULL ? 0 : p->entry.len));
-        rc = p->entry.text == NULL ? -ENOMEM : 0;
-    } else if (rc != -ENOMEM) {
-        policy_error(r, "%s", e.msg);
-        rc = 0;
+    if (policy_check(r, policy_check_entry(p->kind, entry, &text, &e), &e)) {
+        size_t len = text.len;
+        p->entry_text = xptr(buf_take_str(&text));
+        p->entry = (struct policy_entry){.text = p->entry_text,
+                                         .len = len,
+                                         .rows = r->row_count,
+                                         .names = r->name_count,
+                                         .intercepts = r->intercept_count,
+                                         .externals = r->external_rows,
+                                         .patterns = r->pattern_count,
+                                         .values = json_count_values(slice_of(p->entry_text, len))};
     }
     buf_reset(&text);
-    return rc;
 }
 
 static void read_rules(struct policy_reader *r, struct policy *p, const cJSON *object, cJSON *entry)
@@ -256,16 +236,14 @@ static void read_rules(struct policy_reader *r, struct policy *p, const cJSON *o
     }
 }
 
-static int read_all(struct policy_reader *r, struct policy *p, const cJSON *object)
+static void read_all(struct policy_reader *r, struct policy *p, const cJSON *object)
 {
     cJSON *entry = cJSON_CreateObject();
     read_rules(r, p, object, entry);
-    int rc = r->edit.rc;
-    if (rc == 0 && !policy_findings_failed(r->out) && r->enforced_count > 0) {
-        rc = take_entry(r, p, entry);
+    if (!policy_findings_failed(r->out) && r->enforced_count > 0) {
+        take_entry(r, p, entry);
     }
     cJSON_Delete(entry);
-    return rc;
 }
 
 static void settle(struct policy *p, const struct policy_reader *r)
@@ -282,22 +260,13 @@ struct policy *policy_read(enum traffic_kind kind, const cJSON *object,
     struct policy_findings own = POLICY_FINDINGS_INIT;
     struct policy_reader r = {
         .options = o, .out = out == NULL ? &own : out, .pattern_steps = POLICY_PATTERN_STEPS};
-    struct policy *p = calloc(1, sizeof *p);
-    if (p == NULL) {
-        return NULL;
-    }
+    struct policy *p = xcalloc(1, sizeof *p);
     p->refs = 1;
     p->kind = kind;
-    int rc = read_metadata(p, object);
-    if (rc == 0) {
-        rc = read_all(&r, p, object);
-    }
+    read_metadata(p, object);
+    read_all(&r, p, object);
     settle(p, &r);
     policy_findings_deinit(&own);
-    if (rc != 0) {
-        policy_unref(p);
-        return NULL;
-    }
     return p;
 }
 

@@ -67,7 +67,7 @@ struct policy_findings {
 
 /* Empties them. */
 void policy_findings_deinit(struct policy_findings *f);
-/* Whether there is an error, also one that was dropped. */
+/* Whether there is an error. */
 bool policy_findings_failed(const struct policy_findings *f);
 /* All errors in one message, "a; b; and 3 more": -EINVAL; 0 if there are none. */
 int policy_findings_join(const struct policy_findings *f, struct err *e);
@@ -81,7 +81,7 @@ struct policy;
 
 /* Reads an object of the API, or of a file, where it may have no uid and no namespace. The caller
  * holds one reference. `out` is empty, or NULL; with an error in it afterwards the policy
- * is not valid. NULL without memory. Reads files of the zone database. */
+ * is not valid. Reads files of the zone database. */
 MUST_CHECK struct policy *policy_read(enum traffic_kind kind, const cJSON *object,
                                       const struct policy_options *o, struct policy_findings *out);
 struct policy *policy_ref(struct policy *p);

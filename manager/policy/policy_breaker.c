@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -286,10 +285,6 @@ static void read_limiting(struct policy_reader *r, const cJSON *item, const char
         return;
     }
     struct limiting l = {.item = item, .path = path, .out = cJSON_CreateObject(), .trigger = -1};
-    if (l.out == NULL) {
-        edit_fail(&r->edit, -ENOMEM);
-        return;
-    }
     const char *name = policy_required(r, item, path, "name");
     edit_string(&r->edit, l.out, "name", policy_rule_name(r, name, path, seen));
     read_limiting_fields(r, &l);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/policy_cache.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +17,6 @@ enum {
     READMIT_MS = 30000,  /* until what was too much is listed again */
     PATIENCE_MS = 10000, /* for the first lists */
     MICROSECONDS = 1000000,
-    REST_MAX = 8 * 1024 * 1024,
     ENTRY_COPIES = 3, /* of its text: beside it what it was read from, about */
 };
 
@@ -97,8 +94,8 @@ static void tell_known(const struct policy_cache *c)
 
 static struct space *provide_space(struct policy_cache *c, const char *ns)
 {
-    struct space *s = TABLE_PROVIDE(&c->spaces, slice_str(ns), struct space, name);
-    if (s != NULL && s->revision == 0) {
+    struct space *s = xptr(TABLE_PROVIDE(&c->spaces, slice_str(ns), struct space, name));
+    if (s->revision == 0) {
         list_init(&s->policies);
         s->revision = ++c->revision;
     }
@@ -127,11 +124,9 @@ static void change(struct policy_cache *c, struct space *s)
 
 static void free_entry(struct entry *e)
 {
-    if (e != NULL) {
-        policy_unref(e->seen.policy);
-        free(e->text);
-        free(e);
-    }
+    policy_unref(e->seen.policy);
+    free(e->text);
+    free(e);
 }
 
 static void drop(void *data, struct informer_item *item)
@@ -153,20 +148,20 @@ static bool says_the_same(const struct policy *a, const struct policy *b)
            (x == NULL || (x->len == y->len && memcmp(x->text, y->text, x->len) == 0));
 }
 
-/* "a; b". 0 or -ENOMEM. */
-static int join(const struct warnings *w, struct buf *out)
+/* "a; b". */
+static void join(const struct warnings *w, struct buf *out)
 {
     for (size_t i = 0; i < w->count; i++) {
         buf_printf(out, "%s%s", i == 0 ? "" : "; ", w->items[i]);
     }
     if (w->dropped > 0) {
-        buf_printf(out, "%s%zu more", w->count == 0 ? "" : "; and ", w->dropped);
+        buf_printf(out, "; and %zu more", w->dropped);
     }
-    return buf_append_char(out, '\0');
+    buf_append_char(out, '\0');
 }
 
 /* Its status and finalizers. */
-static int write_rest(const cJSON *object, struct buf *out)
+static void write_rest(const cJSON *object, struct buf *out)
 {
     struct edit ed = {.rc = 0};
     cJSON *rest = cJSON_CreateObject();
@@ -179,10 +174,9 @@ static int write_rest(const cJSON *object, struct buf *out)
         edit_set(&ed, edit_object(&ed, rest, "metadata"), "finalizers",
                  cJSON_Duplicate(finalizers, true));
     }
-    rest = edit_result(&ed, rest);
-    int rc = rest == NULL ? -ENOMEM : json_canonical(rest, out);
+    json_canonical(rest, out);
+    buf_append_char(out, '\0');
     cJSON_Delete(rest);
-    return rc == 0 ? buf_append_char(out, '\0') : rc;
 }
 
 static const char *next_text(const char **at)
@@ -218,51 +212,40 @@ static struct policy *read_policy(const struct source *s, const cJSON *object,
     cJSON *copy = cJSON_Duplicate(object, true);
     edit_string(&ed, copy, "apiVersion", POLICY_API_VERSION);
     edit_string(&ed, copy, "kind", policy_kind_name(s->kind));
-    copy = copy == NULL ? NULL : edit_result(&ed, copy);
-    struct policy *p = copy == NULL ? NULL : policy_read(s->kind, copy, &o, found);
+    struct policy *p = policy_read(s->kind, copy, &o, found);
     cJSON_Delete(copy);
     return p;
 }
 
-/* Its `text`, and how much that and the rest take. 0 or -ENOMEM. */
-static int write_text(struct entry *e, const cJSON *object, const struct policy_findings *found)
+/* Its `text`, and how much that and the rest take. */
+static void write_text(struct entry *e, const cJSON *object, const struct policy_findings *found)
 {
-    struct buf text = BUF_INIT(REST_MAX);
+    struct buf text = BUF_INIT(SIZE_MAX / 2); /* no more than the object, which is there */
     const char *uid = field_meta(object, "uid");
     const char *version = field_meta(object, "resourceVersion");
     buf_append(&text, uid, strlen(uid) + 1);
     buf_append(&text, version, strlen(version) + 1);
-    int rc = join(&found->errors, &text);
-    rc = rc == 0 ? join(&found->warnings, &text) : rc;
-    rc = rc == 0 ? write_rest(object, &text) : rc;
-    e->text = rc == 0 ? malloc(text.len) : NULL;
-    if (e->text != NULL) {
-        memcpy(e->text, buf_data(&text), text.len);
-    }
+    join(&found->errors, &text);
+    join(&found->warnings, &text);
+    write_rest(object, &text);
+    xok(buf_error(&text));
+    e->text = xmalloc(text.len);
+    memcpy(e->text, buf_data(&text), text.len);
     const struct policy_entry *entry = policy_entry(e->seen.policy);
     e->bytes = sizeof *e + text.len + (entry == NULL ? 0 : ENTRY_COPIES * entry->len);
     buf_reset(&text);
-    return e->text == NULL ? -ENOMEM : 0;
 }
 
-/* NULL without memory. */
 static struct entry *make_entry(const struct source *s, const char *key, const cJSON *object,
                                 struct space *space)
 {
     struct policy_findings found = POLICY_FINDINGS_INIT;
-    struct entry *e = informer_item_new(sizeof *e, key);
-    if (e != NULL) {
-        e->space = space;
-        e->seen.policy = read_policy(s, object, &found);
-    }
-    if (e != NULL && (e->seen.policy == NULL || write_text(e, object, &found) != 0)) {
-        free_entry(e);
-        e = NULL;
-    }
+    struct entry *e = xptr(informer_item_new(sizeof *e, key));
+    e->space = space;
+    e->seen.policy = read_policy(s, object, &found);
+    write_text(e, object, &found);
     policy_findings_deinit(&found);
-    if (e != NULL) {
-        set_seen(e, space->name);
-    }
+    set_seen(e, space->name);
     return e;
 }
 
@@ -354,8 +337,8 @@ static bool keep(void *data, const char *key, const cJSON *object, struct inform
         strcmp(old->seen.version, field_meta(object, "resourceVersion")) == 0) {
         return false;
     }
-    struct space *s = xptr(provide_space(c, field_meta(object, "namespace")));
-    struct entry *e = xptr(make_entry(src, key, object, s));
+    struct space *s = provide_space(c, field_meta(object, "namespace"));
+    struct entry *e = make_entry(src, key, object, s);
     if (old == NULL && is_refused(src, s, e->bytes)) {
         free_entry(e);
         return false;
@@ -596,21 +579,13 @@ const char *policy_cache_error(const struct policy_cache *c)
 /* ---- life ---- */
 
 struct policy_cache *policy_cache_new(struct net_loop *l, const struct policy_cache_options *o,
-                                      const struct policy_cache_handlers *h, void *data,
-                                      struct err *e)
+                                      const struct policy_cache_handlers *h, void *data)
 {
-    struct policy_cache *c = calloc(1, sizeof *c);
-    char *ns = o->namespace == NULL ? NULL : strdup(o->namespace);
-    if (c == NULL || (ns == NULL && o->namespace != NULL)) {
-        free(c);
-        free(ns);
-        (void)err_memory(e);
-        return NULL;
-    }
+    struct policy_cache *c = xcalloc(1, sizeof *c);
     c->loop = l;
     c->o = *o;
     c->o.clock = o->clock != NULL ? o->clock : &net_clock_system;
-    c->namespace = ns;
+    c->namespace = o->namespace == NULL ? NULL : xstrdup(o->namespace);
     c->handlers = h;
     c->data = data;
     c->revision = 1;

@@ -62,11 +62,10 @@ struct policy_cache_options {
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 
-/* Follows nothing before policy_cache_serve. NULL with `e` set: -ENOMEM. */
+/* Follows nothing before policy_cache_serve. */
 MUST_CHECK struct policy_cache *policy_cache_new(struct net_loop *l,
                                                  const struct policy_cache_options *o,
-                                                 const struct policy_cache_handlers *h, void *data,
-                                                 struct err *e);
+                                                 const struct policy_cache_handlers *h, void *data);
 
 enum policy_served {
     POLICY_NOT_ASKED,

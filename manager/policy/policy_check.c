@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -33,30 +34,26 @@ struct traffic *policy_check_document(const char *ns, const char *shard, uint64_
     append_list(&text, "", "breakers", breakers);
     append_list(&text, breakers.len > 0 ? "," : "", "faults", faults);
     (void)buf_append_str(&text, "}}");
-    int rc = buf_error(&text);
-    if (rc == -ENOBUFS) {
+    if (xrc(buf_error(&text)) != 0) {
         (void)err_set(e, -E2BIG, "spec: Too long: must have at most %d bytes", TRAFFIC_TEXT_MAX);
-    } else if (rc != 0) {
-        (void)err_memory(e);
     } else {
         made = traffic_parse((const char *)buf_data(&text), text.len, e);
+        xerr(e);
     }
     buf_reset(&text);
     return made;
 }
 
-/* Appends the one entry of the document. */
-static int extract(const struct traffic *t, const char *list, struct buf *out)
+/* Appends the one entry of the document, which the parser has found short enough. */
+static void extract(const struct traffic *t, const char *list, struct buf *out)
 {
     struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
     struct err ignored = ERR_INIT;
-    int rc = traffic_to_json(t, &text);
-    cJSON *tree = rc == 0 ? json_parse((const char *)buf_data(&text), text.len, &ignored) : NULL;
-    const cJSON *entries = field_get(field_get(tree, "spec"), list);
-    rc = entries == NULL || entries->child == NULL ? -ENOMEM : json_canonical(entries->child, out);
+    xok(traffic_to_json(t, &text));
+    cJSON *tree = xptr(json_parse((const char *)buf_data(&text), text.len, &ignored));
+    xok(json_canonical(field_get(field_get(tree, "spec"), list)->child, out));
     cJSON_Delete(tree);
     buf_reset(&text);
-    return rc;
 }
 
 /* Its author knows nothing of documents. */
@@ -78,7 +75,7 @@ int policy_check_entry(enum traffic_kind kind, const cJSON *entry, struct buf *o
     bool breaker = kind == TRAFFIC_BREAKER;
     struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
     struct traffic *made = NULL;
-    int rc = json_canonical(entry, &text);
+    int rc = xrc(json_canonical(entry, &text));
     if (rc == -ENOBUFS) {
         rc = err_set(e, -E2BIG, "spec: Too long: must have at most %d bytes", TRAFFIC_TEXT_MAX);
     } else if (rc != 0) {
@@ -86,9 +83,11 @@ int policy_check_entry(enum traffic_kind kind, const cJSON *entry, struct buf *o
     } else {
         made = policy_check_document("default", "shard", 1, breaker ? buf_slice(&text) : SLICE(""),
                                      breaker ? SLICE("") : buf_slice(&text), e);
-        rc = made == NULL ? e->code : extract(made, breaker ? "breakers" : "faults", out);
-        if (made == NULL && rc != -ENOMEM) {
+        if (made != NULL) {
+            extract(made, breaker ? "breakers" : "faults", out);
+        } else {
             translate(e);
+            rc = e->code;
         }
     }
     traffic_unref(made);

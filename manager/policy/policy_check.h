@@ -12,7 +12,7 @@
 #include "traffic/traffic.h"
 
 /* Appends one entry of a document in canonical form, as the parser has it in a document of its own:
- * 0; -EINVAL or -E2BIG: it would be refused, the message says why; -ENOMEM. */
+ * 0; -EINVAL or -E2BIG: it would be refused, the message says why. */
 MUST_CHECK int policy_check_entry(enum traffic_kind kind, const cJSON *entry, struct buf *out,
                                   struct err *e);
 

@@ -5,7 +5,6 @@
  */
 #include "policy/policy_external.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,13 +72,11 @@ bool external_pattern(struct policy_reader *r, const char *path, const char *tex
     }
     struct policy_pattern own;
     struct policy_pattern *x = out != NULL ? out : &own;
-    int rc = policy_pattern_read(text, out != NULL ? &r->pattern_steps : NULL, x);
-    if (rc != 0) {
-        edit_fail(&r->edit, rc);
-    } else if (x->why[0] != '\0') {
+    policy_pattern_read(text, out != NULL ? &r->pattern_steps : NULL, x);
+    if (x->why[0] != '\0') {
         external_refuse(r, path, text, x->why);
     }
-    return rc == 0 && x->why[0] == '\0';
+    return x->why[0] == '\0';
 }
 
 /* ---- what tunnels hide ---- */

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,10 +141,6 @@ static void read_fault(struct policy_reader *r, const cJSON *item, const char *p
         return;
     }
     cJSON *out = cJSON_CreateObject();
-    if (out == NULL) {
-        edit_fail(&r->edit, -ENOMEM);
-        return;
-    }
     edit_string(&r->edit, out, "name", read_name(r, item, path, i, seen, made));
     if (field_get(item, "delay") == NULL && field_get(item, "abort") == NULL) {
         policy_error(r, "%s.delay: Required value: this, or abort", path);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +6,7 @@
 #include <strings.h>
 
 #include "base/duration.h"
+#include "base/xalloc.h"
 #include "policy/policy_reader.h"
 #include "json/field.h"
 
@@ -37,9 +37,7 @@ void policy_warn(struct policy_reader *r, const char *fmt, ...)
 
 bool policy_check(struct policy_reader *r, int rc, const struct err *e)
 {
-    if (rc == -ENOMEM) {
-        edit_fail(&r->edit, rc);
-    } else if (rc != 0) {
+    if (xrc(rc) != 0) {
         policy_error(r, "%s", e->msg);
     }
     return rc == 0;

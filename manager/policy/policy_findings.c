@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/buf.h"
+#include "base/xalloc.h"
 #include "policy/policy.h"
 
 void policy_findings_deinit(struct policy_findings *f)
@@ -12,7 +13,7 @@ void policy_findings_deinit(struct policy_findings *f)
 
 bool policy_findings_failed(const struct policy_findings *f)
 {
-    return f->errors.count > 0 || f->errors.dropped > 0;
+    return f->errors.count > 0;
 }
 
 int policy_findings_join(const struct policy_findings *f, struct err *e)
@@ -32,14 +33,10 @@ int policy_findings_join(const struct policy_findings *f, struct err *e)
             break;
         }
     }
-    if (shown == 0) {
-        (void)buf_append_str(&text, "is not valid"); /* there was no memory to say why */
-    }
-    if (shown > 0 && list->count + list->dropped > shown) {
+    if (list->count + list->dropped > shown) {
         (void)buf_printf(&text, "; and %zu more", list->count + list->dropped - shown);
     }
-    const char *joined = buf_cstr(&text);
-    (void)err_set(e, -EINVAL, "%s", joined == NULL ? "is not valid" : joined);
+    (void)err_set(e, -EINVAL, "%s", xptr(buf_cstr(&text)));
     buf_reset(&text);
     return -EINVAL;
 }

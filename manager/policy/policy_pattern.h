@@ -9,8 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/err.h"
-
 struct policy_pattern {
     char why[128];   /* what is wrong with it; "": nothing, and only then what follows is known */
     bool anchored;   /* it is about a whole text, whatever it matches. This and the following if
@@ -23,8 +21,8 @@ struct policy_pattern {
 /* Steps (traffic/pattern.h) that all expressions of a policy may take: some milliseconds. */
 #define POLICY_PATTERN_STEPS 1000000
 
-/* 0 or -ENOMEM. Any thread may. The proxies take what this takes. What it matches takes steps out
- * of *steps, and is not known when there are no more; NULL: nobody wants to know. */
-MUST_CHECK int policy_pattern_read(const char *text, uint32_t *steps, struct policy_pattern *out);
+/* Any thread may. The proxies take what this takes. What it matches takes steps out of *steps, and
+ * is not known when there are no more; NULL: nobody wants to know. */
+void policy_pattern_read(const char *text, uint32_t *steps, struct policy_pattern *out);
 
 #endif

@@ -26,7 +26,7 @@
 struct policy_reader {
     const struct policy_options *options;
     struct policy_findings *out;
-    struct edit edit;             /* -ENOMEM: nothing that was read counts */
+    struct edit edit;             /* of documents that are made of nothing: none of it fails */
     cJSON *rules;                 /* `limitings` or `rules` of the entry */
     size_t row_count;             /* resource rules in it, */
     size_t name_count;            /* and what is in their lists */

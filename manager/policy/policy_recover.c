@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/ascii.h"
+#include "base/xalloc.h"
 #include "policy/policy_reader.h"
 #include "json/field.h"
 
@@ -112,14 +112,9 @@ void policy_read_recover(struct policy_reader *r, const cJSON *object, cJSON *en
         policy_error(r, PATH ": Too long: must have at most %d bytes", TEXT_MAX);
         return;
     }
-    char *copy = strdup(text);
+    char *copy = xstrdup(text);
     cJSON *reset = cJSON_CreateObject();
-    if (copy == NULL || reset == NULL) {
-        edit_fail(&r->edit, -ENOMEM);
-        cJSON_Delete(reset);
-    } else {
-        read_parts(r, copy, reset);
-        edit_set(&r->edit, entry, "reset", reset);
-    }
+    read_parts(r, copy, reset);
+    edit_set(&r->edit, entry, "reset", reset);
     free(copy);
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -123,12 +122,7 @@ static void read_zone(struct policy_reader *r, const cJSON *time, const char *pa
     if (name[0] == '\0') {
         return;
     }
-    int rc = zone_file_rule(r->options->zones, name, r->options->now, &rule, &e);
-    if (rc == -ENOMEM) {
-        edit_fail(&r->edit, rc);
-        return;
-    }
-    if (rc != 0) {
+    if (zone_file_rule(r->options->zones, name, r->options->now, &rule, &e) != 0) {
         policy_error(r, "%s.timeZone: Invalid value: \"%.100s\": %s", path, name, e.msg);
         return;
     }
@@ -150,7 +144,7 @@ void policy_schedule(struct policy_reader *r, const cJSON *fault, const char *pa
     cJSON *when = cJSON_CreateObject();
     read_times(r, time, p.text, when);
     read_days(r, time, p.text, when);
-    bool any = when != NULL && when->child == NULL;
+    bool any = when->child == NULL;
     read_zone(r, time, p.text, when);
     if (any) {
         cJSON_Delete(when); /* always, in whatever zone */

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/rfc3339.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "object/conditions.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -111,30 +112,35 @@ static const struct policy_shard *find_obstacle(const struct policy_facts *f)
     return NULL;
 }
 
-static int list_shards(const struct policy_facts *f, struct buf *out)
+static void list_shards(const struct policy_facts *f, struct buf *out)
 {
     size_t more = f->shard_count > NAMES_MAX ? f->shard_count - NAMES_MAX : 0;
+    buf_append_str(out, "In the traffic document of ");
     for (size_t i = 0; i < f->shard_count - more; i++) {
         buf_printf(out, "%s%s", i == 0 ? "" : ", ", f->shards[i].name);
     }
-    return more == 0 ? buf_append_char(out, '.') : buf_printf(out, " and %zu more.", more);
+    if (more > 0) {
+        buf_printf(out, " and %zu more", more);
+    }
+    buf_append_char(out, '.');
 }
 
 /* Of what keeps it out of one shard. */
-static int write_obstacle(const struct policy_shard *s, const char **reason, struct buf *out)
+static void write_obstacle(const struct policy_shard *s, const char **reason, struct buf *out)
 {
     char why[CAUSE_MAX];
     if (!s->placed) {
         *reason = s->reason;
         utf8_copy_plain(why, sizeof why, s->why);
-        return buf_printf(out, "Not published for ShardingConfig %s%s%s.", s->name,
-                          why[0] == '\0' ? "" : ": ", why);
+        buf_printf(out, "Not published for ShardingConfig %s%s%s.", s->name,
+                   why[0] == '\0' ? "" : ": ", why);
+        return;
     }
     *reason = traffic_outcome_text(s->outcome);
-    return buf_printf(out,
-                      "There is no room for it in the traffic document of ShardingConfig %s: "
-                      "use fewer or smaller policies in this namespace.",
-                      s->name);
+    buf_printf(out,
+               "There is no room for it in the traffic document of ShardingConfig %s: use fewer or "
+               "smaller policies in this namespace.",
+               s->name);
 }
 
 /* Why it stands nowhere, whatever shards there are; NULL: it may. */
@@ -168,18 +174,15 @@ static bool add_published(struct view *v)
     const char *text = own_obstacle(f, &reason);
     const struct policy_shard *s = text == NULL ? find_obstacle(f) : NULL;
     struct buf message = BUF_INIT(MESSAGE_MAX);
-    int rc = 0;
     if (text != NULL) {
-        rc = buf_append_str(&message, text);
+        buf_append_str(&message, text);
     } else if (s != NULL) {
-        rc = write_obstacle(s, &reason, &message);
+        write_obstacle(s, &reason, &message);
     } else {
-        buf_append_str(&message, "In the traffic document of ");
-        rc = list_shards(f, &message);
+        list_shards(f, &message);
     }
     bool holds = text == NULL && s == NULL;
-    edit_fail(&v->ed, rc);
-    conditions_set(&v->conditions, "Published", holds, reason, rc == 0 ? buf_cstr(&message) : "");
+    conditions_set(&v->conditions, "Published", holds, reason, xptr(buf_cstr(&message)));
     buf_reset(&message);
     return holds;
 }
@@ -187,25 +190,28 @@ static bool add_published(struct view *v)
 /* ---- how far it is enforced ---- */
 
 /* "PodsOld: a (why), b (why), c (why) and 4 more." */
-static int list_pods(const struct view *v, enum policy_pod_state state, struct buf *out)
+static void list_pods(const struct view *v, enum policy_pod_state state, struct buf *out)
 {
     const struct policy_facts *f = v->f;
     size_t listed = 0;
-    int rc = v->number[state] > 0 ? buf_printf(out, " %s: ", kinds[state].head) : 0;
-    for (size_t i = 0; i < f->pod_count && listed < NAMES_MAX && rc == 0; i++) {
+    if (v->number[state] == 0) {
+        return;
+    }
+    buf_printf(out, " %s: ", kinds[state].head);
+    for (size_t i = 0; i < f->pod_count && listed < NAMES_MAX; i++) {
         const struct policy_pod *p = &f->pods[i];
         if (p->state == state) {
             char why[WHY_MAX];
             utf8_copy_plain(why, sizeof why, p->text);
-            rc = buf_printf(out, "%s%s%s%s%s", listed > 0 ? ", " : "", p->name,
-                            why[0] == '\0' ? "" : " (", why, why[0] == '\0' ? "" : ")");
+            buf_printf(out, "%s%s%s%s%s", listed > 0 ? ", " : "", p->name,
+                       why[0] == '\0' ? "" : " (", why, why[0] == '\0' ? "" : ")");
             listed++;
         }
     }
-    if (rc == 0 && v->number[state] > listed) {
-        rc = buf_printf(out, " and %zu more", v->number[state] - listed);
+    if (v->number[state] > listed) {
+        buf_printf(out, " and %zu more", v->number[state] - listed);
     }
-    return rc == 0 && listed > 0 ? buf_append_char(out, '.') : rc;
+    buf_append_char(out, '.');
 }
 
 static enum policy_enforced unpublished(const struct policy_facts *f)
@@ -241,24 +247,26 @@ static enum policy_enforced enforced_of(const struct view *v, bool published, co
     return kinds[worst].enforced;
 }
 
-static int write_progress(const struct view *v, enum policy_enforced e, struct buf *out)
+static void write_progress(const struct view *v, enum policy_enforced e, struct buf *out)
 {
     const struct policy_facts *f = v->f;
-    size_t enforcing = v->number[POLICY_POD_ENFORCES];
-    if (f->pod_count == 0) {
-        return buf_append_str(out, "It selects no pods with a proxy.");
-    }
     bool disabled = e == POLICY_DISABLED;
-    int rc = disabled ? buf_printf(out, "%zu of %zu pods do without it.",
-                                   v->number[POLICY_POD_WITHOUT], f->pod_count)
-                      : buf_printf(out, "%zu of %zu pods enforce %s.", enforcing, f->pod_count,
-                                   e == POLICY_INVALID ? "the last one that was valid" : "it");
-    for (enum policy_pod_state i = 0; i < POLICY_POD_ENFORCES && rc == 0; i++) {
+    if (f->pod_count == 0) {
+        buf_append_str(out, "It selects no pods with a proxy.");
+        return;
+    }
+    if (disabled) {
+        buf_printf(out, "%zu of %zu pods do without it.", v->number[POLICY_POD_WITHOUT],
+                   f->pod_count);
+    } else {
+        buf_printf(out, "%zu of %zu pods enforce %s.", v->number[POLICY_POD_ENFORCES], f->pod_count,
+                   e == POLICY_INVALID ? "the last one that was valid" : "it");
+    }
+    for (enum policy_pod_state i = 0; i < POLICY_POD_ENFORCES; i++) {
         if (!disabled || i != POLICY_POD_WITHOUT) {
-            rc = list_pods(v, i, out);
+            list_pods(v, i, out);
         }
     }
-    return rc;
 }
 
 static enum policy_enforced add_enforced(struct view *v, bool published)
@@ -266,14 +274,13 @@ static enum policy_enforced add_enforced(struct view *v, bool published)
     const char *reason = NULL;
     struct buf message = BUF_INIT(MESSAGE_MAX);
     enum policy_enforced e = enforced_of(v, published, &reason);
-    int rc = write_progress(v, e, &message);
-    if (rc == 0 && policy_external_rules(v->f->policy) > 0) {
-        rc = buf_append_str(&message, " Of requests to other places than the API server it is for "
-                                      "only requests that are sent to localproxy's proxy.");
+    write_progress(v, e, &message);
+    if (policy_external_rules(v->f->policy) > 0) {
+        buf_append_str(&message, " Of requests to other places than the API server it is for only "
+                                 "requests that are sent to localproxy's proxy.");
     }
-    edit_fail(&v->ed, rc);
     conditions_set(&v->conditions, "Enforced", e == POLICY_ENFORCED, reason,
-                   rc == 0 ? buf_cstr(&message) : "");
+                   xptr(buf_cstr(&message)));
     buf_reset(&message);
     return e;
 }
@@ -486,7 +493,7 @@ static void add_rows(struct view *v, cJSON *status)
 
 static cJSON *without_time(const cJSON *status)
 {
-    cJSON *copy = status == NULL ? NULL : cJSON_Duplicate(status, true);
+    cJSON *copy = cJSON_Duplicate(status, true);
     cJSON_DeleteItemFromObjectCaseSensitive(copy, "lastUpdatedTime");
     return copy;
 }
@@ -495,7 +502,7 @@ bool policy_status_same(const cJSON *a, const cJSON *b)
 {
     cJSON *x = without_time(a);
     cJSON *y = without_time(b);
-    bool same = x != NULL && y != NULL && cJSON_Compare(x, y, true);
+    bool same = cJSON_Compare(x, y, true); /* which NULL never is */
     cJSON_Delete(x);
     cJSON_Delete(y);
     return same;
@@ -516,10 +523,7 @@ cJSON *policy_status_make(const struct policy_facts *f, struct policy_status_res
 {
     struct view v = {.f = f, .old_rows = field_get(f->old, "targetStatus")};
     cJSON *status = cJSON_CreateObject();
-    if (status == NULL || rfc3339_format(f->now, v.now) != 0) {
-        cJSON_Delete(status);
-        return NULL;
-    }
+    (void)!rfc3339_format(f->now, v.now);
     for (size_t i = 0; i < f->pod_count; i++) {
         v.number[f->pods[i].state]++;
     }
@@ -538,7 +542,7 @@ cJSON *policy_status_make(const struct policy_facts *f, struct policy_status_res
     const char *before = field_text(f->old, "lastUpdatedTime");
     edit_string(&v.ed, status, "lastUpdatedTime",
                 out->changed || before[0] == '\0' ? v.now : before);
-    return edit_result(&v.ed, status);
+    return xptr(edit_result(&v.ed, status));
 }
 
 /* ---- what is new ---- */

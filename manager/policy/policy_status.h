@@ -110,12 +110,11 @@ struct policy_status_result {
     bool rough;   /* of those that it tells there were more, maybe */
 };
 
-/* The new status. The caller deletes it. NULL without memory. */
+/* The new status. The caller deletes it. */
 MUST_CHECK cJSON *policy_status_make(const struct policy_facts *f,
                                      struct policy_status_result *out);
 
-/* Whether both say the same, but for when it was written. NULL says nothing, and out of memory
- * nothing is the same. */
+/* Whether both say the same, but for when it was written. NULL says nothing. */
 bool policy_status_same(const cJSON *a, const cJSON *b);
 
 enum policy_news_kind {

@@ -5,11 +5,11 @@
  */
 #include "policy/traffic_compile.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "kube/selector_overlap.h"
 #include "policy/policy_check.h"
 #include "json/field.h"
@@ -85,20 +85,15 @@ static bool any_invalid(const struct traffic_source *s)
 }
 
 /* Reads it as a tree, if something of it may have to stay. */
-static int read_published(struct compilation *c)
+static void read_published(struct compilation *c)
 {
-    struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
+    struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX); /* twice what there can be */
     struct err ignored = ERR_INIT;
-    if (c->source->published == NULL || !any_invalid(c->source)) {
-        return 0;
-    }
-    int rc = traffic_to_json(c->source->published, &text);
-    if (rc == 0) {
-        c->published = json_parse((const char *)buf_data(&text), text.len, &ignored);
-        rc = c->published == NULL ? -ENOMEM : 0;
+    if (c->source->published != NULL && any_invalid(c->source)) {
+        xok(traffic_to_json(c->source->published, &text));
+        c->published = xptr(json_parse((const char *)buf_data(&text), text.len, &ignored));
     }
     buf_reset(&text);
-    return rc;
 }
 
 /* The entry of the same object. */
@@ -169,22 +164,20 @@ static void count_entry(const cJSON *entry, const char *rules, struct policy_ent
     count_intercepts(entry, out);
 }
 
-static int keep(const struct compilation *c, struct candidate *x)
+static void keep(const struct compilation *c, struct candidate *x)
 {
-    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX); /* as the document that it is of */
     const cJSON *entry = find_published(c, x->policy);
-    int rc = entry == NULL ? 0 : json_canonical(entry, &text);
-    if (entry != NULL && rc == 0) {
-        bool breaker = policy_kind(x->policy) == TRAFFIC_BREAKER;
-        count_entry(entry, breaker ? "limitings" : "rules", &x->entry);
-        x->entry.len = text.len;
-        x->entry.values = json_count_values(buf_slice(&text));
-        x->kept = buf_take_str(&text);
-        x->text = x->kept;
-        rc = x->kept == NULL ? -ENOMEM : 0;
+    if (entry == NULL) {
+        return;
     }
-    buf_reset(&text);
-    return rc;
+    bool breaker = policy_kind(x->policy) == TRAFFIC_BREAKER;
+    xok(json_canonical(entry, &text));
+    count_entry(entry, breaker ? "limitings" : "rules", &x->entry);
+    x->entry.len = text.len;
+    x->entry.values = json_count_values(buf_slice(&text));
+    x->kept = xptr(buf_take_str(&text));
+    x->text = x->kept;
 }
 
 /* ---- choosing ---- */
@@ -239,23 +232,24 @@ static enum traffic_outcome choose(struct compilation *c, const struct candidate
 }
 
 /* Finds the entry of a candidate; without one it is left out, and the outcome says why. */
-static int find_entry(const struct compilation *c, struct candidate *x,
-                      enum traffic_outcome *outcome)
+static enum traffic_outcome find_entry(const struct compilation *c, struct candidate *x)
 {
     const struct policy_entry *entry = policy_entry(x->policy);
     if (policy_disabled(x->policy) || policy_deleting(x->policy)) {
-        *outcome = TRAFFIC_DISABLED;
-        return 0;
+        return TRAFFIC_DISABLED;
+    }
+    if (!policy_valid(x->policy)) {
+        keep(c, x);
+        return TRAFFIC_INVALID;
     }
     if (entry != NULL) {
         x->entry = *entry;
         x->text = entry->text;
     }
-    *outcome = policy_valid(x->policy) ? TRAFFIC_EMPTY : TRAFFIC_INVALID;
-    return policy_valid(x->policy) ? 0 : keep(c, x);
+    return TRAFFIC_EMPTY;
 }
 
-static int choose_all(struct compilation *c)
+static void choose_all(struct compilation *c)
 {
     const struct traffic_source *s = c->source;
     for (size_t i = 0; i < s->count; i++) {
@@ -266,15 +260,12 @@ static int choose_all(struct compilation *c)
     for (size_t i = 0; i < c->count; i++) {
         struct candidate *x = &c->items[i];
         enum traffic_outcome *outcome = &c->outcomes[x->index];
-        if (find_entry(c, x, outcome) != 0) {
-            return -ENOMEM;
-        }
+        *outcome = find_entry(c, x);
         if (x->text != NULL) {
             *outcome = choose(c, x);
             x->text = traffic_outcome_in(*outcome) ? x->text : NULL;
         }
     }
-    return 0;
 }
 
 /* ---- writing ---- */
@@ -296,23 +287,20 @@ static int write_document(struct compilation *c, struct buf *out, struct traffic
     const struct traffic_source *s = c->source;
     struct buf breakers = BUF_INIT(TRAFFIC_TEXT_MAX);
     struct buf faults = BUF_INIT(TRAFFIC_TEXT_MAX);
-    struct traffic *made = NULL;
     qsort(c->items, c->count, sizeof *c->items, compare_name);
     write_list(c, TRAFFIC_BREAKER, &breakers);
     write_list(c, TRAFFIC_FAULT_INJECTION, &faults);
-    if (buf_error(&breakers) != 0 || buf_error(&faults) != 0) {
-        (void)err_memory(e);
-    } else {
-        made = policy_check_document(s->ns, s->shard, s->generation, buf_slice(&breakers),
-                                     buf_slice(&faults), e);
-    }
+    xok(buf_error(&breakers)); /* ROOM_MAX is less */
+    xok(buf_error(&faults));
+    struct traffic *made = policy_check_document(s->ns, s->shard, s->generation,
+                                                 buf_slice(&breakers), buf_slice(&faults), e);
     buf_reset(&breakers);
     buf_reset(&faults);
     if (made == NULL) {
         return e->code;
     }
     (void)snprintf(r->checksum, sizeof r->checksum, "%s", traffic_checksum(made));
-    int rc = traffic_to_json(made, out);
+    int rc = xrc(traffic_to_json(made, out));
     traffic_unref(made);
     return rc == 0 ? 0 : err_set(e, rc, "the traffic document cannot be written: %s", err_text(rc));
 }
@@ -322,16 +310,12 @@ int traffic_compile(const struct traffic_source *s, struct buf *out,
 {
     struct compilation c = {.source = s, .outcomes = r->outcomes, .values = SHELL_VALUES};
     c.bytes = SHELL_LEN + strlen(s->ns) + strlen(s->shard);
-    c.items = calloc(s->count + 1, sizeof *c.items);
-    r->compiled = 0;
+    c.items = xcalloc(s->count + 1, sizeof *c.items);
     r->checksum[0] = '\0';
-    int rc = c.items == NULL || read_published(&c) != 0 || choose_all(&c) != 0 ? err_memory(e) : 0;
-    if (rc == 0 && c.policies > 0) {
-        rc = write_document(&c, out, r, e);
-    }
-    if (rc == 0) {
-        r->compiled = c.policies;
-    }
+    read_published(&c);
+    choose_all(&c);
+    int rc = c.policies > 0 ? write_document(&c, out, r, e) : 0;
+    r->compiled = rc == 0 ? c.policies : 0;
     for (size_t i = 0; i < c.count; i++) {
         free(c.items[i].kept);
     }

@@ -54,8 +54,8 @@ struct traffic_compile_result {
 };
 
 /* Appends the document in canonical form, or nothing if no policy is in it: then there is to be no
- * document at all. 0, -ENOMEM; -EINVAL with a message if the parser refuses what was written, which
- * takes a shard or namespace with a name that cannot be. */
+ * document at all. 0; -EINVAL with a message if the parser refuses what was written, which takes a
+ * shard or namespace with a name that cannot be; -ENOBUFS: `out` has no room. */
 MUST_CHECK int traffic_compile(const struct traffic_source *s, struct buf *out,
                                struct traffic_compile_result *r, struct err *e);
 

@@ -7,6 +7,7 @@
 #include "policy/zone_file.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,6 +15,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time_zone.h"
+#include "base/xalloc.h"
 
 enum {
     FILE_MAX = 256 * 1024, /* the largest have less than 4 KiB */
@@ -260,19 +262,13 @@ int zone_file_rule(const char *folder, const char *name, int64_t now, struct zon
                        "must be a name of the IANA zone database, such as \"Europe/Berlin\"");
     }
     const char *base = folder == NULL ? ZONE_FILE_FOLDER : folder;
-    struct buf path = BUF_INIT(4096);
     struct buf data = BUF_INIT(FILE_MAX);
     struct err why = ERR_INIT;
-    const char *text = buf_printf(&path, "%s/%s", base, name) == 0 ? buf_cstr(&path) : NULL;
-    int rc = text == NULL ? -ENOMEM : file_read(text, &data, &why);
-    if (rc == 0) {
-        rc = zone_file_parse(buf_data(&data), data.len, now, out, e);
-    } else if (rc == -ENOMEM) {
-        (void)err_memory(e);
-    } else {
-        rc = tell_missing(base, rc, e);
-    }
-    buf_reset(&path);
+    char *path = xasprintf("%s/%s", base, name);
+    int rc = xrc(file_read(path, &data, &why));
+    rc = rc == 0 ? zone_file_parse(buf_data(&data), data.len, now, out, e)
+                 : tell_missing(base, rc, e);
+    free(path);
     buf_reset(&data);
     return rc;
 }

@@ -28,8 +28,8 @@ struct zone_rule {
 
 /* Reads the zone's file in `folder`; NULL: ZONE_FILE_FOLDER. `now` in seconds since 1970. "UTC"
  * needs no file. 0; -EINVAL: it is no name of a zone, or its file is damaged; -ENOENT: there is no
- * such zone; another error of the system; or -ENOMEM. The message says what to do, without the name
- * of the zone. */
+ * such zone; or another error of the system. The message says what to do, without the name of the
+ * zone. */
 MUST_CHECK int zone_file_rule(const char *folder, const char *name, int64_t now,
                               struct zone_rule *out, struct err *e);
 

@@ -121,7 +121,7 @@ void controller_follow_policies(struct controller *c)
     };
     if (c->options.policies) {
         c->reporter = policy_reporter_new(c);
-        c->policies = xptr(policy_cache_new(c->loop, &o, &handlers, c, NULL));
+        c->policies = policy_cache_new(c->loop, &o, &handlers, c);
     }
 }
 

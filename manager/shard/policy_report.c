@@ -424,10 +424,6 @@ static void report_after(struct state *s, const struct policy_object *o, const c
     };
     struct policy_status_result result;
     cJSON *status = policy_status_make(&facts, &result);
-    if (status == NULL) {
-        reconcile_done(&s->run, WORK_RETRY, 0);
-        return;
-    }
     s->reported = true;
     s->enforced = result.enforced;
     s->open = result.open;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/xalloc.h"
 #include "kube/selector.h"
 #include "object/json_patch.h"
 #include "policy/traffic_compile.h"
@@ -84,7 +83,7 @@ int policy_review(const struct admission_request *r, const struct policy_options
                                "items of lists)",
                                ADMISSION_VALUES_MAX);
     }
-    struct policy *p = xptr(policy_read(kind, r->object, o, &found));
+    struct policy *p = policy_read(kind, r->object, o, &found);
     int rc = answer(&found, known, warnings, e);
     policy_findings_deinit(&found);
     if (rc == 0 && policy_valid(p) && !known) {

@@ -41,7 +41,7 @@ static struct policy_cache *open_cache(struct fixture *f, size_t memory)
 {
     const struct policy_cache_options o = {
         .client = f->store.api.client, .memory = memory, .ops = &f->store.ops};
-    return policy_cache_new(f->store.api.loop, &o, &handlers, f, NULL);
+    return policy_cache_new(f->store.api.loop, &o, &handlers, f);
 }
 
 static int setup(void **state)

@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -554,34 +553,6 @@ static void test_refusals_in_one_of_many_pods(void **state)
     pod_traffic_free(some);
 }
 
-/* ---- without memory ---- */
-
-static bool make(void *data)
-{
-    struct facts *x = data;
-    struct policy_status_result r;
-    cJSON *status = policy_status_make(&x->f, &r);
-    cJSON_Delete(status);
-    return status != NULL;
-}
-
-static void test_out_of_memory(void **state)
-{
-    struct facts x;
-    struct pod_traffic *t = says("Opened", 1);
-    struct pod_traffic *refused = has_refused(1);
-    (void)state;
-    init(&x, OBJECT("", LIMITING));
-    add_pod(&x, POLICY_POD_ENFORCES, t);
-    add_pod(&x, POLICY_POD_OLD, NULL);
-    add_pod(&x, POLICY_POD_ENFORCES, refused);
-    x.f.tells = true;
-    assert_true(sweep_allocations(make, &x) > 50);
-    policy_unref(x.policy);
-    pod_traffic_free(refused);
-    pod_traffic_free(t);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -597,7 +568,6 @@ int main(void)
         cmocka_unit_test(test_what_cannot_hold_in_tunnels),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_refusals_in_one_of_many_pods),
-        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

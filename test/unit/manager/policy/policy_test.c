@@ -201,9 +201,48 @@ static void test_kusionstack_manifest(void **state)
     buf_reset(&text);
 }
 
+/* A policy that has everything. */
+static const char everything[] = HEAD
+    "  name: a\n  namespace: ns\n  uid: u\n  annotations: "
+    "{circuitbreaker.ctrlmesh.kusionstack.io/recover: '*=1,a=2'}\n" SPEC
+    " trafficInterceptRules:\n - {name: b, interceptType: Black, contentType: Normal, contents: "
+    "[a], methods: [GET]}\n";
+static const char faults[] =
+    HEAD "  name: a\nspec:\n httpFault:\n - {delay: {fixedDelay: 1s, percent: 5}, match: "
+         "{resources: [{}]}, effectiveTime: {timeZone: UTC, months: [1], startTime: '01:00:00', "
+         "endTime: '02:00:00'}}\n";
+
+static void expect_valid(const char *format, const char *kind_name, bool valid)
+{
+    char text[4096];
+    struct policy_findings f = POLICY_FINDINGS_INIT;
+    enum traffic_kind kind;
+    (void)snprintf(text, sizeof text, format, kind_name);
+    cJSON *tree = policy_case_tree(text);
+    assert_true(policy_is_one(tree, &kind));
+    struct policy *p = policy_read(kind, tree, &policy_case_options, &f);
+    assert_int_equal(policy_valid(p), valid);
+    assert_int_equal(policy_findings_failed(&f), !valid);
+    policy_unref(p);
+    policy_findings_deinit(&f);
+    cJSON_Delete(tree);
+}
+
+static void test_whole_ones(void **state)
+{
+    (void)state;
+    expect_valid(everything, "CircuitBreaker", false); /* Black is none of the types */
+    expect_valid(HEAD
+                 "  name: a\n  annotations: {circuitbreaker.ctrlmesh.kusionstack.io/recover: '*=1'}"
+                 "\n" SPEC,
+                 "CircuitBreaker", true);
+    expect_valid(faults, "FaultInjection", true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole_ones),
         cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_what_needs_no_valid_spec),
         cmocka_unit_test(test_generations),

@@ -12,7 +12,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "policy_case.h"
 
@@ -503,33 +502,6 @@ static void test_a_shard_that_cannot_be(void **state)
     world_deinit(&w);
 }
 
-static bool compile_swept(void *data)
-{
-    struct world *w = data;
-    struct err e = ERR_INIT;
-    buf_reset(&w->text);
-    int rc = try_compile(w, &e);
-    assert_true(rc == 0 || rc == -ENOMEM);
-    assert_true(rc == 0 || w->text.len == 0);
-    return rc == 0;
-}
-
-static void test_without_memory(void **state)
-{
-    (void)state;
-    struct world w = WORLD_INIT;
-    add(&w, TRAFFIC_BREAKER, "a", SPEC("r"));
-    add(&w, TRAFFIC_FAULT_INJECTION, "f", FAULT_SPEC);
-    w.published = compile(&w);
-    policy_unref(w.list[0]);
-    w.count = 0;
-    policy_unref(w.list[1]);
-    add(&w, TRAFFIC_BREAKER, "a", " rateLimitings: 5\n");
-    add(&w, TRAFFIC_FAULT_INJECTION, "f", FAULT_SPEC);
-    assert_true(sweep_allocations(compile_swept, &w) > 10);
-    world_deinit(&w);
-}
-
 /* ---- which shards ---- */
 
 static void test_concerns(void **state)
@@ -581,7 +553,6 @@ int main(void)
         cmocka_unit_test(test_kept_counts_like_the_others),
         cmocka_unit_test(test_reset_tokens),
         cmocka_unit_test(test_a_shard_that_cannot_be),
-        cmocka_unit_test(test_without_memory),
         cmocka_unit_test(test_concerns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
