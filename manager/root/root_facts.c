@@ -78,6 +78,15 @@ static bool is_due(const struct root *t, const struct root_child *c,
            roots_now(t->roots) - c->written_at <= RECONCILE_BELIEF_MS;
 }
 
+void root_child_forget_answer(struct root_child *c)
+{
+    free(c->uid);
+    free(c->version);
+    c->uid = NULL;
+    c->version = NULL;
+    c->base = 0;
+}
+
 void root_child_forget(struct root_child *c)
 {
     free(c->uid);
@@ -174,11 +183,7 @@ bool root_child_settle(const struct root *t, struct root_child *c,
                        const struct shard_cache_config *config)
 {
     if (c->base != 0 && !is_due(t, c, config)) {
-        free(c->uid);
-        free(c->version);
-        c->uid = NULL;
-        c->version = NULL;
-        c->base = 0;
+        root_child_forget_answer(c);
     }
     return c->base == 0;
 }

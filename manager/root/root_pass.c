@@ -300,17 +300,6 @@ static void remember(struct root *t, const cJSON *object)
     reconcile_after(&t->run, RECONCILE_BELIEF_MS + 1);
 }
 
-/* It is as the cache shows it, and to be written again. */
-static void forget_answer(struct root_child *c)
-{
-    free(c->uid);
-    free(c->version);
-    c->uid = NULL;
-    c->version = NULL;
-    c->base = 0;
-    c->wanted = 0;
-}
-
 static void skip_shard(struct root *t)
 {
     t->pass.at++;
@@ -340,7 +329,8 @@ static void on_replaced(void *data, const cJSON *object, const struct api_error 
         next_shard(t);
         return;
     }
-    forget_answer(c);
+    root_child_forget_answer(c);
+    c->wanted = 0; /* it is to be written again */
     if (is_refusal(error) && error->code != TEST_FAILED) {
         note_refusal(t, t->pass.shard.number, name, error);
         skip_shard(t);

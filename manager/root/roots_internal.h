@@ -177,6 +177,8 @@ const struct shard_cache_config *root_find_child(const struct root *t, unsigned 
  * there is none. */
 bool root_child_settle(const struct root *t, struct root_child *c,
                        const struct shard_cache_config *config);
+/* It is as the cache shows it. */
+void root_child_forget_answer(struct root_child *c);
 void root_child_forget(struct root_child *c);
 /* It is to have another name: what it had stays. */
 void root_child_rename(struct root_child *c);
