@@ -240,7 +240,7 @@ static struct entry *make_entry(const struct source *s, const char *key, const c
                                 struct space *space)
 {
     struct policy_findings found = POLICY_FINDINGS_INIT;
-    struct entry *e = xptr(informer_item_new(sizeof *e, key));
+    struct entry *e = informer_item_new(sizeof *e, key);
     e->space = space;
     e->seen.policy = read_policy(s, object, &found);
     write_text(e, object, &found);

@@ -63,7 +63,7 @@ static void add_pods_of(const struct root *t, unsigned shard, struct pods *out)
         return;
     }
     char *key = xasprintf("%s/%s", root_namespace(t, ns), name);
-    const struct pod **pods = xptr(shard_cache_injected(t->roots->options.cache, key, &count));
+    const struct pod **pods = shard_cache_injected(t->roots->options.cache, key, &count);
     for (size_t i = 0; i < count; i++) {
         if (!pods[i]->over) {
             add_pod(t, shard, pods[i], out);

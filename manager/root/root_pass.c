@@ -70,12 +70,12 @@ static int validate(struct root *t, const struct shard_cache_config *config)
 static int read_spec(struct root *t, const struct shard_cache_config *config)
 {
     struct root_pass *p = &t->pass;
-    if (config->over) {
+    p->whole = shard_cache_whole(config);
+    if (p->whole == NULL) {
         return err_set(&p->invalid, -EDQUOT,
                        "spec: Too large: there is no memory for it; see the "
                        "manager's --shards-memory");
     }
-    p->whole = xptr(shard_cache_whole(config));
     int rc = validate(t, config);
     return rc == 0 ? root_spec_read(p->whole, &p->spec, &p->invalid) : rc;
 }

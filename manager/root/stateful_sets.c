@@ -113,13 +113,12 @@ static void drop(struct stateful_sets *t, struct target_watch *e)
 
 static void follow(struct target_watch *e, const char *ns, const char *name)
 {
-    struct err why = ERR_INIT;
     const struct informer_options o = {.client = e->targets->options.client,
                                        .namespace = ns,
                                        .name = name,
                                        .effect = "roots do not follow its replicas",
                                        .ops = e->targets->options.ops};
-    e->informer = xptr(informer_new(e->targets->loop, &kind, &o, e, &why));
+    e->informer = xptr(informer_new(e->targets->loop, &kind, &o, e, NULL)); /* names are good */
 }
 
 static struct target state_of(const struct target_watch *e)
