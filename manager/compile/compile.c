@@ -575,16 +575,13 @@ struct rules *compile_draft(const cJSON *config, const struct compile_options *o
                             struct err *e)
 {
     static const struct namespace_set none;
-    struct err first = ERR_INIT;
     struct compile_options without = *o;
-    struct rules *rules = compile_config(config, o, &first);
-    *unknown = rules == NULL && first.code == -EAGAIN;
+    struct rules *rules = compile_config(config, o, e);
+    *unknown = rules == NULL && e->code == -EAGAIN;
     if (*unknown) {
+        err_clear(e);
         without.namespaces = &none;
-        return compile_config(config, &without, e);
-    }
-    if (rules == NULL) {
-        (void)err_set(e, first.code, "%s", first.msg);
+        rules = compile_config(config, &without, e);
     }
     return rules;
 }

@@ -13,12 +13,7 @@
 bool namespace_is_system(const char *name)
 {
     static const char *const system[] = {"kube-system", "kube-public", "kube-node-lease"};
-    for (size_t i = 0; i < ARRAY_LEN(system); i++) {
-        if (strcmp(system[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return ARRAY_HAS(system, name);
 }
 
 bool namespace_set_leaves_out(const struct namespace_set *s, const char *name)

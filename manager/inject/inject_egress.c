@@ -13,6 +13,7 @@
 #include "inject/inject_chain.h"
 #include "inject/inject_names.h"
 #include "inject/inject_proxies.h"
+#include "inject/inject_variables.h"
 #include "kube/service_names.h"
 #include "object/names.h"
 #include "json/field.h"
@@ -337,18 +338,11 @@ static void warn_of_all(const struct lead *l, struct warnings *warnings)
 
 /* ---- localproxy ---- */
 
-static void add_variable(struct edit *ed, cJSON *env, const char *name, const char *value)
-{
-    cJSON *variable = edit_append_object(ed, env);
-    edit_string(ed, variable, "name", name);
-    edit_string(ed, variable, "value", value);
-}
-
 /* By a variable, also as its source: what it holds may be secret. */
 static void add_copy(struct edit *ed, cJSON *env, const char *name, const cJSON *variable)
 {
-    cJSON *copy = variable == NULL ? NULL : cJSON_Duplicate(variable, true);
     if (variable != NULL) {
+        cJSON *copy = cJSON_Duplicate(variable, true);
         edit_append(ed, env, copy);
         edit_string(ed, copy, "name", name);
     }
@@ -369,7 +363,7 @@ int inject_egress_lead(struct edit *ed, const struct inject_settings *s,
         return e->code;
     }
     cJSON *list = cJSON_CreateArray();
-    add_variable(ed, list, "CMESH_EGRESS", o->egress_address);
+    inject_variables_append(ed, list, "CMESH_EGRESS", o->egress_address);
     add_copy(ed, list, "CMESH_EGRESS_VIA", chain.via);
     add_copy(ed, list, "CMESH_EGRESS_NO_PROXY", chain.except);
     l.chained = chain.via != NULL;

@@ -39,16 +39,6 @@ static bool begins_with(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-static bool is_among(const char *const *names, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count && names[i] != NULL; i++) {
-        if (strcmp(names[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* CMESH_LOG_LEVEL=debug as --log-level=debug. */
 static int check_setting(const char *name, const char *value, struct err *e)
 {
@@ -59,8 +49,7 @@ static int check_setting(const char *name, const char *value, struct err *e)
         flag[len++] = *at == '_' ? '-' : (char)tolower((unsigned char)*at);
     }
     flag[len] = '\0';
-    if (is_among(inject_own_flags, SIZE_MAX, flag) ||
-        is_among(set_here, ARRAY_LEN(set_here), flag)) {
+    if (array_has(inject_own_flags, SIZE_MAX, flag) || ARRAY_HAS(set_here, flag)) {
         return err_set(e, -EINVAL, "--sidecar-env: %s is given by the injection itself", name);
     }
     int n = snprintf(argument, sizeof argument, "--%s=%s", flag, value);
@@ -132,9 +121,7 @@ void inject_environment_add(struct edit *ed, const char *const *list, bool proxy
         bool theirs = proxy || !begins_with(name, SETTING) || begins_with(name, SETTING_OF_ALL);
         cJSON *env = theirs ? edit_array(ed, container, "env") : NULL;
         if (theirs && edit_find(env, "name", name) == NULL) {
-            cJSON *variable = edit_append_object(ed, env);
-            edit_string(ed, variable, "name", name);
-            edit_string(ed, variable, "value", list[i] + len + 1);
+            inject_variables_append(ed, env, name, list[i] + len + 1);
         }
     }
 }

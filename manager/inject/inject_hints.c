@@ -47,12 +47,7 @@ static const char *const known[] = {
 
 bool inject_hints_knows(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-        if (strcmp(known[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return ARRAY_HAS(known, name);
 }
 
 /* NULL: none is much like it. */

@@ -66,12 +66,7 @@ static bool runs_a_shell(const cJSON *command, const cJSON *args)
     const char *program = cJSON_GetStringValue(first);
     const char *slash = program == NULL ? NULL : strrchr(program, '/');
     program = slash == NULL ? program : slash + 1;
-    for (size_t i = 0; program != NULL && i < ARRAY_LEN(shells); i++) {
-        if (strcmp(program, shells[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return program != NULL && ARRAY_HAS(shells, program);
 }
 
 static void append_argument(struct edit *ed, cJSON *container, struct warnings *warnings)

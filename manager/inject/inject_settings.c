@@ -76,12 +76,9 @@ const char *const inject_own_flags[] = {
 static int check_pull_policy(const char *policy, struct err *e)
 {
     static const char *const known[] = {"", "Always", "IfNotPresent", "Never"};
-    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-        if (policy == NULL || strcmp(policy, known[i]) == 0) {
-            return 0;
-        }
-    }
-    return err_set(e, -EINVAL, "--sidecar-pull-policy must be Always, IfNotPresent or Never");
+    return policy == NULL || ARRAY_HAS(known, policy)
+               ? 0
+               : err_set(e, -EINVAL, "--sidecar-pull-policy must be Always, IfNotPresent or Never");
 }
 
 static int check_image(const char *flag, const char *image, struct err *e)

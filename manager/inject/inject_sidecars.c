@@ -9,6 +9,7 @@
 #include "inject/inject_egress.h"
 #include "inject/inject_environment.h"
 #include "inject/inject_paths.h"
+#include "inject/inject_variables.h"
 #include "kube/access/access.h"
 #include "kube/user_agent.h"
 #include "object/names.h"
@@ -97,9 +98,7 @@ static void add_copies(struct edit *ed, cJSON *container, const char *key, const
 
 static void add_variable(struct edit *ed, cJSON *container, const char *name, const char *value)
 {
-    cJSON *variable = edit_append_object(ed, edit_array(ed, container, "env"));
-    edit_string(ed, variable, "name", name);
-    edit_string(ed, variable, "value", value);
+    inject_variables_append(ed, edit_array(ed, container, "env"), name, value);
 }
 
 /* Of the pod. */
@@ -495,16 +494,6 @@ const char *inject_sidecars_taken(const cJSON *spec)
     return NULL;
 }
 
-static bool is_later(const char *volume)
-{
-    for (size_t i = 0; i < ARRAY_LEN(later_volumes); i++) {
-        if (strcmp(later_volumes[i], volume) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 const char *inject_sidecars_missing(const cJSON *spec, bool nat)
 {
     for (size_t i = 0; i < ARRAY_LEN(containers); i++) {
@@ -514,7 +503,7 @@ const char *inject_sidecars_missing(const cJSON *spec, bool nat)
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(volumes); i++) {
-        if (!is_later(volumes[i]) && !has_volume(spec, volumes[i])) {
+        if (!ARRAY_HAS(later_volumes, volumes[i]) && !has_volume(spec, volumes[i])) {
             return volumes[i];
         }
     }

@@ -28,19 +28,9 @@ static const char *const refused[] = {
 };
 static const char *const refused_beginnings[] = {"CMESH_", "LD_", "MALLOC_", "RESOLV_", "UV_"};
 
-static bool is_among(const char *const *names, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(names[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool inject_variables_allowed(const char *name)
 {
-    if (is_among(harmless, ARRAY_LEN(harmless), name)) {
+    if (ARRAY_HAS(harmless, name)) {
         return true;
     }
     for (size_t i = 0; i < ARRAY_LEN(refused_beginnings); i++) {
@@ -48,7 +38,7 @@ bool inject_variables_allowed(const char *name)
             return false;
         }
     }
-    return !is_among(refused, ARRAY_LEN(refused), name);
+    return !ARRAY_HAS(refused, name);
 }
 
 /* ---- env-sync ---- */
@@ -71,12 +61,12 @@ static void index_variables(struct sync *s, const cJSON *spec)
     }
 }
 
-static cJSON *new_variable(struct edit *ed, const char *name, const char *value)
+static void prepend_variable(struct edit *ed, cJSON *list, const char *name, const char *value)
 {
     cJSON *variable = cJSON_CreateObject();
     edit_string(ed, variable, "name", name);
     edit_string(ed, variable, "value", value);
-    return variable;
+    edit_prepend(ed, list, variable);
 }
 
 /* `value` is NULL for the one that a container of the pod has. */
@@ -87,13 +77,13 @@ static void sync_variable(struct sync *s, const char *name, const char *value)
         return;
     }
     const struct inject_entry *found = value != NULL ? NULL : inject_index_find(&s->there, name);
-    if (value == NULL && found == NULL) {
+    if (value != NULL) {
+        prepend_variable(s->ed, s->list, name, value);
+    } else if (found != NULL) {
+        edit_prepend(s->ed, s->list, cJSON_Duplicate(found->item, true));
+    } else {
         warnings_add(s->warnings, "env-sync: no container has a variable %.100s", name);
-        return;
     }
-    edit_prepend(s->ed, s->list,
-                 found == NULL ? new_variable(s->ed, name, value)
-                               : cJSON_Duplicate(found->item, true));
 }
 
 /* NAME=VALUE or NAME. */
@@ -224,6 +214,13 @@ static void drop_variables(cJSON *list, const char *name, const cJSON *kept)
     }
 }
 
+void inject_variables_append(struct edit *ed, cJSON *list, const char *name, const char *value)
+{
+    cJSON *variable = edit_append_object(ed, list);
+    edit_string(ed, variable, "name", name);
+    edit_string(ed, variable, "value", value);
+}
+
 void inject_variables_set(struct edit *ed, cJSON *container, const char *name, const char *value)
 {
     cJSON *list = edit_array(ed, container, "env");
@@ -240,9 +237,6 @@ void inject_variables_set_first(struct edit *ed, cJSON *container, const char *n
                                 const char *value)
 {
     cJSON *list = edit_array(ed, container, "env");
-    cJSON *variable = cJSON_CreateObject();
     drop_variables(list, name, NULL);
-    edit_string(ed, variable, "name", name);
-    edit_string(ed, variable, "value", value);
-    edit_prepend(ed, list, variable);
+    prepend_variable(ed, list, name, value);
 }

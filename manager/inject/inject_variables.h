@@ -31,6 +31,8 @@ cJSON *inject_variables_sync(struct edit *ed, const struct inject_options *o, co
 void inject_variables_inject(struct edit *ed, const struct inject_options *o, cJSON *spec,
                              struct warnings *warnings);
 
+/* Appends one to a list of them. */
+void inject_variables_append(struct edit *ed, cJSON *list, const char *name, const char *value);
 /* Sets one variable of a container: of several with that name one is left. */
 void inject_variables_set(struct edit *ed, cJSON *container, const char *name, const char *value);
 /* The same, before all others: those that refer to it have it. */

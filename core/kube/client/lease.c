@@ -64,7 +64,7 @@ struct lease {
     struct err error;     /* as told to on_state; code 0: none */
     enum log_level level; /* likewise */
     bool refused;         /* that is what the API server answered */
-    char *leader;         /* as told to on_leader; NULL: "" */
+    char *leader;         /* as told to on_leader */
 
     struct net_timer *timer;
     uint64_t attempt_at; /* the next attempt, while no request is under way */
@@ -178,15 +178,10 @@ static void report_well(struct lease *l)
     report_state(l, NULL, l->level == LOG_DEBUG ? LOG_DEBUG : LOG_INFO);
 }
 
-static const char *leader(const struct lease *l)
-{
-    return l->leader == NULL ? "" : l->leader;
-}
-
 static void report_leader(struct lease *l)
 {
     const char *holder = lease_object_holder(l->seen);
-    if (l->state == STATE_CLOSED || strcmp(leader(l), holder) == 0) {
+    if (l->state == STATE_CLOSED || strcmp(l->leader, holder) == 0) {
         return;
     }
     free(l->leader);
@@ -553,6 +548,7 @@ static int set_options(struct lease *l, const struct lease_options *o, struct er
     l->namespace = xstrdup(o->namespace);
     l->name = xstrdup(o->name);
     l->identity = xstrdup(o->identity);
+    l->leader = xstrdup("");
     (void)snprintf(l->path, sizeof l->path, "/apis/coordination.k8s.io/v1/namespaces/%s/leases",
                    l->namespace);
     return 0;
@@ -584,7 +580,7 @@ bool lease_held(const struct lease *l)
 
 const char *lease_leader(const struct lease *l)
 {
-    return leader(l);
+    return l->leader;
 }
 
 const char *lease_error(const struct lease *l)
