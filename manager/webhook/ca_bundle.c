@@ -448,8 +448,7 @@ const char *ca_bundle_conditions(const struct ca_bundle *b)
 
 /* ---- life ---- */
 
-static int start_parts(struct ca_bundle *b, struct net_loop *l, const struct ca_bundle_options *o,
-                       struct err *e)
+static void start_parts(struct ca_bundle *b, struct net_loop *l, const struct ca_bundle_options *o)
 {
     const struct reconciler_options ro = {.name = "webhook-configurations",
                                           .kind = "configuration",
@@ -464,23 +463,17 @@ static int start_parts(struct ca_bundle *b, struct net_loop *l, const struct ca_
                                         .effect = "they are not repaired",
                                         .ops = o->ops};
     b->writes = reconciler_new(l, &ro, &handlers);
-    int rc = 0;
-    for (size_t i = 0; i < KINDS && rc == 0; i++) {
+    for (size_t i = 0; i < KINDS; i++) {
         struct source *s = &b->sources[i];
         s->owner = b;
         s->kind = (enum kind)i;
-        s->informer = informer_new(l, &kinds[i], &io, s, e);
-        rc = s->informer == NULL ? e->code : 0;
+        s->informer = xptr(informer_new(l, &kinds[i], &io, s, NULL));
     }
-    return rc;
 }
 
-struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_options *o,
-                                struct err *e)
+struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_options *o)
 {
-    struct err local = ERR_INIT;
     struct ca_bundle *b = xcalloc(1, sizeof *b);
-    e = e == NULL ? &local : e;
     b->clock = o->clock != NULL ? o->clock : &net_clock_system;
     b->may_write = o->may_write;
     b->on_change = o->on_change;
@@ -492,10 +485,7 @@ struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_optio
                                               .service = o->service,
                                               .hosts = o->hosts,
                                               .host_count = o->host_count};
-    if (start_parts(b, l, o, e) != 0) {
-        ca_bundle_free(b);
-        return NULL;
-    }
+    start_parts(b, l, o);
     return b;
 }
 

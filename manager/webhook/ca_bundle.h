@@ -64,10 +64,8 @@ struct ca_bundle_stats {
     uint64_t failures;
 };
 
-/* Begins with the loop's next turn; writes nothing before there is a bundle. NULL with `e` set:
- * -EINVAL. */
-MUST_CHECK struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_options *o,
-                                           struct err *e);
+/* Begins with the loop's next turn; writes nothing before there is a bundle. */
+MUST_CHECK struct ca_bundle *ca_bundle_new(struct net_loop *l, const struct ca_bundle_options *o);
 
 /* The authorities, PEM; copied. */
 void ca_bundle_set(struct ca_bundle *b, struct slice bundle);

@@ -132,8 +132,8 @@ static int open_server(struct webhook_serving *s, struct net_loop *l,
     return s->server == NULL ? e->code : 0;
 }
 
-static int open_bundle(struct webhook_serving *s, struct net_loop *l,
-                       const struct webhook_serving_options *o, const char *service, struct err *e)
+static void open_bundle(struct webhook_serving *s, struct net_loop *l,
+                        const struct webhook_serving_options *o, const char *service)
 {
     const struct ca_bundle_options bo = {
         .client = o->client,
@@ -148,8 +148,7 @@ static int open_bundle(struct webhook_serving *s, struct net_loop *l,
         .data = s,
         .clock = o->clock,
     };
-    s->bundle = ca_bundle_new(l, &bo, e);
-    return s->bundle == NULL ? e->code : 0;
+    s->bundle = ca_bundle_new(l, &bo);
 }
 
 static int open_certificates(struct webhook_serving *s, struct net_loop *l,
@@ -186,8 +185,9 @@ struct webhook_serving *webhook_serving_new(struct net_loop *l,
         webhook_serving_free(s);
         return NULL;
     }
+    open_bundle(s, l, o, service);
     if (collect_names(&s->names, o, service, e) != 0 || open_server(s, l, o, e) != 0 ||
-        open_bundle(s, l, o, service, e) != 0 || open_certificates(s, l, o, e) != 0) {
+        open_certificates(s, l, o, e) != 0) {
         err_prefix(e, "--webhook");
         webhook_serving_free(s);
         return NULL;

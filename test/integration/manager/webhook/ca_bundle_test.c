@@ -52,7 +52,7 @@ static void on_change(void *data)
     r->changes++;
 }
 
-static struct ca_bundle *open_bundle(struct fixture *f, size_t i, struct err *e)
+static struct ca_bundle *open_bundle(struct fixture *f, size_t i)
 {
     static const char *const hosts[] = {"127.0.0.1"};
     struct replica *r = &f->replicas[i];
@@ -70,17 +70,13 @@ static struct ca_bundle *open_bundle(struct fixture *f, size_t i, struct err *e)
         .clock = &f->store.api.clock.clock,
         .ops = &f->store.ops,
     };
-    return ca_bundle_new(f->loop, &o, e);
+    return ca_bundle_new(f->loop, &o);
 }
 
 static struct ca_bundle *start(struct fixture *f, size_t i)
 {
-    struct err e = ERR_INIT;
     f->replicas[i].leads = true;
-    f->replicas[i].bundle = open_bundle(f, i, &e);
-    if (f->replicas[i].bundle == NULL) {
-        fail_msg("%s", e.msg);
-    }
+    f->replicas[i].bundle = open_bundle(f, i);
     return f->replicas[i].bundle;
 }
 
