@@ -908,7 +908,6 @@ static int validate_root_config(struct validation *v, const struct draft *d)
 static int validate(const cJSON *config, const struct compile_options *o, const struct draft *d,
                     const struct validate_context *w, struct warnings *warnings, struct err *e)
 {
-    struct err ignored = ERR_INIT;
     size_t steps = STEPS_MAX;
     struct validation v = {.config = config,
                            .root = root_of(config, o),
@@ -920,7 +919,7 @@ static int validate(const cJSON *config, const struct compile_options *o, const 
                            .steps = &steps,
                            .pods_steps = PODS_STEPS_MAX,
                            .warnings = warnings,
-                           .e = e == NULL ? &ignored : e};
+                           .e = e};
     v.ns = namespace_or_default(&v, shards_namespace(config));
     v.name = shards_name(config);
     if (check_name(&v) != 0) {

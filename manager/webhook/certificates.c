@@ -509,8 +509,6 @@ struct certificates *certificates_new(struct net_loop *l, const struct certifica
                                       const struct certificates_handlers *handlers, void *data,
                                       struct err *e)
 {
-    struct err local = ERR_INIT;
-    e = e == NULL ? &local : e;
     if (check_options(o, e) != 0) {
         return NULL;
     }

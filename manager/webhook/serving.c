@@ -173,10 +173,8 @@ static int open_certificates(struct webhook_serving *s, struct net_loop *l,
 struct webhook_serving *webhook_serving_new(struct net_loop *l,
                                             const struct webhook_serving_options *o, struct err *e)
 {
-    struct err local = ERR_INIT;
     const char *service = o->service != NULL ? o->service : WEBHOOK_SERVICE;
     struct webhook_serving *s = xcalloc(1, sizeof *s);
-    e = e == NULL ? &local : e;
     s->context = o->context;
     s->may_write = o->may_write;
     s->on_pods = o->on_pods;
