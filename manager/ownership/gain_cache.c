@@ -17,8 +17,7 @@ struct question {
     char names[RULES][NAME_SIZE];
 };
 
-/* Hashes of questions that were answered with no, at places that these tell. A yes is found soon,
- * and may be one for lack of memory. */
+/* Hashes of questions that were answered with no, at places that these tell. A yes is found soon. */
 struct gain_cache {
     char (*slots)[SHA256_HEX_LEN + 1]; /* NULL until there is something to remember */
     size_t hits;
@@ -47,14 +46,13 @@ static void write_question(struct question *q, const struct rules *from, const s
     (void)snprintf(q->names[2], NAME_SIZE, "%s", turn ? a : b);
 }
 
-/* NULL without memory. */
 static char *find_slot(struct gain_cache *c, const char *hash)
 {
     char start[] = {hash[0], hash[1], hash[2], '\0'}; /* 12 bits */
     if (c->slots == NULL) {
-        c->slots = calloc(SLOTS, sizeof *c->slots);
+        c->slots = xcalloc(SLOTS, sizeof *c->slots);
     }
-    return c->slots == NULL ? NULL : c->slots[strtoul(start, NULL, 16)];
+    return c->slots[strtoul(start, NULL, 16)];
 }
 
 struct gain_cache *gain_cache_new(void)
@@ -73,12 +71,12 @@ bool gain_cache_ask(struct gain_cache *c, const struct rules *from, const struct
     write_question(&q, from, to, others);
     sha256_hex(&q, sizeof q, hash);
     char *slot = find_slot(c, hash);
-    if (slot != NULL && strcmp(slot, hash) == 0) {
+    if (strcmp(slot, hash) == 0) {
         c->hits++;
         return false;
     }
     bool gain = rules_gain(from, to, others);
-    if (slot != NULL && !gain) {
+    if (!gain) {
         memcpy(slot, hash, sizeof hash);
     }
     return gain;

@@ -10,8 +10,8 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/table.h"
+#include "base/xalloc.h"
 #include "net/clock.h"
-#include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -171,14 +171,12 @@ bool handover_unsettled(const struct probe_result *r)
 
 /* ---- the rules between ---- */
 
-static cJSON *document_of(const struct rules *rules, struct err *e)
+static cJSON *document_of(const struct rules *rules)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    int rc = rules_to_json(rules, &text);
-    cJSON *document = rc == 0 ? json_parse((const char *)buf_data(&text), text.len, e) : NULL;
-    if (rc != 0) {
-        (void)err_set(e, rc, "%s", err_text(rc));
-    }
+    struct err e = ERR_INIT;
+    xok(rules_to_json(rules, &text)); /* it has room for any */
+    cJSON *document = xptr(json_parse((const char *)buf_data(&text), text.len, &e));
     buf_reset(&text);
     return document;
 }
@@ -191,54 +189,41 @@ static cJSON *limits_of(const cJSON *document)
 /* The text of a limit: two that say the same have the same one. */
 struct known {
     struct table_node node;
-    char *text;
+    bool known;
+    char text[];
 };
 
-static void drop_known(struct table *t, struct known *k)
-{
-    table_remove(t, &k->node);
-    free(k->text);
-    free(k);
-}
-
-/* 1: it was not known; 0: it was; -ENOMEM. */
-static int know(struct table *t, const cJSON *limit)
+/* Whether it was known. */
+static bool know(struct table *t, const cJSON *limit)
 {
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
-    char *key = json_canonical(limit, &text) == 0 ? buf_take_str(&text) : NULL;
-    bool known = key != NULL && table_find(t, key) != NULL;
-    struct known *k = key == NULL || known ? NULL : calloc(1, sizeof *k);
+    xok(json_canonical(limit, &text)); /* part of a document that is no longer */
+    struct known *k = xptr(TABLE_PROVIDE(t, buf_slice(&text), struct known, text));
+    bool known = k->known;
+    k->known = true;
     buf_reset(&text);
-    if (k == NULL || table_insert(t, &k->node, key) != 0) {
-        free(key);
-        free(k);
-        return known ? 0 : -ENOMEM;
-    }
-    k->text = key;
-    return 1;
+    return known;
 }
 
 /* Limits on one resource are ANDed. Each side may have as many as rules can. */
-static void add_limits(struct edit *ed, cJSON *document, const cJSON *other)
+static void add_limits(cJSON *document, const cJSON *other)
 {
     struct table all = {.count = 0};
     cJSON *limits = limits_of(document);
     const cJSON *limit = NULL;
     cJSON_ArrayForEach(limit, limits)
     {
-        int rc = know(&all, limit);
-        edit_fail(ed, rc < 0 ? rc : 0);
+        (void)know(&all, limit);
     }
     cJSON_ArrayForEach(limit, limits_of(other))
     {
-        int rc = know(&all, limit);
-        edit_fail(ed, rc < 0 ? rc : 0);
-        if (rc > 0) {
-            edit_append(ed, limits, cJSON_Duplicate(limit, true));
+        if (!know(&all, limit)) {
+            cJSON_AddItemToArray(limits, cJSON_Duplicate(limit, true));
         }
     }
     for (struct table_node *n = NULL; (n = table_next(&all, NULL)) != NULL;) {
-        drop_known(&all, LIST_ITEM(n, struct known, node));
+        table_remove(&all, n);
+        free(LIST_ITEM(n, struct known, node));
     }
     table_deinit(&all);
 }
@@ -246,11 +231,11 @@ static void add_limits(struct edit *ed, cJSON *document, const cJSON *other)
 static struct rules *parse(const cJSON *document, struct err *e)
 {
     struct buf text = BUF_INIT(RULES_TEXT_MAX);
-    int rc = json_canonical(document, &text);
-    struct rules *rules =
-        rc == 0 ? rules_parse_plain((const char *)buf_data(&text), text.len, e) : NULL;
-    if (rc != 0) {
-        (void)err_set(e, rc == -ENOBUFS ? -E2BIG : rc, "%s", err_text(rc));
+    struct rules *rules = NULL;
+    if (xrc(json_canonical(document, &text)) != 0) {
+        (void)err_set(e, -E2BIG, "the rules have more than %d bytes", RULES_TEXT_MAX);
+    } else if ((rules = rules_parse_plain((const char *)buf_data(&text), text.len, e)) == NULL) {
+        xerr(e);
     }
     buf_reset(&text);
     return rules;
@@ -259,25 +244,16 @@ static struct rules *parse(const cJSON *document, struct err *e)
 struct rules *handover_between(const struct rules *from, const struct rules *to,
                                uint64_t generation, struct err *e)
 {
-    struct edit ed = {.rc = 0};
-    struct rules *made = NULL;
-    cJSON *old = document_of(from, e);
-    cJSON *document = old == NULL || to == NULL ? old : document_of(to, e);
-    if (document != NULL) {
-        if (to != NULL) {
-            add_limits(&ed, document, old);
-        }
-        cJSON_DeleteItemFromObjectCaseSensitive(document, "checksum");
-        cJSON_DeleteItemFromObjectCaseSensitive(document, "generation");
-        edit_number(&ed, document, "generation", (double)generation);
-        made = ed.rc == 0 ? parse(document, e) : NULL;
-        if (ed.rc != 0) {
-            (void)err_set(e, ed.rc, "%s", err_text(ed.rc));
-        }
-    }
-    if (document != old) {
+    cJSON *old = document_of(from);
+    cJSON *document = to == NULL ? old : document_of(to);
+    if (to != NULL) {
+        add_limits(document, old);
         cJSON_Delete(old);
     }
+    cJSON_DeleteItemFromObjectCaseSensitive(document, "checksum");
+    cJSON_DeleteItemFromObjectCaseSensitive(document, "generation");
+    cJSON_AddNumberToObject(document, "generation", (double)generation);
+    struct rules *made = parse(document, e);
     cJSON_Delete(document);
     return made;
 }

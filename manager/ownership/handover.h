@@ -30,7 +30,7 @@ struct handover_past {
 void handover_note(struct handover_past *p, struct rules *rules);
 /* All pods enforce these, which are published: earlier ones are forgotten. */
 void handover_settled(struct handover_past *p, struct rules *published);
-/* Of those only the last ones are remembered, for want of memory. */
+/* Of those only the last ones are remembered: there is no room for more (--shards-memory). */
 void handover_lose(struct handover_past *p);
 void handover_deinit(struct handover_past *p);
 
@@ -60,7 +60,7 @@ bool handover_unsettled(const struct probe_result *r);
 #define HANDOVER_UNSETTLED_MS 110000
 
 /* Rules that show what both show, else those of `to` (NULL: `from` alone), for the same shard: what
- * is lost is lost, and nothing is gained. NULL: -E2BIG or -ENOMEM. */
+ * is lost is lost, and nothing is gained. NULL: -E2BIG. `e` is needed. */
 MUST_CHECK struct rules *handover_between(const struct rules *from, const struct rules *to,
                                           uint64_t generation, struct err *e);
 

@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/buf.h"
 #include "entry_text.h"
 
@@ -153,25 +152,6 @@ static void as_many_limits_as_there_may_be(void **state)
     rules_unref(to);
     rules_unref(between);
     rules_unref(again);
-}
-
-static bool make_between(void *data)
-{
-    struct rules *const *list = data;
-    struct err e = ERR_INIT;
-    struct rules *r = handover_between(list[0], list[1], 3, &e);
-    assert_true(r != NULL || e.code == -ENOMEM);
-    rules_unref(r);
-    return r != NULL;
-}
-
-static void between_without_memory(void **state)
-{
-    (void)state;
-    struct rules *list[] = {make(1, LIMIT("pods", "ns=1")), make(2, LIMIT("pods", "ns=2"))};
-    assert_true(sweep_allocations(make_between, list) > 20);
-    rules_unref(list[0]);
-    rules_unref(list[1]);
 }
 
 /* ---- pods ---- */
@@ -462,7 +442,6 @@ int main(void)
         cmocka_unit_test(both_limits_hold),
         cmocka_unit_test(nothing_else_is_the_same_rules),
         cmocka_unit_test(as_many_limits_as_there_may_be),
-        cmocka_unit_test(between_without_memory),
         POD_TEST(what_pods_that_answer_hold),
         POD_TEST(what_silent_pods_hold),
         POD_TEST(what_pods_hold_that_were_given_up),
