@@ -245,11 +245,9 @@ struct rules *handover_between(const struct rules *from, const struct rules *to,
                                uint64_t generation, struct err *e)
 {
     cJSON *old = document_of(from);
-    cJSON *document = to == NULL ? old : document_of(to);
-    if (to != NULL) {
-        add_limits(document, old);
-        cJSON_Delete(old);
-    }
+    cJSON *document = document_of(to);
+    add_limits(document, old);
+    cJSON_Delete(old);
     cJSON_DeleteItemFromObjectCaseSensitive(document, "checksum");
     cJSON_DeleteItemFromObjectCaseSensitive(document, "generation");
     cJSON_AddNumberToObject(document, "generation", (double)generation);

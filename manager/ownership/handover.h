@@ -59,8 +59,8 @@ enum handover_hold handover_hold_of(const struct pod *p, const struct probe_resu
 bool handover_unsettled(const struct probe_result *r);
 #define HANDOVER_UNSETTLED_MS 110000
 
-/* Rules that show what both show, else those of `to` (NULL: `from` alone), for the same shard: what
- * is lost is lost, and nothing is gained. NULL: -E2BIG. `e` is needed. */
+/* Rules that show what both show, else those of `to`, for the same shard: what is lost is lost, and
+ * nothing is gained. NULL: -E2BIG. `e` is needed. */
 MUST_CHECK struct rules *handover_between(const struct rules *from, const struct rules *to,
                                           uint64_t generation, struct err *e);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/controller.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,15 +26,14 @@ uint64_t controller_now(const struct controller *c)
 
 char *controller_path(const char *group, const char *ns, const char *resource)
 {
-    char *path = NULL;
-    return asprintf(&path, "%s/namespaces/%s/%s", group, ns, resource) < 0 ? NULL : path;
+    return xasprintf("%s/namespaces/%s/%s", group, ns, resource);
 }
 
 void shard_request(struct shard *s, const char *group, const char *resource,
                    struct object_request_options q, uint64_t *counts, object_request_cb next)
 {
-    char *ns = group == NULL ? NULL : strndup(s->key, strcspn(s->key, "/"));
-    char *path = ns == NULL ? NULL : controller_path(group, ns, resource);
+    char *ns = xstrndup(s->key, strcspn(s->key, "/"));
+    char *path = controller_path(group, ns, resource);
     q.path = path;
     reconcile_write(&s->run, &q, counts, next);
     free(path);
@@ -343,15 +341,14 @@ struct ownership_pod *controller_own_pods(const struct controller *c, const char
     size_t selected = config == NULL ? 0 : config->pod_count;
     const struct pod **a = shard_cache_injected(w, key, &injected);
     const struct pod **b = selected == 0 ? NULL : shard_cache_pods_of(config);
-    bool found = a != NULL && (selected == 0 || b != NULL);
-    struct ownership_pod *out = found ? calloc(injected + selected + 1, sizeof *out) : NULL;
+    struct ownership_pod *out = xcalloc(injected + selected + 1, sizeof *out);
     *count = 0;
-    for (size_t i = 0; out != NULL && i < injected; i++) {
+    for (size_t i = 0; i < injected; i++) {
         if (a[i]->proxy_port != 0 && !a[i]->over) {
             out[(*count)++] = (struct ownership_pod){a[i], prober_result(c->prober, a[i]->key)};
         }
     }
-    for (size_t i = 0; out != NULL && i < selected; i++) {
+    for (size_t i = 0; i < selected; i++) {
         if (b[i]->injected[0] == '\0' && controller_shard_of_pod(c, b[i]) == config) {
             out[(*count)++] = (struct ownership_pod){b[i], prober_result(c->prober, b[i]->key)};
         }

@@ -151,9 +151,8 @@ const char *shard_refusal(const struct shard *s);
 bool shard_is_given_up(const struct shard *s);
 /* Another number for each edit of a spec, and for each object of that name. */
 uint64_t shard_spec_hash(const struct shard_cache_config *config);
-/* Compiles the spec, if that is another one than before. 0, also if it is invalid: shard_refusal;
- * or -ENOMEM. */
-MUST_CHECK int shard_compile(struct shard *s, const struct shard_cache_config *config);
+/* Compiles the spec, if that is another one than before. It may be invalid: shard_refusal. */
+void shard_compile(struct shard *s, const struct shard_cache_config *config);
 /* Holds a reference to `rules`, NULL: to none, instead of to what is there. */
 void shard_keep_rules(struct rules **at, struct rules *rules);
 /* Takes `message`, which may be NULL. */
@@ -173,8 +172,7 @@ uint64_t controller_now(const struct controller *c);
 
 /* "/api/v1/namespaces/NS/<resource>"; the caller frees. */
 char *controller_path(const char *group, const char *ns, const char *resource);
-/* As reconcile_write, in the shard's namespace: `q` without its path. `group` NULL: out of memory.
- */
+/* As reconcile_write, in the shard's namespace: `q` without its path. */
 void shard_request(struct shard *s, const char *group, const char *resource,
                    struct object_request_options q, uint64_t *counts, object_request_cb next);
 
@@ -186,8 +184,8 @@ const struct shard_cache_config *controller_shard_of_pod(const struct controller
                                                          const struct pod *p);
 /* The same, also if its config is gone. NULL: nothing is remembered of it. */
 struct shard *controller_mounted_shard(const struct controller *c, const struct pod *p);
-/* The pods that mount the rules of this shard, which may have no config any more; the caller frees.
- * NULL without memory. */
+/* The pods that mount the rules of this shard, which may have no config any more; the caller
+ * frees. */
 MUST_CHECK struct ownership_pod *controller_own_pods(const struct controller *c, const char *key,
                                                      size_t *count);
 /* Asks the pod's proxy from now on, if it has one, and expects the shard's generation of it. */
@@ -217,7 +215,7 @@ void shard_count_rules(const struct shard *s, struct rules *rules);
 struct event_object shard_event_object(const struct shard *s,
                                        const struct shard_cache_config *config, const char *ns,
                                        const struct rules_map *map);
-/* Why a ConfigMap of somebody else is left alone; the caller frees. NULL without memory. */
+/* Why a ConfigMap of somebody else is left alone; the caller frees. */
 char *shard_name_taken(const struct rules_map *map);
 /* Whether it may be written: it is ours, or the shard was published before; `s` NULL: nothing is
  * remembered of it; `config` NULL: it is gone. */
@@ -238,8 +236,8 @@ bool shard_is_overwritten(const struct shard *s, const struct rules_map *map);
 
 /* What the API server has now, which the cache shows before long. */
 void shard_store_map(struct shard *s, struct rules_map *map);
-/* Before a request that tells it: remembers what the cache shows. 0 or -ENOMEM. */
-MUST_CHECK int shard_note_base(struct shard *s);
+/* Before a request that tells it: remembers what the cache shows. */
+void shard_note_base(struct shard *s);
 
 /* ---- traffic policies ---- */
 
@@ -247,9 +245,9 @@ void shard_traffic_deinit(struct shard_traffic *t);
 /* Whether the first ConfigMap waits for the policies to be known; the shard comes again then. */
 bool shard_waits_for_policies(const struct shard *s);
 /* The traffic document, as it is to be now, goes with rules that are written: into what
- * rules_map_make has made. 0 or -ENOMEM. */
-MUST_CHECK int shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
-                                 const struct rules_map *map, cJSON *body);
+ * rules_map_make has made. False: it cannot be made, which is logged. */
+MUST_CHECK bool shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
+                                  const struct rules_map *map, cJSON *body);
 /* What was written stands there. */
 void shard_traffic_written(struct shard *s, const struct rules_map *map);
 /* Whether the pod is to be told of the generation of the traffic document: 0: there is none. */
@@ -257,7 +255,7 @@ bool shard_traffic_due(struct shard *s, const struct pod *p, uint64_t *generatio
 /* It is overwritten: an Event names who did it. */
 void shard_tell_traffic_changed(struct shard *s, const struct shard_cache_config *config,
                                 const struct rules_map *map);
-/* Follows them, if that is asked for. 0 or -ENOMEM. */
+/* Follows them, if that is asked for. */
 void controller_follow_policies(struct controller *c);
 /* Whether a policy is for the pod. */
 bool controller_attends(const struct controller *c, const struct pod *p);
@@ -269,14 +267,14 @@ void controller_look_policies(struct controller *c, const char *key);
 
 /* ---- waiting for another shard's pods ---- */
 
-/* Whether rules `to` must not be published yet, and the shard comes again when that may be
- * different. `from`: what its own pods may enforce, NULL: nothing. 1 with *message, which the
- * caller frees; 0 or -ENOMEM. */
-MUST_CHECK int shard_wait(struct shard *s, const struct shard_cache_config *config,
-                          const struct rules *from, struct rules *to, char **message);
+/* Why rules `to` must not be published yet, for people, which the caller frees: the shard comes
+ * again when that may be different. NULL: they may be. `from`: what its own pods may enforce, NULL:
+ * nothing. */
+MUST_CHECK char *shard_wait(struct shard *s, const struct shard_cache_config *config,
+                            const struct rules *from, struct rules *to);
 void shard_wait_end(struct shard *s);
 /* The rules without the namespaces that its config shares on purpose: what others are compared
- * with. The caller holds one reference. NULL without memory. */
+ * with. The caller holds one reference. */
 MUST_CHECK struct rules *shard_leave_out_shared(const struct shard *s,
                                                 const struct shard_cache_config *config,
                                                 struct rules *rules);
@@ -314,6 +312,6 @@ void pod_notifier_add(struct reconciler *pod_notifier, const struct pod *p);
 MUST_CHECK struct reconciler *policy_reporter_new(struct controller *c);
 /* The policies in the namespace of a key. */
 void policy_reporter_look_in(struct controller *c, const char *key, uint64_t ms);
-MUST_CHECK int policy_reporter_metrics(const struct controller *c, struct buf *out);
+void policy_reporter_metrics(const struct controller *c, struct buf *out);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/prometheus.h"
+#include "base/xalloc.h"
 #include "shard/controller_internal.h"
 
 /* In milliseconds. */
@@ -167,14 +167,14 @@ static bool is_well(const struct shard *s)
 }
 
 /* Those that can be named, the ones with trouble first: *count of them, in an array that the caller
- * frees; *left are not among them. NULL without memory. */
+ * frees; *left are not among them. */
 static const struct shard **choose_shards(const struct controller *c, size_t *count, uint64_t *left)
 {
-    const struct shard **list = calloc(reconciler_count(c->reconciler) + 1, sizeof *list);
+    const struct shard **list = xcalloc(reconciler_count(c->reconciler) + 1, sizeof *list);
     size_t bytes = 0;
     *count = 0;
     *left = 0;
-    for (int well = 0; list != NULL && well < 2; well++) {
+    for (int well = 0; well < 2; well++) {
         for (const struct shard *s = NULL; (s = reconciler_next(c->reconciler, s)) != NULL;) {
             const struct shard_cache_config *config = s->reported ? shard_config(s) : NULL;
             if (config == NULL || config->root || is_well(s) != (well == 1)) {
@@ -199,15 +199,12 @@ static void begin_series(struct buf *out, const char *name, const struct shard *
                slash + 1);
 }
 
-static int write_shards(struct buf *out, const struct controller *c)
+static void write_shards(struct buf *out, const struct controller *c)
 {
     static const char state[] = "cmesh_manager_shard_state";
     size_t count = 0;
     uint64_t left = 0;
     const struct shard **list = choose_shards(c, &count, &left);
-    if (list == NULL) {
-        return -ENOMEM;
-    }
     prometheus_head(out, state, "gauge", "The enforcement state of a shard; always 1.");
     for (size_t i = 0; i < count; i++) {
         begin_series(out, state, list[i]);
@@ -225,7 +222,7 @@ static int write_shards(struct buf *out, const struct controller *c)
         "cmesh_manager_shards_unnamed", "gauge",
         "Shards without series of their own, for want of room; those with trouble come first.",
         left};
-    return prometheus_write(out, &unnamed, 1);
+    prometheus_write(out, &unnamed, 1);
 }
 
 /* ---- all ---- */
@@ -278,18 +275,16 @@ int controller_metrics(const struct controller *c, const struct controller_count
                   "Time from the change of a ShardingConfig to its rules being enforced by every "
                   "pod.",
                   &n->enforced);
-    if (c == NULL) {
-        return buf_error(out);
+    if (c != NULL) {
+        write_states(out, c);
+        write_shards(out, c);
+        write_probes(out, c);
+        operator_coverage_metrics(c->operator_coverage, out);
     }
-    write_states(out, c);
-    if (write_shards(out, c) != 0) {
-        return -ENOMEM;
+    if (c != NULL && c->reporter != NULL) {
+        policy_reporter_metrics(c, out);
     }
-    write_probes(out, c);
-    if (operator_coverage_metrics(c->operator_coverage, out) != 0) {
-        return buf_error(out);
-    }
-    return c->reporter == NULL ? buf_error(out) : policy_reporter_metrics(c, out);
+    return xrc(buf_error(out));
 }
 
 size_t controller_queues(const struct controller *c,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/coverage_scan.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/xalloc.h"
 #include "compile/coverage.h"
 #include "net/blocking.h"
 
@@ -20,7 +20,6 @@ struct coverage_scan {
     struct coverage_bounds bounds;
     atomic_bool dropped;
     uint64_t took_ms;
-    int rc;
     struct covered found;
     struct sharing_set shared;
     struct buf namespaces; /* each ends with NUL */
@@ -56,37 +55,38 @@ static void few_add(struct few *f, const char *name, size_t a, size_t b)
     }
 }
 
-static int write_few(struct buf *out, const char *head, const struct few *f,
-                     struct rules *const *rules)
-{
-    size_t listed = f->count < NAMES_MAX ? f->count : NAMES_MAX;
-    int rc = listed == 0 ? 0 : buf_printf(out, "%s%s", out->len > 0 ? " " : "", head);
-    for (size_t i = 0; i < listed && rc == 0; i++) {
-        rc = buf_printf(out, "%s%s", i > 0 ? ", " : "", f->names[i]);
-        if (rules != NULL && rc == 0) {
-            rc = buf_printf(out, " (%.50s, %.50s)", rules_shard_name(rules[f->shards[i][0]]),
-                            rules_shard_name(rules[f->shards[i][1]]));
-        }
-    }
-    if (f->count > listed && rc == 0) {
-        rc = buf_printf(out, " and %zu more", f->count - listed);
-    }
-    return listed == 0 || rc != 0 ? rc : buf_append_char(out, '.');
-}
-
-static int write_text(struct covered *c, const struct few *gaps, const struct few *overlaps,
+static void write_few(struct buf *out, const char *head, const struct few *f,
                       struct rules *const *rules)
 {
-    struct buf out = BUF_INIT(sizeof c->text - 1);
-    int rc = write_few(&out, "In no shard: ", gaps, NULL);
-    rc = rc != 0 ? rc : write_few(&out, "In two shards: ", overlaps, rules);
-    if (rc == 0 && out.len == 0) {
-        rc = buf_append_str(&out, "Each namespace is in one shard.");
+    size_t listed = f->count < NAMES_MAX ? f->count : NAMES_MAX;
+    if (listed == 0) {
+        return;
     }
-    const char *text = rc == 0 ? buf_cstr(&out) : NULL;
-    (void)snprintf(c->text, sizeof c->text, "%s", text == NULL ? "" : text);
+    buf_printf(out, "%s%s", out->len > 0 ? " " : "", head);
+    for (size_t i = 0; i < listed; i++) {
+        buf_printf(out, "%s%s", i > 0 ? ", " : "", f->names[i]);
+        if (rules != NULL) {
+            buf_printf(out, " (%.50s, %.50s)", rules_shard_name(rules[f->shards[i][0]]),
+                       rules_shard_name(rules[f->shards[i][1]]));
+        }
+    }
+    if (f->count > listed) {
+        buf_printf(out, " and %zu more", f->count - listed);
+    }
+    buf_append_char(out, '.');
+}
+
+static void write_text(struct covered *c, const struct few *gaps, const struct few *overlaps,
+                       struct rules *const *rules)
+{
+    struct buf out = BUF_INIT(sizeof c->text - 1); /* of the longest names less than 800 */
+    write_few(&out, "In no shard: ", gaps, NULL);
+    write_few(&out, "In two shards: ", overlaps, rules);
+    if (out.len == 0) {
+        buf_append_str(&out, "Each namespace is in one shard.");
+    }
+    (void)snprintf(c->text, sizeof c->text, "%s", xptr(buf_cstr(&out)));
     buf_reset(&out);
-    return text == NULL ? -ENOMEM : 0;
 }
 
 /* ---- the thread ---- */
@@ -98,7 +98,7 @@ static const char *next_namespace(const struct coverage_scan *look, const char *
     return all.len == 0 || next >= all.ptr + all.len ? NULL : next;
 }
 
-static int look_at_all(struct coverage_scan *look, struct coverage *coverage)
+static void look_at_all(struct coverage_scan *look, struct coverage *coverage)
 {
     struct covered *found = &look->found;
     struct few gaps = {.count = 0};
@@ -119,11 +119,11 @@ static int look_at_all(struct coverage_scan *look, struct coverage *coverage)
                        "%zu shards have too many limits to be compared in all namespaces: "
                        "`manager coverage` does, however long it takes.",
                        look->count);
-        return 0;
+        return;
     }
     found->gaps = gaps.count;
     found->overlaps = overlaps.count;
-    return write_text(found, &gaps, &overlaps, look->rules);
+    write_text(found, &gaps, &overlaps, look->rules);
 }
 
 static void work(void *data)
@@ -135,7 +135,7 @@ static void work(void *data)
     look->found.applies = coverage_by_namespace(coverage);
     if (look->found.applies) {
         coverage_set_shared(coverage, &look->shared);
-        look->rc = look_at_all(look, coverage);
+        look_at_all(look, coverage);
     }
     coverage_free(coverage);
     look->took_ms = (uv_hrtime() - begun) / (1000 * 1000);
@@ -158,7 +158,7 @@ static void free_look(void *data)
 static void on_done(void *data)
 {
     struct coverage_scan *look = data;
-    look->done(look->data, look->rc, &look->found, look->took_ms);
+    look->done(look->data, &look->found, look->took_ms);
     free_look(look);
 }
 
@@ -169,7 +169,7 @@ static int copy_namespaces(struct coverage_scan *look, const struct namespaces *
     for (const char *ns = NULL; rc == 0 && (ns = namespaces_next(all, ns)) != NULL;) {
         rc = buf_append(&look->namespaces, ns, strlen(ns) + 1);
     }
-    return rc;
+    return xrc(rc);
 }
 
 struct coverage_scan *coverage_scan_start(struct net_loop *l, struct shard_cache *cache,
@@ -178,11 +178,7 @@ struct coverage_scan *coverage_scan_start(struct net_loop *l, struct shard_cache
                                           size_t steps, coverage_scan_fn *done, void *data)
 {
     static const struct net_blocking_ops ops = {.work = work, .done = on_done, .drop = free_look};
-    struct coverage_scan *look = calloc(1, sizeof *look + count * sizeof look->rules[0]);
-    if (look == NULL) {
-        sharing_set_deinit(shared);
-        return NULL;
-    }
+    struct coverage_scan *look = xcalloc(1, sizeof *look + count * sizeof look->rules[0]);
     look->shared = *shared;
     *shared = (struct sharing_set){.count = 0};
     shard_cache_keep(cache);
@@ -194,11 +190,11 @@ struct coverage_scan *coverage_scan_start(struct net_loop *l, struct shard_cache
     for (size_t i = 0; i < count; i++) {
         look->rules[i] = rules_ref(rules[i]);
     }
-    look->work = copy_namespaces(look, all) != 0 ? NULL : net_blocking_start(l, &ops, look);
-    if (look->work == NULL) {
+    if (copy_namespaces(look, all) != 0) {
         free_look(look);
         return NULL;
     }
+    look->work = xptr(net_blocking_start(l, &ops, look));
     return look;
 }
 

@@ -24,19 +24,19 @@ struct covered {
     bool unknown; /* it would take too long to find out */
     size_t gaps;
     size_t overlaps;
-    char text[640]; /* for people: the first few, by name */
+    char text[1024]; /* for people: the first few, by name */
 };
 
 /* Requirements and values that one look compares: a few seconds. 1,000 shards by one limit each and
  * 10,000 namespaces take 10 million. */
 #define COVERAGE_SCAN_STEPS ((size_t)50 * 1000 * 1000)
 
-/* What was found, how long it took, or -ENOMEM. From the loop; the look is gone then. */
-typedef void coverage_scan_fn(void *data, int rc, const struct covered *found, uint64_t took_ms);
+/* What was found, and how long it took. From the loop; the look is gone then. */
+typedef void coverage_scan_fn(void *data, const struct covered *found, uint64_t took_ms);
 
 /* `rules` are sorted by name and may be counted in the cache; the look holds references of its own,
  * the list is the caller's; namespaces are copied. Takes what the shards share, and leaves none, in
- * any case. NULL without memory. */
+ * any case. NULL: there are too many namespaces. */
 MUST_CHECK struct coverage_scan *coverage_scan_start(struct net_loop *l, struct shard_cache *cache,
                                                      struct rules *const *rules, size_t count,
                                                      struct sharing_set *shared,

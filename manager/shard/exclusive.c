@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/exclusive.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,25 +16,22 @@ static void say(struct exclusive *out, enum exclusive_state state, const char *t
     (void)snprintf(out->text, sizeof out->text, "%s", text);
 }
 
-/* Who else shows what the shard's `rules` show. `all`: also in namespaces that it shares. 0, then
- * free of *who, which is NULL if nobody does; or -ENOMEM. */
-static int find_others(struct shard *s, const struct shard_cache_config *config,
-                       struct rules *rules, bool all, struct ownership_plan *out, char **who)
+/* Who else shows what the shard's `rules` show. `all`: also in namespaces that it shares. The
+ * caller frees; NULL: nobody does. */
+static char *find_others(struct shard *s, const struct shard_cache_config *config,
+                         struct rules *rules, bool all, struct ownership_plan *out)
 {
     struct ownership_gathering g;
     struct rules *own = all ? rules_ref(rules) : shard_leave_out_shared(s, config, rules);
-    int rc = own == NULL ? -ENOMEM : ownership_facts_gather(s, config, &g);
-    if (rc == 0) {
-        const struct ownership_question q = {.shard = g.self, .to = own};
-        out->waits = g.waits;
-        ownership_overlaps(&g.facts, &q, out);
-        *who = out->count == 0 ? NULL : waits_text(out, NULL);
-        rc = out->count > 0 && *who == NULL ? -ENOMEM : 0;
-        ownership_facts_deinit(&g);
-        out->waits = NULL;
-    }
+    ownership_facts_gather(s, config, &g);
+    const struct ownership_question q = {.shard = g.self, .to = own};
+    out->waits = g.waits;
+    ownership_overlaps(&g.facts, &q, out);
+    char *who = out->count == 0 ? NULL : waits_text(out, NULL);
+    ownership_facts_deinit(&g);
+    out->waits = NULL;
     rules_unref(own);
-    return rc;
+    return who;
 }
 
 static void judge(struct exclusive *out, const struct ownership_plan *others, const char *who)
@@ -53,20 +49,17 @@ static void judge(struct exclusive *out, const struct ownership_plan *others, co
 
 /* Who others are that see what its config shares, unless there is something to say already. What is
  * the shard's by the hash and shared by others alone is theirs on purpose, and not this one's. */
-static int judge_shared(struct exclusive *out, struct shard *s,
-                        const struct shard_cache_config *config, struct rules *rules)
+static void judge_shared(struct exclusive *out, struct shard *s,
+                         const struct shard_cache_config *config, struct rules *rules)
 {
     struct ownership_plan others;
-    char *who = NULL;
     bool shares = sharing_of(config->object) != NULL;
     bool left_out = shares || (shard_cache_shared(s->controller->options.cache)->count > 0 &&
                                control_labels_ask_hash(rules));
     if (out->state != EXCLUSIVE_YES || !left_out) {
-        return 0;
+        return;
     }
-    if (find_others(s, config, rules, true, &others, &who) != 0) {
-        return -ENOMEM;
-    }
+    char *who = find_others(s, config, rules, true, &others);
     if (!shares) {
         judge(out, &others, who);
     } else if (who != NULL) {
@@ -77,7 +70,6 @@ static int judge_shared(struct exclusive *out, struct shard *s,
                        who);
     }
     free(who);
-    return 0;
 }
 
 /* They may share with this one, or not any more. */
@@ -97,7 +89,7 @@ static bool may_show_something(const struct shard *s, const struct rules_map *ma
 {
     size_t count = 0;
     struct ownership_pod *pods = controller_own_pods(s->controller, s->key, &count);
-    bool found = pods == NULL || (map != NULL && map->later);
+    bool found = map != NULL && map->later;
     for (size_t i = 0; i < count && !found; i++) {
         found = pods[i].probe != NULL && pods[i].probe->generation != 0;
     }
@@ -109,21 +101,19 @@ void shard_look_exclusive(struct shard *s, const struct shard_cache_config *conf
                           const struct rules_map *map, struct exclusive *out)
 {
     struct ownership_plan others;
-    char *who = NULL;
     bool known = map != NULL && map->rules != NULL;
     if (map != NULL && map->given_up > 0) {
         say(out, EXCLUSIVE_GIVEN_UP,
             "There is no memory for its rules, so they are not compared with those of others.");
     } else if (!known && !may_show_something(s, map)) {
         say(out, EXCLUSIVE_NO_RULES, "The shard has no rules, and so shows nothing.");
-    } else if (!known || find_others(s, config, map->rules, false, &others, &who) != 0) {
+    } else if (!known) {
         say(out, EXCLUSIVE_UNKNOWN, "");
     } else {
+        char *who = find_others(s, config, map->rules, false, &others);
         judge(out, &others, who);
         free(who);
-        if (judge_shared(out, s, config, map->rules) != 0) {
-            say(out, EXCLUSIVE_UNKNOWN, "");
-        }
+        judge_shared(out, s, config, map->rules);
     }
     bool was = s->exclusive >= EXCLUSIVE_INTENDED;
     if (out->state != EXCLUSIVE_UNKNOWN) {

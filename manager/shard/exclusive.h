@@ -12,7 +12,7 @@ struct shard_cache_config;
 struct rules_map;
 
 enum exclusive_state {
-    EXCLUSIVE_UNKNOWN,  /* pods of others were not asked yet, or no memory: what was said stands */
+    EXCLUSIVE_UNKNOWN,  /* pods of others were not asked yet: what was said stands */
     EXCLUSIVE_GIVEN_UP, /* there is no memory for its rules: nobody knows */
     EXCLUSIVE_NO_RULES, /* it shows nothing */
     EXCLUSIVE_YES,

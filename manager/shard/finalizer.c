@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "object/preconditions.h"
 #include "shard/controller_internal.h"
 #include "json/edit.h"
@@ -45,7 +46,7 @@ static void on_taken(void *data, const cJSON *object, const struct api_error *er
         log_info("took off another controller mesh's finalizer", log_str("shard", s->key),
                  log_str("finalizer", FINALIZER));
         free(s->unbound);
-        s->unbound = config == NULL ? NULL : strdup(config->uid);
+        s->unbound = config == NULL ? NULL : xstrdup(config->uid);
         shard_done(s, WORK_DONE, 0); /* what was written comes by the watch, and again here */
     } else {
         reconcile_failed(&s->run, error, "cannot take off another controller mesh's finalizer");
@@ -61,7 +62,7 @@ bool shard_unbind(struct shard *s, const struct shard_cache_config *config)
     cJSON *patch = cJSON_CreateObject();
     preconditions_unbind(&ed, patch, config->uid, config->version, finalizers_of(config),
                          FINALIZER);
-    cJSON *body = edit_result(&ed, patch);
+    cJSON *body = xptr(edit_result(&ed, patch));
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,
         .name = config->name,

@@ -5,13 +5,13 @@
  * strict:  it waits until it is proven that others gave it up, or a person lets go of a pod
  * bounded: it is given after a while all the same
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "compile/sharing.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
@@ -83,11 +83,11 @@ static void tell_blocked(struct shard *s, const struct shard_cache_config *confi
 }
 
 /* Of each pod that is waited for, whether its rules are certain to be over, or become so; begins
- * what makes it certain. NULL without memory. */
+ * what makes it certain. */
 static struct takeover_word *ask_leases(const struct controller *c, struct ownership_plan *plan)
 {
-    struct takeover_word *leases = calloc(plan->count, sizeof *leases);
-    for (size_t i = 0; leases != NULL && i < plan->count; i++) {
+    struct takeover_word *leases = xcalloc(plan->count, sizeof *leases);
+    for (size_t i = 0; i < plan->count; i++) {
         const struct ownership_wait *w = &plan->waits[i];
         if (w->may_expire) {
             takeover_want(c->takeover, w->pod->pod, w->pod->probe, w->shard->key, w->shard->map,
@@ -120,14 +120,13 @@ static bool waits_for_pods(const struct ownership_plan *plan)
     return i < plan->count;
 }
 
-/* As a condition says it. NULL without memory. */
+/* As a condition says it. */
 static char *make_message(const struct shard *s, const struct ownership_plan *plan)
 {
     char limit[64] = "";
     char let_go[NAMES_KEY_SIZE + 128] = "";
     char key[NAMES_KEY_SIZE];
     const struct controller_options *o = &s->controller->options;
-    char *text = NULL;
     if (o->handover == HANDOVER_BOUNDED) {
         (void)snprintf(limit, sizeof limit, ", for %" PRIu64 " s at most,", s->waits_ms / MS);
     }
@@ -137,24 +136,17 @@ static char *make_message(const struct shard *s, const struct ownership_plan *pl
                        "annotate pod POD %s=true",
                        names_key(o->prefix, POD_LET_GO, key));
     }
-    return asprintf(&text, "Publishing what the spec adds waits%s until it is given up by: %s.%s",
-                    limit, s->holders, let_go) < 0
-               ? NULL
-               : text;
+    return xasprintf("Publishing what the spec adds waits%s until it is given up by: %s.%s", limit,
+                     s->holders, let_go);
 }
 
 /* As shard_wait. */
-static int carry_out(struct shard *s, const struct shard_cache_config *config,
-                     struct ownership_plan *plan, const char *checksum, char **message)
+static char *carry_out(struct shard *s, const struct shard_cache_config *config,
+                       struct ownership_plan *plan, const char *checksum)
 {
-    struct controller *c = s->controller;
-    struct takeover_word *leases = ask_leases(c, plan);
-    char *text = leases == NULL ? NULL : waits_text(plan, leases);
+    struct takeover_word *leases = ask_leases(s->controller, plan);
+    wait_for(s, waits_text(plan, leases), checksum);
     free(leases);
-    if (text == NULL) {
-        return -ENOMEM;
-    }
-    wait_for(s, text, checksum);
     s->waits_ms = plan->patience;
     if (plan->late && plan->step == OWNERSHIP_RELEASE && !s->late) {
         tell_blocked(s, config);
@@ -165,10 +157,9 @@ static int carry_out(struct shard *s, const struct shard_cache_config *config,
     }
     if (plan->step == OWNERSHIP_OVERRIDE) {
         note_override(s, plan);
-        return 0;
+        return NULL;
     }
-    *message = make_message(s, plan);
-    return *message == NULL ? -ENOMEM : 1;
+    return make_message(s, plan);
 }
 
 struct rules *shard_leave_out_shared(const struct shard *s, const struct shard_cache_config *config,
@@ -180,16 +171,15 @@ struct rules *shard_leave_out_shared(const struct shard *s, const struct shard_c
 }
 
 /* `own`: of what is to be published, what it does not share on purpose. As shard_wait. */
-static int ask(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-               const struct rules *own, const char *checksum, char **message)
+static char *ask(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
+                 const struct rules *own, const char *checksum)
 {
     struct ownership_gathering g;
     struct ownership_plan plan;
     uint64_t now = controller_now(s->controller);
     uint64_t waited = waits_for(s, checksum) ? now - s->waits_since : 0;
-    if (ownership_facts_gather(s, config, &g) != 0) {
-        return -ENOMEM;
-    }
+    char *message = NULL;
+    ownership_facts_gather(s, config, &g);
     const struct ownership_question q = {.shard = g.self,
                                          .from = from,
                                          .to = own,
@@ -201,34 +191,32 @@ static int ask(struct shard *s, const struct shard_cache_config *config, const s
     ownership_plan(&g.facts, &q, &plan);
     s->doubt_since = plan.doubt == s->doubt ? s->doubt_since : now;
     s->doubt = plan.doubt;
-    int rc = plan.count == 0 ? 0 : carry_out(s, config, &plan, checksum, message);
     if (plan.count == 0) {
         shard_wait_end(s);
+    } else {
+        message = carry_out(s, config, &plan, checksum);
     }
     ownership_facts_deinit(&g);
-    return rc;
+    return message;
 }
 
-int shard_wait(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-               struct rules *to, char **message)
+char *shard_wait(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
+                 struct rules *to)
 {
     struct controller *c = s->controller;
     if (c->options.handover == HANDOVER_OFF) {
         shard_wait_end(s);
-        return 0;
+        return NULL;
     }
     struct rules *own = shard_leave_out_shared(s, config, to);
-    if (own == NULL) {
-        return -ENOMEM;
-    }
-    int rc = 0;
+    char *message = NULL;
     if (from != NULL && !gain_cache_ask(c->gains, from, own, NULL)) {
         shard_wait_end(s);
     } else {
-        rc = ask(s, config, from, own, rules_checksum(to), message);
+        message = ask(s, config, from, own, rules_checksum(to));
     }
     rules_unref(own);
-    return rc;
+    return message;
 }
 
 void shard_tell_late(struct shard *s, const struct shard_cache_config *config, uint64_t generation)

@@ -10,6 +10,7 @@
 
 #include "base/keyed_hash.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "compile/compile.h"
 #include "shard/controller_internal.h"
 #include "json/field.h"
@@ -27,12 +28,9 @@ bool shard_owns_map(const struct shard *s, const struct shard_cache_config *conf
 
 char *shard_name_taken(const struct rules_map *map)
 {
-    char *text = NULL;
-    int len = asprintf(&text,
-                       "ConfigMap %s is not managed by this manager%s and was left unchanged: "
-                       "delete or rename it, or rename the ShardingConfig",
-                       map->name, map->foreign_owner ? ", who controls it," : "");
-    return len < 0 ? NULL : text;
+    return xasprintf("ConfigMap %s is not managed by this manager%s and was left unchanged: "
+                     "delete or rename it, or rename the ShardingConfig",
+                     map->name, map->foreign_owner ? ", who controls it," : "");
 }
 
 void shard_hear(struct shard *s, const struct rules_map *map)

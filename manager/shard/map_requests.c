@@ -2,13 +2,13 @@
 /*
  * The requests for the ConfigMap of a shard, and what their answers are remembered as.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "kube/name.h"
 #include "ownership/generation.h"
 #include "shard/controller_internal.h"
@@ -52,14 +52,13 @@ void shard_store_map(struct shard *s, struct rules_map *map)
     controller_look_after(s, RECONCILE_BELIEF_MS + 1);
 }
 
-int shard_note_base(struct shard *s)
+void shard_note_base(struct shard *s)
 {
     const struct rules_map *seen = shard_cache_find_map(s->controller->options.cache, s->key);
     rules_map_free(s->written);
     s->written = NULL;
     free(s->base);
-    s->base = strdup(seen == NULL ? "" : seen->version);
-    return s->base == NULL ? -ENOMEM : 0;
+    s->base = xstrdup(seen == NULL ? "" : seen->version);
 }
 
 /* Pods that have the sidecars of the shard go on mounting its ConfigMap when its selector has
@@ -69,7 +68,7 @@ void shard_tell_pods(struct shard *s, uint64_t generation, bool fresh)
     struct controller *c = s->controller;
     size_t count = 0;
     struct ownership_pod *pods = controller_own_pods(c, s->key, &count);
-    for (size_t i = 0; pods != NULL && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         if (fresh) {
             prober_expect(c->prober, pods[i].pod->key, generation);
         }
@@ -129,7 +128,7 @@ static void on_failure(struct shard *s, const struct api_error *error)
     }
     log_at(error->level, "cannot publish rules", log_str("shard", s->key),
            log_str("error", error->msg));
-    shard_set_reason(s, PUBLISH_REFUSED, strdup(error->msg));
+    shard_set_reason(s, PUBLISH_REFUSED, xstrdup(error->msg));
     s->retry_after = error->retry_after;
     shard_report(s);
 }
@@ -193,11 +192,8 @@ static void on_looked(void *data, const cJSON *object, const struct api_error *e
 void shard_read_map(struct shard *s)
 {
     const struct object_request_options q = {.verb = OBJECT_REQUEST_GET};
-    if (shard_note_base(s) != 0) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
-        shard_request_map(s, q, NULL, on_looked);
-    }
+    shard_note_base(s);
+    shard_request_map(s, q, NULL, on_looked);
 }
 
 void shard_write_map(struct shard *s, bool create, const cJSON *body)
@@ -207,10 +203,7 @@ void shard_write_map(struct shard *s, bool create, const cJSON *body)
         .body = body,
         .field_manager = RULES_MAP_MANAGER,
     };
-    if (shard_note_base(s) != 0) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
-        shard_request_map(s, q, s->controller->options.counts->writes[CONTROLLER_CONFIGMAP],
-                          on_written);
-    }
+    shard_note_base(s);
+    shard_request_map(s, q, s->controller->options.counts->writes[CONTROLLER_CONFIGMAP],
+                      on_written);
 }

@@ -6,7 +6,6 @@
  */
 #include "shard/operator_coverage.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,26 +81,22 @@ static int compare_shards(const void *left, const void *right)
     return strcmp(rules_shard_name(*a), rules_shard_name(*b));
 }
 
-/* With what at least one of the shards lists of what is shared. The caller frees both. NULL without
- * memory. */
+/* With what at least one of the shards lists of what is shared. The caller frees both. */
 static struct rules **collect_rules(const struct operator_coverage *v, const char *key,
                                     size_t *count, struct sharing_set *shared)
 {
     const struct reconciler *all = v->controller->reconciler;
     const struct sharing_consent consent = {.known =
                                                 shard_cache_shared(v->controller->options.cache)};
-    struct rules **out = calloc(reconciler_count(all) + 1, sizeof *out);
+    struct rules **out = xcalloc(reconciler_count(all) + 1, sizeof *out);
     *count = 0;
-    const struct shard *s = NULL;
-    while (out != NULL && (s = reconciler_next(all, s)) != NULL) {
+    for (const struct shard *s = NULL; (s = reconciler_next(all, s)) != NULL;) {
         if (is_of(s, key)) {
             out[(*count)++] = rules_of(s);
             sharing_set_add(shared, shard_config(s)->object, &consent);
         }
     }
-    if (out != NULL) {
-        qsort(out, *count, sizeof *out, compare_shards);
-    }
+    qsort(out, *count, sizeof *out, compare_shards);
     return out;
 }
 
@@ -143,17 +138,12 @@ static void plan_next(struct operator_coverage *v, uint64_t ms)
     }
 }
 
-static void on_looked(void *data, int rc, const struct covered *found, uint64_t took_ms)
+static void on_looked(void *data, const struct covered *found, uint64_t took_ms)
 {
     struct operator_coverage *v = data;
     struct operator_group *g = v->looked_at;
     v->look = NULL;
     v->looked_at = NULL;
-    if (rc != 0) {
-        g->due = true;
-        plan(v, GATHER_MS);
-        return;
-    }
     bool changed = !same(found, &g->found);
     g->moved = g->moved_since;
     g->looked = true;
@@ -169,17 +159,17 @@ static bool look_at(struct operator_coverage *v, struct operator_group *g)
     size_t count = 0;
     struct sharing_set shared = {.count = 0};
     struct rules **rules = collect_rules(v, g->key, &count, &shared);
-    if (rules != NULL && count > 0) {
+    if (count > 0) {
         v->look = coverage_scan_start(v->controller->loop, v->controller->options.cache, rules,
                                       count, &shared, v->namespaces,
                                       v->controller->options.cover_steps, on_looked, v);
     }
-    g->due = rules == NULL || (count > 0 && v->look == NULL); /* tried again */
+    g->due = count > 0 && v->look == NULL; /* tried again */
     g->moved_since = g->due;
     v->looked_at = v->look == NULL ? NULL : g;
     sharing_set_deinit(&shared);
     free(rules);
-    return rules == NULL || count > 0;
+    return count > 0;
 }
 
 static struct operator_group *find_quickest(const struct operator_coverage *v)
@@ -228,16 +218,15 @@ static void on_namespaces(void *data, const struct namespace_entry *before,
 void operator_coverage_note(struct operator_coverage *v, const struct rules *rules)
 {
     char key[KEY_SIZE];
-    struct operator_group *g = v == NULL || rules == NULL
-                                   ? NULL
-                                   : TABLE_PROVIDE(&v->groups, slice_str(write_key(key, rules)),
-                                                   struct operator_group, key);
-    if (g != NULL) {
-        g->due = true;
-        g->moved = true;
-        g->moved_since = true;
-        plan(v, GATHER_MS);
+    if (v == NULL || rules == NULL) {
+        return;
     }
+    struct operator_group *g = xptr(
+        TABLE_PROVIDE(&v->groups, slice_str(write_key(key, rules)), struct operator_group, key));
+    g->due = true;
+    g->moved = true;
+    g->moved_since = true;
+    plan(v, GATHER_MS);
 }
 
 const struct covered *operator_coverage_find(const struct operator_coverage *v,
@@ -262,31 +251,29 @@ const char *operator_coverage_status(const struct covered *c)
     return c->unknown ? "Unknown" : c->gaps > 0 || c->overlaps > 0 ? "False" : "True";
 }
 
-static int write_series(const struct operator_coverage *v, struct buf *out, const char *name,
-                        const char *help, bool gaps)
+static void write_series(const struct operator_coverage *v, struct buf *out, const char *name,
+                         const char *help, bool gaps)
 {
     size_t series = 0;
-    int rc = prometheus_head(out, name, "gauge", help);
-    for (struct table_node *n = NULL; (n = table_next(&v->groups, n)) != NULL && rc == 0;) {
+    prometheus_head(out, name, "gauge", help);
+    for (struct table_node *n = NULL; (n = table_next(&v->groups, n)) != NULL;) {
         const struct operator_group *g = group_of(n);
         bool known = g->looked && g->found.applies && !g->found.unknown;
         if (known && series++ < OPERATOR_COVERAGE_SERIES_MAX) {
-            rc = buf_printf(out, "%s{operator=\"%s\"} %zu\n", name, g->key,
-                            gaps ? g->found.gaps : g->found.overlaps);
+            buf_printf(out, "%s{operator=\"%s\"} %zu\n", name, g->key,
+                       gaps ? g->found.gaps : g->found.overlaps);
         }
     }
-    return rc;
 }
 
-int operator_coverage_metrics(const struct operator_coverage *v, struct buf *out)
+void operator_coverage_metrics(const struct operator_coverage *v, struct buf *out)
 {
-    int rc = v == NULL ? 0
-                       : write_series(v, out, "cmesh_manager_namespaces_uncovered",
-                                      "Namespaces that are in no shard, by operator.", true);
-    return v == NULL || rc != 0
-               ? rc
-               : write_series(v, out, "cmesh_manager_namespaces_overlapping",
-                              "Namespaces that are in two shards, by operator.", false);
+    if (v != NULL) {
+        write_series(v, out, "cmesh_manager_namespaces_uncovered",
+                     "Namespaces that are in no shard, by operator.", true);
+        write_series(v, out, "cmesh_manager_namespaces_overlapping",
+                     "Namespaces that are in two shards, by operator.", false);
+    }
 }
 
 /* ---- life ---- */

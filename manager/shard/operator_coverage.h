@@ -20,7 +20,7 @@
 struct controller;
 struct operator_coverage;
 
-/* Follows the namespaces. NULL with `e` set: -ENOMEM. */
+/* Follows the namespaces. */
 MUST_CHECK struct operator_coverage *operator_coverage_new(struct controller *c);
 
 /* A shard got these rules, or has them no more: its operator is looked at again, and then those of
@@ -36,9 +36,9 @@ const struct covered *operator_coverage_find(const struct operator_coverage *v,
 const char *operator_coverage_status(const struct covered *c);
 const char *operator_coverage_reason(const struct covered *c);
 
-/* Metrics of the operators, as far as OPERATOR_COVERAGE_SERIES_MAX. 0, -ENOBUFS or -ENOMEM. */
+/* Metrics of the operators, as far as OPERATOR_COVERAGE_SERIES_MAX. */
 #define OPERATOR_COVERAGE_SERIES_MAX 200
-MUST_CHECK int operator_coverage_metrics(const struct operator_coverage *v, struct buf *out);
+void operator_coverage_metrics(const struct operator_coverage *v, struct buf *out);
 
 /* NULL is ignored. */
 void operator_coverage_free(struct operator_coverage *v);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/ownership_facts.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
+#include "base/grow.h"
+#include "base/xalloc.h"
 #include "compile/compile.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
@@ -27,7 +28,7 @@ static const char *lock_of(const struct shard_cache_config *config)
     return field_text(field_get(spec, "controller"), COMPILE_LOCK_NAME);
 }
 
-static int add_shard(struct ownership_gathering *g, const struct controller *c, const char *key)
+static void add_shard(struct ownership_gathering *g, const struct controller *c, const char *key)
 {
     const struct shard_cache_config *config = shard_cache_find_config(c->options.cache, key);
     struct shard *s = controller_find_shard(c, key);
@@ -50,11 +51,10 @@ static int add_shard(struct ownership_gathering *g, const struct controller *c, 
     o->past = s == NULL ? NULL : &s->past;
     o->pods = controller_own_pods(c, key, &o->pod_count);
     g->facts.shard_count++;
-    return o->pods == NULL ? -ENOMEM : 0;
 }
 
-static int add_shards(struct ownership_gathering *g, const struct controller *c,
-                      const struct shard_cache_config *self)
+static void add_shards(struct ownership_gathering *g, const struct controller *c,
+                       const struct shard_cache_config *self)
 {
     const struct shard_cache *w = c->options.cache;
     const struct shard_cache_config *o = NULL;
@@ -64,18 +64,18 @@ static int add_shards(struct ownership_gathering *g, const struct controller *c,
     while ((o = shard_cache_next_config_in(w, self->ns, o)) != NULL) {
         configs++;
     }
-    g->shards = keys == NULL ? NULL : calloc(configs + gone, sizeof *g->shards);
+    g->shards = xcalloc(configs + gone, sizeof *g->shards);
     g->facts.shards = g->shards;
-    int rc = g->shards == NULL ? -ENOMEM : 0;
-    while (rc == 0 && (o = shard_cache_next_config_in(w, self->ns, o)) != NULL) {
+    while ((o = shard_cache_next_config_in(w, self->ns, o)) != NULL) {
         g->self = o == self ? &g->shards[g->facts.shard_count] : g->self;
-        rc = o->root ? 0 : add_shard(g, c, o->key);
+        if (!o->root) {
+            add_shard(g, c, o->key);
+        }
     }
-    for (size_t i = 0; rc == 0 && i < gone; i++) {
-        rc = add_shard(g, c, keys[i]);
+    for (size_t i = 0; i < gone; i++) {
+        add_shard(g, c, keys[i]);
     }
     free(keys);
-    return rc;
 }
 
 /* ---- pods whose rules nobody knows ---- */
@@ -95,32 +95,27 @@ static int compare_keys(const void *a, const void *b)
     return strcmp((*x)->key, (*y)->key);
 }
 
-/* 0 or -ENOMEM. */
-static int sort_shards(struct ownership_gathering *g)
+static void sort_shards(struct ownership_gathering *g)
 {
     size_t count = g->facts.shard_count;
     if (g->by_key != NULL) {
-        return 0;
+        return;
     }
-    g->by_key = calloc(count, sizeof *g->by_key);
-    if (g->by_key == NULL) {
-        return -ENOMEM;
-    }
+    g->by_key = xcalloc(count, sizeof *g->by_key);
     for (size_t i = 0; i < count; i++) {
         g->by_key[i] = &g->shards[i];
     }
     qsort(g->by_key, count, sizeof *g->by_key, compare_keys);
-    return 0;
 }
 
-/* There may be as many such pods as shards. 0 or -ENOMEM. */
-static int find_selecting(struct ownership_gathering *g, const struct shard_cache *w,
-                          struct ownership_bare_pod *p)
+/* There may be as many such pods as shards. */
+static void find_selecting(struct ownership_gathering *g, const struct shard_cache *w,
+                           struct ownership_bare_pod *p)
 {
     const struct shard_cache_config *configs[ARRAY_LEN(p->selected_by)];
     size_t count = shard_cache_shards_of(w, p->pod, configs, ARRAY_LEN(configs));
-    if (count > 0 && sort_shards(g) != 0) {
-        return -ENOMEM;
+    if (count > 0) {
+        sort_shards(g);
     }
     for (size_t i = 0; i < count; i++) {
         const struct ownership_shard like = {.key = configs[i]->key};
@@ -131,36 +126,25 @@ static int find_selecting(struct ownership_gathering *g, const struct shard_cach
             p->selected_by[p->selected_count++] = *found;
         }
     }
-    return 0;
 }
 
 /* Only those of the operator: there may be any number of others. */
-static int add_bare_pods(struct ownership_gathering *g, const struct shard_cache *w, const char *ns)
+static void add_bare_pods(struct ownership_gathering *g, const struct shard_cache *w,
+                          const char *ns)
 {
-    enum { STEP = 16 };
+    size_t room = 0;
     for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, ns, p)) != NULL;) {
         struct ownership_bare_pod bare = {.pod = p};
         if (!is_bare(w, p)) {
             continue;
         }
-        if (find_selecting(g, w, &bare) != 0) {
-            return -ENOMEM;
+        find_selecting(g, w, &bare);
+        if (operator_has_bare_pod(g->self, &bare)) {
+            g->bare = xptr(grow_array(g->bare, g->facts.bare_count, &room, sizeof bare));
+            g->bare[g->facts.bare_count++] = bare;
         }
-        if (!operator_has_bare_pod(g->self, &bare)) {
-            continue;
-        }
-        if (g->facts.bare_count % STEP == 0) {
-            struct ownership_bare_pod *all =
-                realloc(g->bare, (g->facts.bare_count + STEP) * sizeof *all);
-            if (all == NULL) {
-                return -ENOMEM;
-            }
-            g->bare = all;
-            g->facts.bare = all;
-        }
-        g->bare[g->facts.bare_count++] = bare;
     }
-    return 0;
+    g->facts.bare = g->bare;
 }
 
 /* ---- all of it ---- */
@@ -171,22 +155,17 @@ static bool gain(void *data, const struct rules *from, const struct rules *to,
     return gain_cache_ask(data, from, to, others);
 }
 
-int ownership_facts_gather(struct shard *s, const struct shard_cache_config *config,
-                           struct ownership_gathering *out)
+void ownership_facts_gather(struct shard *s, const struct shard_cache_config *config,
+                            struct ownership_gathering *out)
 {
     const struct controller *c = s->controller;
     *out = (struct ownership_gathering){
         .facts = {.mode = c->options.handover, .gain = gain, .gain_data = c->gains}};
     (void)names_key(c->options.prefix, SHARDING_SHARES_WITH, out->shares_with);
     (void)names_key(c->options.prefix, ROOT_LABEL, out->root);
-    int rc = add_shards(out, c, config);
-    rc = rc == 0 ? add_bare_pods(out, c->options.cache, config->ns) : rc;
-    out->waits = rc == 0 ? calloc(ownership_room(&out->facts), sizeof *out->waits) : NULL;
-    if (out->waits == NULL) {
-        ownership_facts_deinit(out);
-        return -ENOMEM;
-    }
-    return 0;
+    add_shards(out, c, config);
+    add_bare_pods(out, c->options.cache, config->ns);
+    out->waits = xcalloc(ownership_room(&out->facts), sizeof *out->waits);
 }
 
 void ownership_facts_deinit(struct ownership_gathering *g)

@@ -23,10 +23,9 @@ struct ownership_gathering {
     char root[NAMES_KEY_SIZE];
 };
 
-/* As `s`, which has this config, sees them. Valid until the loop runs on. 0, then
- * ownership_facts_deinit is due, or -ENOMEM. */
-MUST_CHECK int ownership_facts_gather(struct shard *s, const struct shard_cache_config *config,
-                                      struct ownership_gathering *out);
+/* As `s`, which has this config, sees them. Valid until the loop runs on. */
+void ownership_facts_gather(struct shard *s, const struct shard_cache_config *config,
+                            struct ownership_gathering *out);
 void ownership_facts_deinit(struct ownership_gathering *g);
 
 #endif

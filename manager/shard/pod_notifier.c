@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/xalloc.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
 #include "object/preconditions.h"
@@ -72,7 +73,7 @@ static cJSON *make_patch(const struct nudge *n, const struct pod *p)
         (void)snprintf(number, sizeof number, "%" PRIu64, n->traffic);
         edit_string(&ed, annotations, names_key(prefix, POD_TRAFFIC, key), number);
     }
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }
 
 /* What is to be told. */

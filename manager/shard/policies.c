@@ -3,7 +3,6 @@
  * What the controller does when something about traffic policies, or about pods that they are for,
  * is other than before.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "base/xalloc.h"
@@ -137,7 +136,7 @@ void controller_serve(struct controller *c, enum traffic_kind kind, enum policy_
 static void add_policy(cJSON *items, const struct policy_object *o)
 {
     struct err e = ERR_INIT;
-    cJSON *rest = json_parse(o->rest, strlen(o->rest), &e);
+    cJSON *rest = xptr(json_parse(o->rest, strlen(o->rest), &e));
     const cJSON *status = field_get(rest, "status");
     const cJSON *open = field_get(status, "open");
     const cJSON *enforced = edit_find(field_get(status, "conditions"), "type", "Enforced");
@@ -149,9 +148,7 @@ static void add_policy(cJSON *items, const struct policy_object *o)
     cJSON_AddStringToObject(item, "state",
                             enforced == NULL ? "Pending" : field_text(enforced, "reason"));
     cJSON_AddNumberToObject(item, "open", cJSON_IsNumber(open) ? open->valuedouble : 0);
-    if (!cJSON_AddItemToArray(items, item)) {
-        cJSON_Delete(item);
-    }
+    cJSON_AddItemToArray(items, item);
     cJSON_Delete(rest);
 }
 

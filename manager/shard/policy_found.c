@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/policy_found.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "policy/pod_traffic.h"
 
 static const char pending[] = "Pending";
@@ -36,8 +36,8 @@ static int by_shard_name(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-static int collect_shards(const struct controller *c, const struct policy_object *o,
-                          struct policy_found *out)
+static void collect_shards(const struct controller *c, const struct policy_object *o,
+                           struct policy_found *out)
 {
     const struct shard_cache *w = c->options.cache;
     const struct shard_cache_config *config = NULL;
@@ -45,10 +45,7 @@ static int collect_shards(const struct controller *c, const struct policy_object
     while ((config = shard_cache_next_config_in(w, o->ns, config)) != NULL) {
         count++;
     }
-    out->shards = calloc(count + 1, sizeof *out->shards);
-    if (out->shards == NULL) {
-        return -ENOMEM;
-    }
+    out->shards = xcalloc(count + 1, sizeof *out->shards);
     while ((config = shard_cache_next_config_in(w, o->ns, config)) != NULL) {
         if (!config->root && traffic_concerns(config->pods, o->policy)) {
             struct policy_shard *one = &out->shards[out->shard_count++];
@@ -57,7 +54,6 @@ static int collect_shards(const struct controller *c, const struct policy_object
         }
     }
     qsort(out->shards, out->shard_count, sizeof *out->shards, by_shard_name);
-    return 0;
 }
 
 /* How the policy fares in the document of a shard. */
@@ -159,8 +155,8 @@ static void add_pod(const struct controller *c, const struct policy_object *o, c
     out->early = out->early || (r != NULL && !r->asked);
 }
 
-static int collect_pods(const struct controller *c, const struct policy_object *o,
-                        struct policy_found *out)
+static void collect_pods(const struct controller *c, const struct policy_object *o,
+                         struct policy_found *out)
 {
     const struct shard_cache *w = c->options.cache;
     const struct pod *p = NULL;
@@ -168,24 +164,20 @@ static int collect_pods(const struct controller *c, const struct policy_object *
     while ((p = shard_cache_next_pod_in(w, o->ns, p)) != NULL) {
         count += counts(p, o->policy, prober_result(c->prober, p->key));
     }
-    out->pods = calloc(count + 1, sizeof *out->pods);
-    if (out->pods == NULL) {
-        return -ENOMEM;
-    }
+    out->pods = xcalloc(count + 1, sizeof *out->pods);
     while ((p = shard_cache_next_pod_in(w, o->ns, p)) != NULL) {
         if (counts(p, o->policy, prober_result(c->prober, p->key))) {
             add_pod(c, o, p, out);
         }
     }
     qsort(out->pods, out->pod_count, sizeof *out->pods, by_pod_name);
-    return 0;
 }
 
-int policy_found_look(const struct controller *c, const struct policy_object *o,
-                      struct policy_found *out)
+void policy_found_look(const struct controller *c, const struct policy_object *o,
+                       struct policy_found *out)
 {
-    int rc = collect_shards(c, o, out);
-    return rc == 0 ? collect_pods(c, o, out) : rc;
+    collect_shards(c, o, out);
+    collect_pods(c, o, out);
 }
 
 void policy_found_deinit(struct policy_found *f)

@@ -19,9 +19,8 @@ struct policy_found {
     bool pending; /* a shard has not been looked at since the policies changed */
 };
 
-/* 0 or -ENOMEM. */
-MUST_CHECK int policy_found_look(const struct controller *c, const struct policy_object *o,
-                                 struct policy_found *out);
+void policy_found_look(const struct controller *c, const struct policy_object *o,
+                       struct policy_found *out);
 void policy_found_deinit(struct policy_found *f);
 
 #endif

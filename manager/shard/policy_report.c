@@ -12,7 +12,6 @@
  * start with what the object says: what is open since before is not told again. Requests that rules
  * have refused are told, and counted in the status, every few minutes.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/prometheus.h"
+#include "base/xalloc.h"
 #include "object/preconditions.h"
 #include "policy/policy_status.h"
 #include "shard/controller_internal.h"
@@ -72,19 +72,13 @@ static void drop(void *state)
     free(s->stored);
 }
 
-/* Another object of that name: what was known is of no use. 0 or -ENOMEM. */
-static int reset_if_replaced(struct state *s, const struct policy_object *o)
+/* Another object of that name: what was known is of no use. */
+static void reset_if_replaced(struct state *s, const struct policy_object *o)
 {
-    if (s->uid != NULL && strcmp(s->uid, o->uid) == 0) {
-        return 0;
+    if (s->uid == NULL || strcmp(s->uid, o->uid) != 0) {
+        drop(s);
+        *s = (struct state){.run = s->run, .uid = xstrdup(o->uid)};
     }
-    char *uid = strdup(o->uid);
-    if (uid == NULL) {
-        return -ENOMEM;
-    }
-    drop(s);
-    *s = (struct state){.run = s->run, .uid = uid};
-    return 0;
 }
 
 static bool is_there(void *state, enum work_result result)
@@ -121,7 +115,7 @@ static cJSON *without_finalizer(const struct policy_object *o, const cJSON *rest
     if (bared) {
         empty_spec(&ed, patch);
     }
-    return edit_result(&ed, patch);
+    return xptr(edit_result(&ed, patch));
 }
 
 /* While an object breaks the schema the API server takes no change of it. One that is being deleted
@@ -307,27 +301,25 @@ static bool is_stored(const struct state *s, const struct policy_object *o, cons
     if (s->stored == NULL || s->last == NULL || strcmp(s->stored, o->version) != 0) {
         return false;
     }
-    cJSON *last = json_parse(s->last, strlen(s->last), &e);
+    cJSON *last = xptr(json_parse(s->last, strlen(s->last), &e));
     bool same = policy_status_same(last, status);
     cJSON_Delete(last);
     return same;
 }
 
-/* 0 or -ENOMEM. */
-static int remember(struct state *s, const cJSON *status)
+/* False: it is too large. */
+static bool remember(struct state *s, const cJSON *status)
 {
     struct buf text = BUF_INIT(STATUS_MAX);
-    int rc = json_canonical(status, &text);
-    char *copy = rc == 0 ? strdup(buf_cstr(&text)) : NULL;
-    buf_reset(&text);
-    if (copy == NULL) {
-        return -ENOMEM;
+    bool fits = xrc(json_canonical(status, &text)) == 0;
+    if (fits) {
+        free(s->last);
+        free(s->stored);
+        s->last = xptr(buf_take_str(&text));
+        s->stored = NULL;
     }
-    free(s->last);
-    free(s->stored);
-    s->last = copy;
-    s->stored = NULL;
-    return 0;
+    buf_reset(&text);
+    return fits;
 }
 
 /* ---- the status ---- */
@@ -352,7 +344,7 @@ static void on_written(void *data, const cJSON *object, const struct api_error *
 {
     struct state *s = data;
     if (object != NULL) {
-        s->stored = strdup(field_meta(object, "resourceVersion"));
+        s->stored = xstrdup(field_meta(object, "resourceVersion"));
         s->untaken = false;
         reconcile_done(&s->run, WORK_DONE, 0);
         return;
@@ -393,7 +385,7 @@ static void finish(struct state *s, const struct policy_object *o, const cJSON *
                    const cJSON *status, const struct policy_status_result *result)
 {
     bool stored = result->changed && is_stored(s, o, status);
-    if (!stored && remember(s, status) != 0) {
+    if (!stored && !remember(s, status)) {
         reconcile_done(&s->run, WORK_RETRY, 0);
     } else if (stored || !result->changed ||
                reconcile_too_early(&s->run, o->uid, o->version, EACH_MS)) {
@@ -439,11 +431,7 @@ static void report(struct state *s, const struct policy_object *o, const cJSON *
                    const struct policy_found *found)
 {
     struct err e = ERR_INIT;
-    cJSON *last = s->last == NULL ? NULL : json_parse(s->last, strlen(s->last), &e);
-    if (s->last != NULL && last == NULL) {
-        reconcile_done(&s->run, WORK_RETRY, 0);
-        return;
-    }
+    cJSON *last = s->last == NULL ? NULL : xptr(json_parse(s->last, strlen(s->last), &e));
     report_after(s, o, old, s->last == NULL ? old : last, found);
     cJSON_Delete(last);
 }
@@ -479,9 +467,8 @@ static void handle(struct state *s, const struct policy_object *o, const cJSON *
     if (unbind(s, o, rest)) {
         return;
     }
-    if (policy_found_look(c, o, &found) != 0) {
-        reconcile_done(&s->run, WORK_RETRY, 0);
-    } else if (policy_deleting(o->policy) || is_too_early(s, old, &found)) {
+    policy_found_look(c, o, &found);
+    if (policy_deleting(o->policy) || is_too_early(s, old, &found)) {
         reconcile_done(&s->run, WORK_DONE, 0); /* the first answers bring it again */
     } else if (patience(s, &found) > 0) {
         reconcile_after(&s->run, patience(s, &found));
@@ -502,12 +489,9 @@ static void look(void *state)
         reconcile_done(&s->run, WORK_DONE, 0); /* on_ready brings it again */
         return;
     }
-    cJSON *rest = json_parse(o->rest, strlen(o->rest), &e);
-    if (rest == NULL || reset_if_replaced(s, o) != 0) {
-        reconcile_done(&s->run, WORK_RETRY, 0);
-    } else {
-        handle(s, o, rest);
-    }
+    cJSON *rest = xptr(json_parse(o->rest, strlen(o->rest), &e));
+    reset_if_replaced(s, o);
+    handle(s, o, rest);
     cJSON_Delete(rest);
 }
 
@@ -521,7 +505,7 @@ void policy_reporter_look_in(struct controller *c, const char *key, uint64_t ms)
     }
 }
 
-int policy_reporter_metrics(const struct controller *c, struct buf *out)
+void policy_reporter_metrics(const struct controller *c, struct buf *out)
 {
     static const char name[] = "cmesh_manager_policies";
     uint64_t numbers[POLICY_KINDS][POLICY_ENFORCED_STATES] = {{0}};
@@ -544,7 +528,7 @@ int policy_reporter_metrics(const struct controller *c, struct buf *out)
     const struct prometheus_metric gauge = {
         "cmesh_manager_open_breakers", "gauge",
         "Rules of CircuitBreakers that are open, each in each pod.", open};
-    return prometheus_write(out, &gauge, 1);
+    prometheus_write(out, &gauge, 1);
 }
 
 /* ---- life ---- */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/xalloc.h"
 #include "compile/rules_gain.h"
 #include "ownership/generation.h"
 #include "ownership/incompatible_pods.h"
@@ -15,7 +16,10 @@
 #include "shard/publish_plan.h"
 #include "json/field.h"
 
-enum { NAMESPACES_MS = 1000 }; /* until it is seen what keeps them */
+enum {
+    NAMESPACES_MS = 1000, /* until it is seen what keeps them */
+    NAMES_MAX = 4096,     /* bytes: of some pods, with versions */
+};
 
 /* One look at a shard. */
 struct publishing {
@@ -57,8 +61,8 @@ static void ask_pods(struct generation *g, const struct publishing *p, const cha
     }
 }
 
-/* These rules are next, with the generation that they get. 0 or -ENOMEM. */
-static int choose_next(struct publishing *p, struct rules *rules)
+/* These rules are next, with the generation that they get. */
+static void choose_next(struct publishing *p, struct rules *rules)
 {
     const char *checksum = rules_checksum(rules);
     struct generation g = {.own = 0};
@@ -69,10 +73,9 @@ static int choose_next(struct publishing *p, struct rules *rules)
     generation_seen(&g, p->s->heard);
     ask_pods(&g, p, checksum);
     uint64_t voids = generation_voids(&g, p->map == NULL ? 0 : p->map->voids);
-    struct rules *next = rules_with_generation(rules, generation_next(&g), voids);
+    struct rules *next = xptr(rules_with_generation(rules, generation_next(&g), voids));
     rules_unref(p->next);
     p->next = next;
-    return next == NULL ? -ENOMEM : 0;
 }
 
 /* Whether the ConfigMap holds exactly them. */
@@ -85,13 +88,14 @@ static bool holds_next(const struct publishing *p)
 
 /* ---- what others have to give up ---- */
 
-/* What it loses, it loses at once. Of generation 1, as what is compiled. NULL: not now. */
-static struct rules *rules_between(const struct rules *from, const struct rules *wanted)
+/* What it loses, it loses at once, unless what both show is too large. Of generation 1, as what is
+ * compiled. */
+static struct rules *rules_between(struct rules *from, const struct rules *wanted)
 {
     struct err e = ERR_INIT;
     bool loses = rules_gain(wanted, from, NULL);
-    struct rules *rules = handover_between(from, loses ? wanted : NULL, 1, &e);
-    return rules == NULL && e.code == -E2BIG ? handover_between(from, NULL, 1, &e) : rules;
+    struct rules *both = loses ? handover_between(from, wanted, 1, &e) : NULL;
+    return both != NULL ? both : xptr(rules_with_generation(from, 1, 0));
 }
 
 /* What its own pods may enforce; NULL: nothing is known of. */
@@ -107,64 +111,58 @@ static struct rules *published_rules(struct shard *s, const struct rules_map *ma
     return last == NULL ? NULL : rules_ref(last);
 }
 
-/* What is published until others have given up what the spec adds. 0 or -ENOMEM. */
-static int choose_meanwhile(struct publishing *p, const struct rules *from)
+/* What is published until others have given up what the spec adds. */
+static void choose_meanwhile(struct publishing *p, struct rules *from)
 {
     struct rules *rules = rules_between(from, p->next);
-    int rc = rules == NULL ? -ENOMEM : choose_next(p, rules);
+    choose_next(p, rules);
     shard_count_rules(p->s, rules);
-    p->facts.right_meanwhile = rc == 0 && holds_next(p);
+    p->facts.right_meanwhile = holds_next(p);
     rules_unref(rules);
-    return rc;
 }
 
-static int ask_others(struct publishing *p)
+static void ask_others(struct publishing *p)
 {
     struct rules *from = published_rules(p->s, p->map);
-    int rc = shard_wait(p->s, p->config, from, p->next, &p->why);
-    p->facts.handover = rc > 0 ? PUBLISH_HANDOVER_WAITS : PUBLISH_HANDOVER_DONE;
+    p->why = shard_wait(p->s, p->config, from, p->next);
+    p->facts.handover = p->why != NULL ? PUBLISH_HANDOVER_WAITS : PUBLISH_HANDOVER_DONE;
     p->facts.enforced = from != NULL;
-    if (rc > 0) {
-        rc = from == NULL ? 0 : choose_meanwhile(p, from);
+    if (p->why != NULL && from != NULL) {
+        choose_meanwhile(p, from);
     }
     rules_unref(from);
-    return rc;
 }
 
 /* ---- the ConfigMap that is to be written ---- */
 
-/* What was said first stays. 0 or -ENOMEM. */
-static int say(struct publishing *p, const char *text)
+/* What was said first stays. */
+static void say(struct publishing *p, const char *text)
 {
-    p->why = p->why != NULL ? p->why : strdup(text);
-    return p->why == NULL ? -ENOMEM : 0;
+    p->why = p->why != NULL ? p->why : xstrdup(text);
 }
 
-/* Whether pods could not read them: then `out` says so. 0 or -ENOMEM. */
-static int check_readers(struct publishing *p, enum rules_version version,
-                         enum publish_document *out)
+/* Whether pods could not read them: that is said. */
+static bool is_unreadable(struct publishing *p, enum rules_version version)
 {
     struct err e = ERR_INIT;
-    struct buf names = BUF_INIT(ERR_MSG_MAX);
+    struct buf names = BUF_INIT(NAMES_MAX);
     bool first = p->map == NULL || p->map->generation == 0;
-    size_t count =
-        version == RULES_V1 ? 0 : incompatible_pods(p->pods, p->pod_count, version, first, &names);
-    int rc = buf_error(&names);
-    *out = count > 0 ? PUBLISH_UNREADABLE : PUBLISH_FITS;
-    if (rc == 0 && count > 0) {
-        (void)err_set(&e, -EAGAIN,
-                      "the rules fit into a ConfigMap as %s only, which these pods do not read: "
-                      "%s. Recreate them, so that they get newer sidecars: those of "
-                      "--sidecar-image",
-                      rules_version_text(version), buf_cstr(&names));
-        rc = say(p, e.msg);
+    if (version == RULES_V1 ||
+        incompatible_pods(p->pods, p->pod_count, version, first, &names) == 0) {
+        return false;
     }
+    (void)err_set(&e, -EAGAIN,
+                  "the rules fit into a ConfigMap as %s only, which these pods do not read: "
+                  "%s. Recreate them, so that they get newer sidecars: those of "
+                  "--sidecar-image",
+                  rules_version_text(version), xptr(buf_cstr(&names)));
+    say(p, e.msg);
     buf_reset(&names);
-    return rc;
+    return true;
 }
 
-/* Of p->next. 0 or -ENOMEM. */
-static int make_body(struct publishing *p, enum publish_document *out)
+/* Of p->next. False: not now. */
+static bool make_body(struct publishing *p, enum publish_document *out)
 {
     struct err e = ERR_INIT;
     enum rules_version version = RULES_V1;
@@ -173,15 +171,14 @@ static int make_body(struct publishing *p, enum publish_document *out)
                       : s->uid == NULL  ? p->map->config_uid
                                         : s->uid;
     cJSON_Delete(p->body);
-    p->body = NULL;
     p->body = rules_map_make(p->map, p->next, s->controller->options.prefix, uid, &version, &e);
     if (p->body == NULL) {
         *out = PUBLISH_TOO_LARGE;
-        return say(p, e.msg);
+        say(p, e.msg);
+        return true;
     }
-    int rc = check_readers(p, version, out);
-    return rc != 0 || *out != PUBLISH_FITS ? rc
-                                           : shard_traffic_add(p->s, p->config, p->map, p->body);
+    *out = is_unreadable(p, version) ? PUBLISH_UNREADABLE : PUBLISH_FITS;
+    return *out != PUBLISH_FITS || shard_traffic_add(p->s, p->config, p->map, p->body);
 }
 
 /* ---- facts ---- */
@@ -209,15 +206,17 @@ static bool is_first(const struct publishing *p)
 
 /* A labeller that begins anew, with another leader, lists all again. What was published once is not
  * taken back, and later edits do not wait, for objects that exist have their labels by then. */
-static int look_at_labels(struct publishing *p)
+static void look_at_labels(struct publishing *p)
 {
     struct labelling labels;
     if (!p->s->controller->options.wait_for_labels || !is_first(p)) {
-        return 0;
+        return;
     }
     shard_look_labelling(p->s, p->config, &labels);
     p->facts.labels_missing = labels.state == LABELLING_UNDER_WAY;
-    return p->facts.labels_missing ? say(p, labels.text) : 0;
+    if (p->facts.labels_missing) {
+        say(p, labels.text);
+    }
 }
 
 static bool has_unasked(const struct publishing *p)
@@ -229,32 +228,26 @@ static bool has_unasked(const struct publishing *p)
     return i < p->pod_count;
 }
 
-/* 0 or -ENOMEM. */
-static int look_at_valid(struct publishing *p)
+static void look_at_valid(struct publishing *p)
 {
     struct publish_facts *f = &p->facts;
     if (f->map == PUBLISH_MAP_FOREIGN) {
         p->why = shard_name_taken(p->map);
-        return p->why == NULL ? -ENOMEM : 0;
+        return;
     }
     f->policies_unknown = p->map == NULL && shard_waits_for_policies(p->s);
     f->unasked = p->map == NULL && has_unasked(p);
-    int rc = look_at_labels(p);
-    rc = rc == 0 ? choose_next(p, p->s->compiled) : rc;
-    f->right = rc == 0 && holds_next(p);
-    return rc;
+    look_at_labels(p);
+    choose_next(p, p->s->compiled);
+    f->right = holds_next(p);
 }
 
-/* 0 or -ENOMEM. */
-static int look_at_map(struct publishing *p)
+static void look_at_map(struct publishing *p)
 {
     struct shard *s = p->s;
     struct publish_facts *f = &p->facts;
     p->map = shard_map(s);
     p->pods = controller_own_pods(s->controller, s->key, &p->pod_count);
-    if (p->pods == NULL) {
-        return -ENOMEM;
-    }
     f->mounted = p->pod_count > 0;
     shard_hear(s, p->map);
     shard_learn_own(s, p->config, p->map);
@@ -267,27 +260,24 @@ static int look_at_map(struct publishing *p)
         f->unread = p->map->unread;
         f->overwritten = shard_is_overwritten(s, p->map);
     }
-    return 0;
 }
 
-/* 0 or -ENOMEM. */
-static int gather(struct publishing *p)
+static void gather(struct publishing *p)
 {
     struct shard *s = p->s;
     struct publish_facts *f = &p->facts;
     p->config = shard_config(s);
     if (p->config == NULL) {
         f->spec = PUBLISH_SPEC_GONE;
-        return look_at_map(p);
+        look_at_map(p);
+        return;
     }
     if (waits_for_namespaces(s, p->config)) {
         f->spec = PUBLISH_SPEC_NAMESPACES;
         controller_look_after(s, NAMESPACES_MS);
-        return 0;
+        return;
     }
-    if (shard_compile(s, p->config) != 0) {
-        return -ENOMEM;
-    }
+    shard_compile(s, p->config);
     shard_give_up_rules(s, p->config);
     if (s->compiled != NULL) {
         shard_cache_share_rules(s->controller->options.cache, s->key, s->compiled);
@@ -295,21 +285,24 @@ static int gather(struct publishing *p)
     f->spec = is_ending(p->config)       ? PUBLISH_SPEC_ENDING
               : shard_refusal(s) != NULL ? PUBLISH_SPEC_REFUSED
                                          : PUBLISH_SPEC_VALID;
-    int rc = look_at_map(p);
-    return rc != 0 || f->spec != PUBLISH_SPEC_VALID || f->unread ? rc : look_at_valid(p);
+    look_at_map(p);
+    if (f->spec == PUBLISH_SPEC_VALID && !f->unread) {
+        look_at_valid(p);
+    }
 }
 
-/* What the plan asks for. 0 or -ENOMEM. */
-static int find_out(struct publishing *p, enum publish_action what)
+/* What the plan asks for. False: not now. */
+static bool find_out(struct publishing *p, enum publish_action what)
 {
     if (what == PUBLISH_ASK_OTHERS) {
-        return ask_others(p);
+        ask_others(p);
+        return true;
     }
     if (what == PUBLISH_MAKE) {
         return make_body(p, &p->facts.wanted);
     }
-    int rc = choose_next(p, p->s->own);
-    return rc == 0 ? make_body(p, &p->facts.own) : rc;
+    choose_next(p, p->s->own);
+    return make_body(p, &p->facts.own);
 }
 
 /* ---- what is done ---- */
@@ -389,16 +382,15 @@ static void carry_out(struct publishing *p, struct publish_plan plan)
 void shard_publish(struct shard *s)
 {
     struct publishing p = {.s = s};
-    int rc = gather(&p);
+    gather(&p);
     struct publish_plan plan = publish_plan(&p.facts);
-    while (rc == 0 && plan.action <= PUBLISH_MAKE_OWN) {
-        rc = find_out(&p, plan.action);
+    while (plan.action <= PUBLISH_MAKE_OWN && find_out(&p, plan.action)) {
         plan = publish_plan(&p.facts);
     }
-    if (rc == 0) {
-        carry_out(&p, plan);
-    } else {
+    if (plan.action <= PUBLISH_MAKE_OWN) {
         shard_done(s, WORK_RETRY, 0);
+    } else {
+        carry_out(&p, plan);
     }
     free(p.why);
     free(p.pods);

@@ -2,11 +2,11 @@
 /*
  * The last step of a shard: its status, and Events on what has changed in it.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "shard/controller_internal.h"
 #include "shard/pod_verdict.h"
 #include "json/edit.h"
@@ -42,17 +42,13 @@ struct status_pod shard_pod_facts(struct shard *s, const struct shard_cache_conf
     };
 }
 
-/* The caller frees. NULL without memory. */
+/* The caller frees. */
 static struct status_pod *collect_pods(struct shard *s, const struct shard_cache_config *config)
 {
     const struct pod **pods = shard_cache_pods_of(config);
-    struct status_pod *facts = calloc(config->pod_count + 1, sizeof *facts);
-    for (size_t i = 0; pods != NULL && facts != NULL && i < config->pod_count; i++) {
+    struct status_pod *facts = xcalloc(config->pod_count + 1, sizeof *facts);
+    for (size_t i = 0; i < config->pod_count; i++) {
         facts[i] = shard_pod_facts(s, config, pods[i]);
-    }
-    if (pods == NULL) {
-        free(facts);
-        facts = NULL;
     }
     free(pods);
     return facts;
@@ -114,9 +110,8 @@ bool shard_is_left_out(const struct shard *s, const char *ns)
     return f != NULL && excluded_namespaces_has(f, ns);
 }
 
-/* NULL without memory, or *early. */
-static cJSON *make_status(struct shard *s, const struct shard_cache_config *config, bool *changed,
-                          bool *early)
+/* NULL: it is too early. */
+static cJSON *make_status(struct shard *s, const struct shard_cache_config *config, bool *changed)
 {
     const struct rules_map *map = shard_map(s);
     bool ours = map != NULL && shard_owns_map(s, config, map);
@@ -156,12 +151,9 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
     };
     cJSON *status = NULL;
     struct status_result result = {.changed = false};
-    *early = pods != NULL && is_too_early(s, config, pods);
-    if (name != NULL && pods != NULL && !*early) {
+    if (!is_too_early(s, config, pods)) {
         status = status_make(&facts, &result);
         look_again_for_bypass(s, &facts);
-    }
-    if (status != NULL) {
         s->enforced = result.enforced;
         s->ready = result.ready;
         s->reported = true;
@@ -312,20 +304,15 @@ void shard_report_status(struct shard *s)
 {
     const struct shard_cache_config *config = shard_config(s);
     bool changed = false;
-    bool early = false;
     /* Of a spec that was edited since there is nothing to say yet; the edit brings it again. */
     if (config == NULL || !shard_has_looked(s, config)) {
         finish_report(s);
         return;
     }
     cJSON_Delete(s->status);
-    s->status = make_status(s, config, &changed, &early);
-    if (early) {
-        finish_report(s); /* the first answers bring it again */
-        return;
-    }
+    s->status = make_status(s, config, &changed);
     if (s->status == NULL) {
-        shard_done(s, WORK_RETRY, 0);
+        finish_report(s); /* the first answers bring it again */
         return;
     }
     note_enforced(s);

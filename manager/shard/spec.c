@@ -2,12 +2,12 @@
 /*
  * The spec of a shard, compiled when it has changed.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/keyed_hash.h"
+#include "base/xalloc.h"
 #include "shard/controller_internal.h"
 #include "json/field.h"
 
@@ -43,33 +43,25 @@ static bool is_compiled(const struct shard *s, const struct shard_cache_config *
 }
 
 /* The config is another one of the same name: what was known is of no use. */
-static int reset_if_replaced(struct shard *s, const struct shard_cache_config *config)
+static void reset_if_replaced(struct shard *s, const struct shard_cache_config *config)
 {
-    if (s->uid != NULL && strcmp(s->uid, config->uid) == 0) {
-        return 0;
+    if (s->uid == NULL || strcmp(s->uid, config->uid) != 0) {
+        free(s->uid);
+        s->uid = xstrdup(config->uid);
+        s->checksum[0] = '\0';
     }
-    char *uid = strdup(config->uid);
-    if (uid == NULL) {
-        return -ENOMEM;
-    }
-    free(s->uid);
-    s->uid = uid;
-    s->checksum[0] = '\0';
-    return 0;
 }
 
-int shard_compile(struct shard *s, const struct shard_cache_config *config)
+void shard_compile(struct shard *s, const struct shard_cache_config *config)
 {
     struct err e = ERR_INIT;
     uint64_t noticed = s->noticed_at;
     s->noticed_at = 0;
     if (is_compiled(s, config)) {
-        return 0;
+        return;
     }
-    struct rules *rules = reset_if_replaced(s, config) != 0 ? NULL : compile_spec(s, config, &e);
-    if (rules == NULL && (e.code == -ENOMEM || e.code == 0)) {
-        return -ENOMEM;
-    }
+    reset_if_replaced(s, config);
+    struct rules *rules = compile_spec(s, config, &e);
     const char *checksum = rules == NULL ? "" : rules_checksum(rules);
     if (strcmp(checksum, s->checksum) != 0) {
         s->changed_at = rules == NULL ? 0 : noticed;
@@ -85,5 +77,4 @@ int shard_compile(struct shard *s, const struct shard_cache_config *config)
     s->round = config->round;
     s->controller->options.counts->compiled += rules != NULL;
     s->controller->options.counts->refused += rules == NULL;
-    return 0;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/status.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "base/buf.h"
 #include "base/rfc3339.h"
 #include "base/utf8.h"
+#include "base/xalloc.h"
 #include "compile/compile.h"
 #include "object/conditions.h"
 #include "object/names.h"
@@ -89,18 +89,14 @@ static int compare_names(const void *left, const void *right)
     return by_name(left, right);
 }
 
-/* False without memory. */
-static bool judge(struct view *v)
+static void judge(struct view *v)
 {
     const struct status_facts *f = v->f;
     const cJSON *metadata = field_get(f->config, "metadata");
     char shard[512];
     (void)snprintf(shard, sizeof shard, "%s/%s", field_text(metadata, "namespace"),
                    field_text(metadata, "name"));
-    v->rows = calloc(f->pod_count + 1, sizeof *v->rows);
-    if (v->rows == NULL) {
-        return false;
-    }
+    v->rows = xcalloc(f->pod_count + 1, sizeof *v->rows);
     for (size_t i = 0; i < f->pod_count; i++) {
         struct row *row = &v->rows[i];
         row->pod = &f->pods[i];
@@ -110,7 +106,6 @@ static bool judge(struct view *v)
     qsort(v->rows, f->pod_count, sizeof *v->rows, compare_rows);
     v->counted = f->pod_count - v->number[VERDICT_GONE];
     v->enforcing = v->number[VERDICT_ENFORCES] + v->number[VERDICT_CONTESTED];
-    return true;
 }
 
 static void add_row(struct view *v, cJSON *array, const struct row *row)
@@ -251,78 +246,77 @@ static void add_exclusive(struct view *v)
     }
 }
 
-static int write_remedy(const struct view *v, struct buf *out)
+static void write_remedy(const struct view *v, struct buf *out)
 {
     if (v->f->left_out) {
-        return buf_append_str(out, "The webhook for pods leaves this namespace out: use another "
-                                   "one, or change the namespaceSelector of its "
-                                   "MutatingWebhookConfiguration");
+        buf_append_str(out, "The webhook for pods leaves this namespace out: use another one, or "
+                            "change the namespaceSelector of its MutatingWebhookConfiguration");
+    } else {
+        buf_printf(out, "Label the pods' template %s/" SIDECAR_ENABLE ": \"true\"", v->f->prefix);
     }
-    return buf_printf(out, "Label the pods' template %s/" SIDECAR_ENABLE ": \"true\"",
-                      v->f->prefix);
 }
 
 /* What to do about it. */
-static int write_tail(const struct view *v, enum pod_verdict verdict, struct buf *out)
+static void write_tail(const struct view *v, enum pod_verdict verdict, struct buf *out)
 {
-    int rc = buf_append_str(out, kinds[verdict].tail);
-    if (rc == 0 && verdict == VERDICT_NO_SIDECAR) {
-        rc = write_remedy(v, out);
-    } else if (rc == 0 && verdict == VERDICT_BYPASSED) {
-        rc = buf_printf(out, "%s/" SIDECAR_ALLOW_BYPASS ": \"true\" if it is on purpose",
-                        v->f->prefix);
+    buf_append_str(out, kinds[verdict].tail);
+    if (verdict == VERDICT_NO_SIDECAR) {
+        write_remedy(v, out);
+    } else if (verdict == VERDICT_BYPASSED) {
+        buf_printf(out, "%s/" SIDECAR_ALLOW_BYPASS ": \"true\" if it is on purpose", v->f->prefix);
     }
-    return rc == 0 ? buf_append_char(out, '.') : rc;
+    buf_append_char(out, '.');
 }
 
 /* "Not answering: a (why), b (why), c (why) and 4 more." */
-static int list_names(const struct view *v, enum pod_verdict verdict, struct buf *out)
+static void list_names(const struct view *v, enum pod_verdict verdict, struct buf *out)
 {
     const struct kind *kind = &kinds[verdict];
     size_t listed = 0;
-    int rc = v->number[verdict] > 0 ? buf_printf(out, " %s: ", kind->head) : 0;
-    for (size_t i = 0; i < v->counted && listed < NAMES_MAX && rc == 0; i++) {
+    if (v->number[verdict] == 0) {
+        return;
+    }
+    buf_printf(out, " %s: ", kind->head);
+    for (size_t i = 0; i < v->counted && listed < NAMES_MAX; i++) {
         const struct row *row = &v->rows[i];
         if (row->verdict == verdict) {
             char why[WHY_MAX];
             utf8_copy_plain(why, sizeof why, row->text);
             bool more = kind->with_text && why[0] != '\0';
-            rc = buf_printf(out, "%s%s%s%s%s", listed > 0 ? ", " : "", row->pod->name,
-                            more ? " (" : "", more ? why : "", more ? ")" : "");
+            buf_printf(out, "%s%s%s%s%s", listed > 0 ? ", " : "", row->pod->name, more ? " (" : "",
+                       more ? why : "", more ? ")" : "");
             listed++;
         }
     }
-    if (rc == 0 && v->number[verdict] > listed) {
-        rc = buf_printf(out, " and %zu more", v->number[verdict] - listed);
+    if (v->number[verdict] > listed) {
+        buf_printf(out, " and %zu more", v->number[verdict] - listed);
     }
-    return rc == 0 && listed > 0 ? write_tail(v, verdict, out) : rc;
+    write_tail(v, verdict, out);
 }
 
-static int write_count(const struct view *v, struct buf *out)
+static void write_count(const struct view *v, struct buf *out)
 {
-    return buf_printf(out, "%zu of %zu pods enforce generation %" PRIu64 "%s", v->enforcing,
-                      v->counted, v->f->generation,
-                      is_published(v->f) || v->f->given_up ? "." : ", of an earlier spec.");
+    buf_printf(out, "%zu of %zu pods enforce generation %" PRIu64 "%s", v->enforcing, v->counted,
+               v->f->generation,
+               is_published(v->f) || v->f->given_up ? "." : ", of an earlier spec.");
 }
 
 /* How far the rules are enforced, and what is missing. */
-static int write_progress(const struct view *v, struct buf *out)
+static void write_progress(const struct view *v, struct buf *out)
 {
     if (v->f->generation == 0) {
-        int rc = buf_append_str(out, "No rules are published.");
-        return rc == 0 ? list_names(v, VERDICT_NO_SIDECAR, out) : rc;
+        buf_append_str(out, "No rules are published.");
+        list_names(v, VERDICT_NO_SIDECAR, out);
+    } else if (!is_published(v->f)) {
+        write_count(v, out);
+    } else if (v->counted == 0) {
+        buf_append_str(out, "There are no pods.");
+    } else {
+        write_count(v, out);
+        for (enum pod_verdict i = 0; i < VERDICT_ENFORCES; i++) {
+            list_names(v, i, out);
+        }
     }
-    if (!is_published(v->f)) {
-        return write_count(v, out);
-    }
-    if (v->counted == 0) {
-        return buf_append_str(out, "There are no pods.");
-    }
-    int rc = write_count(v, out);
-    for (enum pod_verdict i = 0; i < VERDICT_ENFORCES && rc == 0; i++) {
-        rc = list_names(v, i, out);
-    }
-    return rc;
 }
 
 static enum status_enforced enforced_of(const struct view *v, const char **reason)
@@ -354,13 +348,9 @@ static enum status_enforced add_enforced(struct view *v)
     const char *reason = NULL;
     struct buf message = BUF_INIT(MESSAGE_MAX);
     enum status_enforced enforced = enforced_of(v, &reason);
-    const char *text = write_progress(v, &message) == 0 ? buf_cstr(&message) : NULL;
-    if (text == NULL) {
-        edit_fail(&v->ed, -ENOMEM);
-    } else {
-        bool holds = enforced == STATUS_ENFORCED || enforced == STATUS_NO_PODS;
-        conditions_set(&v->conditions, "Enforced", holds, reason, text);
-    }
+    bool holds = enforced == STATUS_ENFORCED || enforced == STATUS_NO_PODS;
+    write_progress(v, &message);
+    conditions_set(&v->conditions, "Enforced", holds, reason, xptr(buf_cstr(&message)));
     buf_reset(&message);
     return enforced;
 }
@@ -429,10 +419,8 @@ cJSON *status_make(const struct status_facts *f, struct status_result *out)
 {
     struct view v = {.f = f};
     cJSON *status = cJSON_CreateObject();
-    if (status == NULL || rfc3339_format(f->now_ms / 1000, v.now) != 0 || !judge(&v)) {
-        cJSON_Delete(status);
-        return NULL;
-    }
+    (void)!rfc3339_format(f->now_ms / 1000, v.now);
+    judge(&v);
     const cJSON *old = field_get(f->config, "status");
     v.conditions = conditions_begin(&v.ed, status, old, field_generation(f->config), v.now);
     add_numbers(&v, status);
@@ -445,10 +433,7 @@ cJSON *status_make(const struct status_facts *f, struct status_result *out)
     add_covered(&v);
     add_rows(&v, status); /* the last, since it sorts anew */
     free(v.rows);
-    if (v.ed.rc != 0) {
-        cJSON_Delete(status);
-        return NULL;
-    }
+    xok(v.ed.rc);
     out->changed = !cJSON_Compare(status, old, true);
     return status;
 }

@@ -108,7 +108,7 @@ struct status_result {
     bool changed; /* it says anything else than the old one */
 };
 
-/* The new status. The caller frees. NULL without memory. */
+/* The new status. The caller frees. */
 MUST_CHECK cJSON *status_make(const struct status_facts *f, struct status_result *out);
 
 #endif

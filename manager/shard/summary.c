@@ -42,7 +42,5 @@ void summary_add(cJSON *array, const cJSON *config)
     if (why[0] != '\0') {
         cJSON_AddStringToObject(shard, "message", why);
     }
-    if (!cJSON_AddItemToArray(array, shard)) {
-        cJSON_Delete(shard);
-    }
+    cJSON_AddItemToArray(array, shard);
 }

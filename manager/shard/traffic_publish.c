@@ -9,7 +9,6 @@
  *     a policy is invalid, and what was published of it is needed  the ConfigMap is read, then:
  *     else                                                         the key alone is written
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 
 #include "base/keyed_hash.h"
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "ownership/generation.h"
 #include "policy/pod_traffic.h"
 #include "shard/controller_internal.h"
@@ -71,8 +71,8 @@ static bool is_fresh(const struct shard *s, const struct shard_cache_config *con
            t->revision == policy_cache_revision(s->controller->policies, config->ns);
 }
 
-/* In t->policies, with no outcome yet. 0 or -ENOMEM. */
-static int collect(struct shard *s, const struct shard_cache_config *config)
+/* In t->policies, with no outcome yet. */
+static void collect(struct shard *s, const struct shard_cache_config *config)
 {
     const struct policy_cache *cache = s->controller->policies;
     const struct policy_object *o = NULL;
@@ -80,10 +80,7 @@ static int collect(struct shard *s, const struct shard_cache_config *config)
     while ((o = policy_cache_next_in(cache, config->ns, o)) != NULL) {
         count += traffic_concerns(config->pods, o->policy);
     }
-    struct shard_policy *list = calloc(count + 1, sizeof *list);
-    if (list == NULL) {
-        return -ENOMEM;
-    }
+    struct shard_policy *list = xcalloc(count + 1, sizeof *list);
     drop_policies(&s->traffic);
     s->traffic.policies = list;
     while ((o = policy_cache_next_in(cache, config->ns, o)) != NULL) {
@@ -91,16 +88,17 @@ static int collect(struct shard *s, const struct shard_cache_config *config)
             list[s->traffic.count++].policy = policy_ref(o->policy);
         }
     }
-    return 0;
 }
 
-/* Appends the document of that generation; nothing if there is to be none. */
-static int compile(struct shard *s, const struct shard_cache_config *config, uint64_t generation,
-                   const struct traffic *published, size_t room, struct buf *out, struct err *e)
+/* Appends the document of that generation; nothing if there is to be none. False: it cannot be
+ * made, which is logged. */
+static bool compile(struct shard *s, const struct shard_cache_config *config, uint64_t generation,
+                    const struct traffic *published, size_t room, struct buf *out)
 {
     struct shard_traffic *t = &s->traffic;
-    const struct policy **list = calloc(t->count + 1, sizeof *list);
-    enum traffic_outcome *outcomes = calloc(t->count + 1, sizeof *outcomes);
+    struct err e = ERR_INIT;
+    const struct policy **list = xcalloc(t->count + 1, sizeof *list);
+    enum traffic_outcome *outcomes = xcalloc(t->count + 1, sizeof *outcomes);
     struct traffic_compile_result r = {.outcomes = outcomes};
     struct traffic_source source = {.ns = config->ns,
                                     .shard = config->name,
@@ -109,22 +107,24 @@ static int compile(struct shard *s, const struct shard_cache_config *config, uin
                                     .count = t->count,
                                     .published = published,
                                     .room = room};
-    int rc = list == NULL || outcomes == NULL ? -ENOMEM : 0;
-    for (size_t i = 0; rc == 0 && i < t->count; i++) {
+    for (size_t i = 0; i < t->count; i++) {
         list[i] = t->policies[i].policy;
     }
-    rc = rc == 0 ? traffic_compile(&source, out, &r, e) : rc;
-    for (size_t i = 0; rc == 0 && i < t->count; i++) {
+    bool made = xrc(traffic_compile(&source, out, &r, &e)) == 0;
+    for (size_t i = 0; made && i < t->count; i++) {
         t->policies[i].outcome = outcomes[i];
         t->squeezed = t->squeezed || outcomes[i] == TRAFFIC_TOO_LARGE;
         t->kept = t->kept || outcomes[i] == TRAFFIC_KEPT;
     }
-    if (rc == 0) {
+    if (made) {
         (void)snprintf(t->checksum, sizeof t->checksum, "%s", r.checksum);
+    } else {
+        log_error("cannot make a traffic document", log_str("shard", s->key),
+                  log_str("error", e.msg));
     }
     free(list);
     free(outcomes);
-    return rc;
+    return made;
 }
 
 /* Whether a policy is invalid, so that it matters what was published. */
@@ -168,56 +168,45 @@ static void remember_good(struct shard_traffic *t, const struct rules_map *map,
 /* Digits of any generation: how much longer a text may become by it. */
 enum { DIGITS = 20 };
 
-static int refresh(struct shard *s, const struct shard_cache_config *config,
-                   const struct rules_map *map, const struct reading *read, size_t room)
+/* As compile. */
+static bool refresh(struct shard *s, const struct shard_cache_config *config,
+                    const struct rules_map *map, const struct reading *read, size_t room)
 {
     struct shard_traffic *t = &s->traffic;
     struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
-    struct err e = ERR_INIT;
-    int rc = collect(s, config);
-    t->compiled = false;
+    collect(s, config);
     t->placed = false; /* until it is written, or was found to stand there */
     t->squeezed = false;
     t->kept = false;
-    if (rc == 0) {
-        rc = compile(s, config, 1, read->published, room, &text, &e);
-    }
+    t->compiled = compile(s, config, 1, read->published, room, &text);
     t->size = text.len + DIGITS;
     buf_reset(&text);
-    if (rc == -EINVAL) {
-        log_error("cannot make a traffic document", log_str("shard", s->key),
-                  log_str("error", e.msg));
-    }
-    if (rc == 0) {
-        t->compiled = true;
+    if (t->compiled) {
         t->revision = policy_cache_revision(s->controller->policies, config->ns);
         t->config = shard_spec_hash(config);
         t->room = room;
         t->kept_hash = map == NULL ? 0 : map->traffic.text_hash;
         remember_good(t, map, read);
     }
-    return rc;
+    return t->compiled;
 }
 
 /* ---- which generation ---- */
 
-static int ask_pods(struct generation *g, const struct shard *s)
+static void ask_pods(struct generation *g, const struct shard *s)
 {
     size_t count = 0;
     struct ownership_pod *pods = controller_own_pods(s->controller, s->key, &count);
-    for (size_t i = 0; pods != NULL && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const struct probe_result *r = pods[i].probe;
         generation_heard(g, pods[i].pod->traffic);
         if (r != NULL && r->traffic != NULL && pod_traffic_is_of(r->traffic, s->key)) {
             generation_known(g, r->traffic->generation, r->traffic->checksum, s->traffic.checksum);
         }
     }
-    bool done = pods != NULL;
     free(pods);
-    return done ? 0 : -ENOMEM;
 }
 
-/* 0: out of memory. */
 static uint64_t choose_generation(struct shard *s, const struct rules_map *map)
 {
     struct shard_traffic *t = &s->traffic;
@@ -228,7 +217,8 @@ static uint64_t choose_generation(struct shard *s, const struct rules_map *map)
         generation_known(&g, map->traffic.generation, map->traffic.checksum, t->checksum);
     }
     generation_seen(&g, t->heard);
-    return ask_pods(&g, s) != 0 ? 0 : generation_next(&g);
+    ask_pods(&g, s);
+    return generation_next(&g);
 }
 
 static bool is_right(struct shard *s, const struct rules_map *map)
@@ -246,8 +236,8 @@ static bool is_right(struct shard *s, const struct rules_map *map)
 enum need {
     NEED_NOTHING,
     NEED_WRITE,
-    NEED_READ, /* of what is published, before */
-    NEED_MEMORY,
+    NEED_READ,  /* of what is published, before */
+    NEED_RETRY, /* it cannot be made */
 };
 
 static enum need judge(struct shard *s, const struct shard_cache_config *config,
@@ -258,8 +248,8 @@ static enum need judge(struct shard *s, const struct shard_cache_config *config,
         if (needs) {
             return NEED_READ;
         }
-        if (refresh(s, config, map, read, room) != 0) {
-            return NEED_MEMORY;
+        if (!refresh(s, config, map, read, room)) {
+            return NEED_RETRY;
         }
     }
     if (is_right(s, map)) {
@@ -268,28 +258,26 @@ static enum need judge(struct shard *s, const struct shard_cache_config *config,
     return needs && s->traffic.kept ? NEED_READ : NEED_WRITE;
 }
 
-/* The text that is to be written; empty: none. 0 or -ENOMEM. */
-static int make_text(struct shard *s, const struct shard_cache_config *config,
-                     const struct rules_map *map, const struct reading *read, struct buf *out)
+/* The text that is to be written; empty: none. As compile. */
+static bool make_text(struct shard *s, const struct shard_cache_config *config,
+                      const struct rules_map *map, const struct reading *read, struct buf *out)
 {
     struct shard_traffic *t = &s->traffic;
-    struct err e = ERR_INIT;
     uint64_t generation = t->checksum[0] == '\0' ? 1 : choose_generation(s, map);
-    int rc = generation == 0 ? -ENOMEM
-                             : compile(s, config, generation, read->published, t->room, out, &e);
-    if (rc == 0 && out->len > 0) {
+    bool made = compile(s, config, generation, read->published, t->room, out);
+    if (made && out->len > 0) {
         t->sent_hash = keyed_hash(0, buf_slice(out));
     }
-    return rc;
+    return made;
 }
 
 static const char *text_of(struct buf *text)
 {
-    return text->len == 0 ? NULL : buf_cstr(text);
+    return text->len == 0 ? NULL : xptr(buf_cstr(text));
 }
 
-int shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
-                      const struct rules_map *map, cJSON *body)
+bool shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
+                       const struct rules_map *map, cJSON *body)
 {
     const struct reading nothing = {.done = false};
     size_t room = rules_map_room_in(map, body);
@@ -298,21 +286,21 @@ int shard_traffic_add(struct shard *s, const struct shard_cache_config *config,
         if (!stays) {
             rules_map_add_traffic(body, map, NULL);
         }
-        return 0;
+        return true;
     }
     struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
     enum need v = judge(s, config, map, &nothing, room);
-    int rc = v == NEED_MEMORY ? -ENOMEM : 0;
+    bool made = v != NEED_RETRY;
     if (v == NEED_WRITE) {
-        rc = make_text(s, config, map, &nothing, &text);
-        if (rc == 0) {
+        made = make_text(s, config, map, &nothing, &text);
+        if (made) {
             rules_map_add_traffic(body, map, text_of(&text));
         }
     } else if (v == NEED_READ && !stays) {
         rules_map_add_traffic(body, map, NULL); /* rules have the first claim */
     }
     buf_reset(&text);
-    return rc;
+    return made;
 }
 
 /* ---- telling pods ---- */
@@ -359,7 +347,7 @@ static void tell_pods(struct shard *s)
     size_t count = 0;
     uint64_t generation = 0;
     struct ownership_pod *pods = controller_own_pods(c, s->key, &count);
-    for (size_t i = 0; pods != NULL && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         prober_expect_traffic(c->prober, pods[i].pod->key, s->traffic.checksum);
         if (shard_traffic_due(s, pods[i].pod, &generation)) {
             pod_notifier_add(c->pod_notifier, pods[i].pod);
@@ -476,12 +464,8 @@ static void send_document(struct shard *s, const struct rules_map *map, const ch
         .body = body,
         .field_manager = RULES_MAP_MANAGER,
     };
-    if (shard_note_base(s) != 0) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
-        shard_request_map(s, q, s->controller->options.counts->writes[CONTROLLER_TRAFFIC],
-                          on_written);
-    }
+    shard_note_base(s);
+    shard_request_map(s, q, s->controller->options.counts->writes[CONTROLLER_TRAFFIC], on_written);
     cJSON_Delete(body);
 }
 
@@ -489,11 +473,11 @@ static void write_document(struct shard *s, const struct shard_cache_config *con
                            const struct rules_map *map, const struct reading *read)
 {
     struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
-    if (make_text(s, config, map, read, &text) != 0) {
-        shard_done(s, WORK_RETRY, 0);
-    } else {
+    if (make_text(s, config, map, read, &text)) {
         shard_tell_traffic_changed(s, shard_config(s), map);
         send_document(s, map, text_of(&text));
+    } else {
+        shard_done(s, WORK_RETRY, 0);
     }
     buf_reset(&text);
 }
@@ -514,10 +498,7 @@ static void on_read(void *data, const cJSON *object, const struct api_error *err
     const char *text = field_text(field_get(object, "data"), RULES_MAP_TRAFFIC);
     struct err e = ERR_INIT;
     struct reading read = {.done = true, .published = traffic_parse(text, strlen(text), &e)};
-    if (e.code == -ENOMEM) {
-        shard_done(s, WORK_RETRY, 0);
-        return;
-    }
+    xerr(&e);
     go_on(s, &read);
     traffic_unref(read.published);
 }

@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/rfc3339.h"
+#include "base/xalloc.h"
 
 enum { NAMED_MAX = 3, TEXT_MAX = 4096 };
 
@@ -89,7 +90,7 @@ char *waits_text(const struct ownership_plan *plan, const struct takeover_word *
     if (plan->count > NAMED_MAX) {
         (void)buf_printf(&text, "; and %zu more", plan->count - NAMED_MAX);
     }
-    char *out = buf_take_str(&text);
+    char *out = xptr(buf_take_str(&text)); /* it has room for the longest names */
     buf_reset(&text);
     return out;
 }

@@ -9,7 +9,7 @@
 #include "ownership/ownership.h"
 
 /* Only the first ones are named, with how many there are besides. `leases`: of each wait what
- * takeover_want said; NULL: nobody was asked. NULL without memory; the caller frees. */
+ * takeover_want said; NULL: nobody was asked. The caller frees. */
 MUST_CHECK char *waits_text(const struct ownership_plan *plan, const struct takeover_word *leases);
 
 #endif

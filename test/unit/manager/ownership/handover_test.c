@@ -103,19 +103,6 @@ static void both_limits_hold(void **state)
     rules_unref(same);
 }
 
-static void nothing_else_is_the_same_rules(void **state)
-{
-    (void)state;
-    struct err e = ERR_INIT;
-    struct rules *from = make(7, LIMIT("pods", "ns in (1,3)"));
-    struct rules *same = handover_between(from, NULL, 12, &e);
-    assert_non_null(same);
-    assert_int_equal(rules_generation(same), 12);
-    assert_string_equal(rules_checksum(same), rules_checksum(from));
-    rules_unref(from);
-    rules_unref(same);
-}
-
 /* Half of what rules may have, on each side: they are many, and none is on both. */
 static struct rules *make_many(unsigned generation, const char *resource)
 {
@@ -440,7 +427,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_last_is_remembered),
         cmocka_unit_test(both_limits_hold),
-        cmocka_unit_test(nothing_else_is_the_same_rules),
         cmocka_unit_test(as_many_limits_as_there_may_be),
         POD_TEST(what_pods_that_answer_hold),
         POD_TEST(what_silent_pods_hold),

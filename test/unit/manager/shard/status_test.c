@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "alloc_sweep.h"
 #include "base/array.h"
 #include "shard/pod_verdict.h"
 #include "json/json.h"
@@ -909,29 +908,6 @@ static void test_nothing_new(void **state)
     made_free(&first);
 }
 
-static bool sweep_make(void *data)
-{
-    const struct status_facts *f = data;
-    struct status_result result;
-    cJSON *status = status_make(f, &result);
-    bool well = status != NULL;
-    cJSON_Delete(status);
-    return well;
-}
-
-static void test_out_of_memory(void **state)
-{
-    (void)state;
-    struct probe_result r = enforcing(7);
-    struct probe_result old = enforcing(6);
-    struct status_pod pods[] = {ready_pod("a", &r), ready_pod("b", &old)};
-    struct status_facts f = published(pods, 2);
-    cJSON *config = config_with("{\"root\":{\"childShardingConfigs\":[\"x\"]}}");
-    f.config = config;
-    assert_true(sweep_allocations(sweep_make, &f) > 40);
-    cJSON_Delete(config);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -963,7 +939,6 @@ int main(void)
         cmocka_unit_test(test_covered),
         cmocka_unit_test(test_when_a_condition_changed),
         cmocka_unit_test(test_nothing_new),
-        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
