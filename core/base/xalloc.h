@@ -23,7 +23,7 @@
 
 #include "base/err.h"
 
-/* Logs, and exits with 1. Nothing is freed or written any more. */
+/* Logs, and exits with 1; with CMESH_STRICT it aborts. Nothing is freed or written any more. */
 _Noreturn void xalloc_end(void);
 
 /* As their namesakes in the C library. The caller frees. */
