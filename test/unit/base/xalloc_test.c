@@ -70,11 +70,6 @@ static void use_strndup(void)
     free(xstrndup("ab", 1));
 }
 
-static void use_asprintf(void)
-{
-    free(xasprintf("%d", 1));
-}
-
 static void use_json(void)
 {
     xalloc_use_for_json();
@@ -100,8 +95,8 @@ static void use_rc(void)
 
 static void test_without_memory_the_process_ends(void **state)
 {
-    void (*const calls[])(void) = {use_malloc,   use_calloc, use_realloc, use_strdup, use_strndup,
-                                   use_asprintf, use_json,   use_ptr,     use_ok,     use_rc};
+    void (*const calls[])(void) = {use_malloc, use_calloc, use_realloc, use_strdup, use_strndup,
+                                   use_json,   use_ptr,    use_ok,      use_rc};
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(calls); i++) {
         assert_false(ends(calls[i], -1));
