@@ -133,6 +133,26 @@ void root_begin(struct root *t)
     go_on(t);
 }
 
+/* ---- requests ---- */
+
+/* About the child of that name. It is applied without force where there is none yet: what somebody
+ * else made of that name meanwhile is not taken from them. */
+static void send_request(struct root *t, enum object_request_verb verb, const char *name,
+                         const cJSON *body, object_request_cb next)
+{
+    char *path = root_path(t);
+    const struct object_request_options q = {
+        .verb = verb,
+        .path = path,
+        .name = name,
+        .body = body,
+        .field_manager = verb == OBJECT_REQUEST_DELETE ? NULL : ROOT_FIELD_MANAGER,
+        .force = verb == OBJECT_REQUEST_APPLY && t->pass.existed,
+    };
+    reconcile_write(&t->run, &q, NULL, next);
+    free(path);
+}
+
 /* ---- what an answer says ---- */
 
 static void count(struct root *t, enum roots_result result)
@@ -343,7 +363,6 @@ static void on_replaced(void *data, const cJSON *object, const struct api_error 
 static void replace_spec(struct root *t, const cJSON *object)
 {
     struct edit ed = {.rc = 0};
-    const char *name = field_meta(object, "name");
     cJSON *patch = cJSON_CreateArray();
     cJSON *test = edit_append_object(&ed, patch);
     edit_string(&ed, test, "op", "test");
@@ -353,15 +372,8 @@ static void replace_spec(struct root *t, const cJSON *object)
     edit_string(&ed, replace, "op", "replace");
     edit_string(&ed, replace, "path", "/spec");
     edit_set(&ed, replace, "value", cJSON_Duplicate(field_get(t->pass.body, "spec"), true));
-    char *path = root_path(t);
-    const struct object_request_options q = {.verb = OBJECT_REQUEST_JSON_PATCH,
-                                             .path = path,
-                                             .name = name,
-                                             .body = patch,
-                                             .field_manager = ROOT_FIELD_MANAGER};
-    reconcile_write(&t->run, &q, NULL, on_replaced);
+    send_request(t, OBJECT_REQUEST_JSON_PATCH, field_meta(object, "name"), patch, on_replaced);
     cJSON_Delete(patch);
-    free(path);
 }
 
 static void on_applied(void *data, const cJSON *object, const struct api_error *error)
@@ -515,23 +527,6 @@ static void add_precondition(struct root_pass *p, const struct root_child *c,
     }
 }
 
-/* Without force where there is none yet: what somebody else made of that name meanwhile is not
- * taken from them. */
-static void apply(struct root *t)
-{
-    struct root_pass *p = &t->pass;
-    p->base = root_version(root_find_child(t, p->shard.number));
-    char *path = root_path(t);
-    const struct object_request_options q = {.verb = OBJECT_REQUEST_APPLY,
-                                             .path = path,
-                                             .name = field_meta(p->body, "name"),
-                                             .body = p->body,
-                                             .field_manager = ROOT_FIELD_MANAGER,
-                                             .force = p->existed};
-    reconcile_write(&t->run, &q, NULL, on_applied);
-    free(path);
-}
-
 /* ---- which child is next ---- */
 
 enum step { STEP_NONE, STEP_WAITS, STEP_OVER };
@@ -649,7 +644,8 @@ static enum step look_at_shard(struct root *t, const struct layout_shard *goal)
     }
     note_edit(t, c, config);
     add_precondition(p, c, config);
-    apply(t);
+    p->base = root_version(root_find_child(t, p->shard.number));
+    send_request(t, OBJECT_REQUEST_APPLY, field_meta(p->body, "name"), p->body, on_applied);
     return STEP_WAITS;
 }
 
@@ -696,13 +692,9 @@ static void delete_child(struct root *t, const struct root_removal *r)
 {
     bool stray = r->number == ROOT_CHILDREN_MAX;
     t->pass.base = stray ? 0 : root_version(root_find_child(t, r->number));
-    char *path = root_path(t);
     cJSON *body = preconditions_delete(r->uid, r->version);
-    const struct object_request_options q = {
-        .verb = OBJECT_REQUEST_DELETE, .path = path, .name = r->name, .body = body};
-    reconcile_write(&t->run, &q, NULL, on_deleted);
+    send_request(t, OBJECT_REQUEST_DELETE, r->name, body, on_deleted);
     cJSON_Delete(body);
-    free(path);
 }
 
 static enum step look_at_removals(struct root *t, bool strays)
