@@ -76,18 +76,9 @@ static struct source *source_of(struct policy_cache *c, const struct entry *e)
     return &c->sources[policy_kind(e->seen.policy)];
 }
 
-static void tell(const struct policy_cache *c, const struct entry *e, bool gone, bool same)
-{
-    if (c->handlers->on_policy != NULL) {
-        c->handlers->on_policy(c->data, &e->seen, gone, same);
-    }
-}
-
 static void tell_known(const struct policy_cache *c)
 {
-    if (c->handlers->on_known != NULL) {
-        c->handlers->on_known(c->data);
-    }
+    c->handlers->on_known(c->data);
 }
 
 /* ---- namespaces ---- */
@@ -350,7 +341,7 @@ static bool keep(void *data, const char *key, const cJSON *object, struct inform
 static void on_gone(struct policy_cache *c, const struct entry *e)
 {
     change(c, e->space);
-    tell(c, e, true, false);
+    c->handlers->on_policy(c->data, &e->seen, true, false);
 }
 
 static void on_kept(struct policy_cache *c, const struct entry *e, bool same)
@@ -358,7 +349,7 @@ static void on_kept(struct policy_cache *c, const struct entry *e, bool same)
     if (!same) {
         change(c, e->space);
     }
-    tell(c, e, false, same);
+    c->handlers->on_policy(c->data, &e->seen, false, same);
     trim(c);
 }
 

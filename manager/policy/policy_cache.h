@@ -44,7 +44,7 @@ struct policy_object {
 };
 
 /* None is called inside a function of this header but policy_cache_serve and policy_cache_free,
- * which are allowed in none. Any may be NULL. */
+ * which are allowed in none. */
 struct policy_cache_handlers {
     /* It is new or changed; `gone`: or deleted, and nothing is known of it any more. `same`: of
      * what the policy says, nothing is other than before. */
