@@ -111,30 +111,24 @@ static void report(struct root *t, const struct buckets *owners)
     reconciler_look(t->roots->reconciler, t->key, 0);
 }
 
-static void look_at(struct root *t, const struct pods *pods)
-{
-    struct buckets owners;
-    if (!pods->any) {
-        stop_looking(t);
-        return;
-    }
-    if (t->load.window == NULL) {
-        t->load.window = load_window_new(minute_ms(t->roots));
-    }
-    find_owners(t, &owners);
-    load_window_look(t->load.window, roots_now(t->roots), pods->items, pods->count, &owners);
-    report(t, &owners);
-}
-
 static void look(struct root *t)
 {
     struct pods pods = {.items = NULL};
+    struct load_window **window = &t->load.window;
+    struct buckets owners;
     for (unsigned i = 1; i <= ROOT_SHARDS_MAX && t->load.prefix != NULL; i++) {
         if (t->children[i].known) {
             add_pods_of(t, i, &pods);
         }
     }
-    look_at(t, &pods);
+    if (pods.any) {
+        *window = *window != NULL ? *window : load_window_new(minute_ms(t->roots));
+        find_owners(t, &owners);
+        load_window_look(*window, roots_now(t->roots), pods.items, pods.count, &owners);
+        report(t, &owners);
+    } else {
+        stop_looking(t);
+    }
     free(pods.items);
 }
 
