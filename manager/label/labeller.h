@@ -75,7 +75,7 @@ labeller_resources(const struct labeller *l, const struct discovery_resource **a
 void labeller_progress(const struct labeller *l, const struct discovery_resource *d,
                        struct label_progress *out);
 
-/* For the pages of the admin server: metrics cmesh_manager_label_* (0, -ENOBUFS or -ENOMEM), and
+/* For the pages of the admin server: metrics cmesh_manager_label_* (0 or -ENOBUFS), and
  * "labels" in the status. NULL, when another process leads: nothing is written. */
 MUST_CHECK int labeller_metrics(const struct labeller *l, struct buf *out);
 void labeller_status(const struct labeller *l, cJSON *root);

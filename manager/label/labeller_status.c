@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/prometheus.h"
+#include "base/xalloc.h"
 #include "label/labeller_internal.h"
 
 typedef uint64_t (*value_cb)(const struct resource *r);
@@ -88,7 +89,7 @@ static void write_requests(const struct labeller *l, struct buf *out)
                name, s->patches, name, s->looks, name, pages, name, watches);
 }
 
-static int write_plain(const struct labeller *l, struct buf *out)
+static void write_plain(const struct labeller *l, struct buf *out)
 {
     const struct patcher_stats *s = patcher_stats(l->patcher);
     const struct prometheus_metric metrics[] = {
@@ -104,7 +105,7 @@ static int write_plain(const struct labeller *l, struct buf *out)
          "Requests to set control labels that the API server answered with status 429.",
          s->throttled},
     };
-    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 int labeller_metrics(const struct labeller *l, struct buf *out)
@@ -121,7 +122,8 @@ int labeller_metrics(const struct labeller *l, struct buf *out)
         "Objects skipped because another owner set their control labels, by resource.", foreign);
     write_by_phase(l, out);
     write_requests(l, out);
-    return write_plain(l, out);
+    write_plain(l, out);
+    return xrc(buf_error(out));
 }
 
 /* ---- status ---- */

@@ -583,7 +583,7 @@ int roller_metrics(const struct roller *r, const struct roller_counts *n, struct
     for (size_t i = 0; i < ROLLER_RESULTS; i++) {
         buf_printf(out, "%s{result=\"%s\"} %" PRIu64 "\n", name, results[i], n->evictions[i]);
     }
-    return buf_error(out);
+    return xrc(buf_error(out));
 }
 
 /* ---- life ---- */

@@ -418,7 +418,7 @@ int roots_metrics(const struct roots *r, const struct roots_counts *n, struct bu
     if (r != NULL) {
         write_roots(r, out);
     }
-    return buf_error(out);
+    return xrc(buf_error(out));
 }
 
 const struct work_queue *roots_queue(const struct roots *r)

@@ -71,7 +71,7 @@ struct roots_options {
 MUST_CHECK struct roots *roots_new(struct net_loop *l, const struct roots_options *o);
 
 /* Appends metrics, cmesh_manager_root_... without those of its queue. `r` NULL: this process does
- * not lead. 0, -ENOBUFS or -ENOMEM. */
+ * not lead. 0 or -ENOBUFS. */
 MUST_CHECK int roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out);
 const struct work_queue *roots_queue(const struct roots *r);
 
