@@ -14,23 +14,32 @@ uint64_t pod_traffic_policy(const char *uid)
     return keyed_hash(0, slice_str(uid));
 }
 
+/* Of breakers, and of rules that allow and forbid: both begin with it. */
 static int compare(const void *left, const void *right)
 {
-    const struct pod_breaker *a = left;
-    const struct pod_breaker *b = right;
-    return a->policy < b->policy ? -1 : a->policy > b->policy ? 1 : strcmp(a->rule, b->rule);
+    const struct pod_rule *a = left;
+    const struct pod_rule *b = right;
+    return a->policy < b->policy ? -1 : a->policy > b->policy ? 1 : strcmp(a->name, b->name);
 }
 
-/* No rule has a longer name: what has is none of ours. */
+/* False: none of ours has so long a name. */
+static bool read_rule(struct pod_rule *out, const char *uid, const char *name)
+{
+    if (strlen(name) > POLICY_NAME_MAX) {
+        return false;
+    }
+    out->policy = pod_traffic_policy(uid);
+    utf8_copy_plain(out->name, sizeof out->name, name);
+    return true;
+}
+
 static void read_breakers(struct pod_traffic *t, const cJSON *root, size_t most)
 {
     struct control_breaker row;
     const cJSON *at = NULL;
     for (size_t i = 0; i < most && control_traffic_next_breaker(root, &at, &row); i++) {
         struct pod_breaker *b = &t->breakers[t->count];
-        if (strlen(row.rule) <= POLICY_NAME_MAX) {
-            b->policy = pod_traffic_policy(row.uid);
-            utf8_copy_plain(b->rule, sizeof b->rule, row.rule);
+        if (read_rule(&b->rule, row.uid, row.rule)) {
             b->state = row.state;
             b->since = row.since;
             b->until = row.until;
@@ -39,13 +48,6 @@ static void read_breakers(struct pod_traffic *t, const cJSON *root, size_t most)
         }
     }
     qsort(t->breakers, t->count, sizeof *t->breakers, compare);
-}
-
-static int compare_intercepts(const void *left, const void *right)
-{
-    const struct pod_intercept *a = left;
-    const struct pod_intercept *b = right;
-    return a->policy < b->policy ? -1 : a->policy > b->policy ? 1 : strcmp(a->rule, b->rule);
 }
 
 /* At most so many rows of a list are read. */
@@ -65,15 +67,13 @@ static void read_intercepts(struct pod_traffic *t, const cJSON *root)
     t->intercepts = most == 0 ? NULL : xcalloc(most, sizeof *t->intercepts);
     for (size_t i = 0; i < most && control_traffic_next_intercept(root, &at, &row); i++) {
         struct pod_intercept *n = &t->intercepts[t->intercept_count];
-        if (strlen(row.rule) <= POLICY_NAME_MAX) {
-            n->policy = pod_traffic_policy(row.uid);
-            utf8_copy_plain(n->rule, sizeof n->rule, row.rule);
+        if (read_rule(&n->rule, row.uid, row.rule)) {
             n->refused = row.refused;
             t->intercept_count++;
         }
     }
     if (t->intercept_count > 0) {
-        qsort(t->intercepts, t->intercept_count, sizeof *t->intercepts, compare_intercepts);
+        qsort(t->intercepts, t->intercept_count, sizeof *t->intercepts, compare);
     }
 }
 
@@ -141,9 +141,9 @@ static bool is_missing(const struct pod_traffic *now, const struct pod_breaker *
 static struct pod_intercept *find_intercept(const struct pod_traffic *t,
                                             const struct pod_intercept *n)
 {
-    return t->intercept_count == 0 ? NULL
-                                   : bsearch(n, t->intercepts, t->intercept_count,
-                                             sizeof *t->intercepts, compare_intercepts);
+    return t->intercept_count == 0
+               ? NULL
+               : bsearch(n, t->intercepts, t->intercept_count, sizeof *t->intercepts, compare);
 }
 
 /* A number that was known better stands until there is another one. */
@@ -176,7 +176,7 @@ static void add_intercepts(struct pod_traffic *now, const struct pod_traffic *be
     }
     now->intercept_count = count;
     if (count > 0) {
-        qsort(all, count, sizeof *all, compare_intercepts);
+        qsort(all, count, sizeof *all, compare);
     }
 }
 
@@ -216,14 +216,13 @@ struct pod_traffic *pod_traffic_complete(struct pod_traffic *now, const struct p
 
 static bool same_breaker(const struct pod_breaker *a, const struct pod_breaker *b)
 {
-    return a->policy == b->policy && strcmp(a->rule, b->rule) == 0 && a->state == b->state &&
-           a->since == b->since && a->until == b->until && strcmp(a->why, b->why) == 0;
+    return compare(a, b) == 0 && a->state == b->state && a->since == b->since &&
+           a->until == b->until && strcmp(a->why, b->why) == 0;
 }
 
 static bool same_intercept(const struct pod_intercept *a, const struct pod_intercept *b)
 {
-    return a->policy == b->policy && strcmp(a->rule, b->rule) == 0 && a->refused == b->refused &&
-           a->rough == b->rough;
+    return compare(a, b) == 0 && a->refused == b->refused && a->rough == b->rough;
 }
 
 bool pod_traffic_same(const struct pod_traffic *a, const struct pod_traffic *b)
@@ -245,35 +244,30 @@ bool pod_traffic_same(const struct pod_traffic *a, const struct pod_traffic *b)
     return same;
 }
 
-const struct pod_breaker *pod_traffic_find(const struct pod_traffic *t, const char *uid,
-                                           size_t *count)
+/* The place of the first of `all`, which have that size. */
+static size_t find(const void *all, size_t length, size_t size, const char *uid, size_t *count)
 {
     uint64_t policy = pod_traffic_policy(uid);
     size_t first = 0;
-    size_t end = 0;
-    while (first < t->count && t->breakers[first].policy < policy) {
-        first++;
+    *count = 0;
+    for (size_t i = 0; i < length; i++) {
+        const struct pod_rule *rule = (const void *)((const char *)all + i * size);
+        first += rule->policy < policy;
+        *count += rule->policy == policy;
     }
-    for (end = first; end < t->count && t->breakers[end].policy == policy;) {
-        end++;
-    }
-    *count = end - first;
-    return &t->breakers[first];
+    return first;
+}
+
+const struct pod_breaker *pod_traffic_find(const struct pod_traffic *t, const char *uid,
+                                           size_t *count)
+{
+    return &t->breakers[find(t->breakers, t->count, sizeof *t->breakers, uid, count)];
 }
 
 const struct pod_intercept *pod_traffic_find_intercepts(const struct pod_traffic *t,
                                                         const char *uid, size_t *count)
 {
-    uint64_t policy = pod_traffic_policy(uid);
-    size_t first = 0;
-    size_t end = 0;
-    while (first < t->intercept_count && t->intercepts[first].policy < policy) {
-        first++;
-    }
-    for (end = first; end < t->intercept_count && t->intercepts[end].policy == policy;) {
-        end++;
-    }
-    *count = end - first;
+    size_t first = find(t->intercepts, t->intercept_count, sizeof *t->intercepts, uid, count);
     return *count == 0 ? NULL : &t->intercepts[first];
 }
 

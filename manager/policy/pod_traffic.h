@@ -22,10 +22,15 @@
 #define POD_TRAFFIC_ERROR_SIZE 256
 #define POD_TRAFFIC_WHY_SIZE 64
 
+/* Which rule it is. */
+struct pod_rule {
+    uint64_t policy; /* pod_traffic_policy of its uid */
+    char name[POLICY_NAME_MAX + 1];
+};
+
 /* A rule of a breaker. */
 struct pod_breaker {
-    uint64_t policy; /* pod_traffic_policy of its uid */
-    char rule[POLICY_NAME_MAX + 1];
+    struct pod_rule rule;
     enum control_breaker_state state;
     int64_t since; /* of the last transition, seconds since 1970; 0: there was none */
     int64_t until; /* when it ends to be open; 0: not by itself */
@@ -34,8 +39,7 @@ struct pod_breaker {
 
 /* A rule that allows and forbids requests to other places than the API server. */
 struct pod_intercept {
-    uint64_t policy;
-    char rule[POLICY_NAME_MAX + 1];
+    struct pod_rule rule;
     uint64_t refused; /* requests, since localproxy's start */
     bool rough;       /* there are more, maybe */
 };

@@ -314,7 +314,7 @@ static void add_rule(struct view *v, cJSON *rules, const struct pod_breaker *b)
 {
     char since[RFC3339_SIZE];
     cJSON *rule = edit_append_object(&v->ed, rules);
-    edit_string(&v->ed, rule, "name", b->rule);
+    edit_string(&v->ed, rule, "name", b->rule.name);
     edit_string(&v->ed, rule, "state", control_breaker_state_text(b->state));
     if (b->since != 0 && rfc3339_format(b->since, since) == 0) {
         edit_string(&v->ed, rule, "lastTransitionTime", since);
@@ -327,7 +327,7 @@ static void add_reason(struct buf *out, const struct pod_breaker *b)
 {
     char until[RFC3339_SIZE];
     bool ends = b->until != 0 && rfc3339_format(b->until, until) == 0;
-    buf_printf(out, "%s%s: %s%s%s", out->len == 0 ? "" : "; ", b->rule,
+    buf_printf(out, "%s%s: %s%s%s", out->len == 0 ? "" : "; ", b->rule.name,
                b->why[0] == '\0' ? "open" : b->why, ends ? ", until " : "", ends ? until : "");
 }
 
@@ -360,8 +360,8 @@ static double rough_number(uint64_t n)
 static double told_refusals(struct view *v, const cJSON *told, const struct pod_intercept *n)
 {
     double now = rough_number(n->refused);
-    double before =
-        number_of(edit_find(field_get(told, "interceptSnapshots"), "name", n->rule), "refused");
+    double before = number_of(
+        edit_find(field_get(told, "interceptSnapshots"), "name", n->rule.name), "refused");
     if (v->f->tells) {
         return now;
     }
@@ -382,7 +382,7 @@ static void add_refusals(struct view *v, cJSON *row, const struct policy_pod *p)
             v->rough = v->rough || n[i].rough;
             rules = rules != NULL ? rules : edit_array(&v->ed, row, "interceptSnapshots");
             cJSON *rule = edit_append_object(&v->ed, rules);
-            edit_string(&v->ed, rule, "name", n[i].rule);
+            edit_string(&v->ed, rule, "name", n[i].rule.name);
             edit_number(&v->ed, rule, "refused", refused);
             v->rules++;
         }

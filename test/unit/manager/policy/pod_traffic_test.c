@@ -81,9 +81,9 @@ static void test_rows(void **state)
     assert_int_equal(t->count, 3);
     const struct pod_breaker *b = pod_traffic_find(t, "u1", &count);
     assert_int_equal(count, 2);
-    assert_string_equal(b[0].rule, "a");
+    assert_string_equal(b[0].rule.name, "a");
     assert_int_equal(b[0].state, CONTROL_BREAKER_HALF_OPENED);
-    assert_string_equal(b[1].rule, "b");
+    assert_string_equal(b[1].rule.name, "b");
     assert_int_equal(b[1].state, CONTROL_BREAKER_CLOSED);
     assert_true(b[1].since == 0);
     b = pod_traffic_find(t, "u2", &count);
@@ -183,10 +183,10 @@ static void test_intercepts(void **state)
     assert_int_equal(t->count, 0);
     const struct pod_intercept *n = pod_traffic_find_intercepts(t, "u2", &count);
     assert_int_equal(count, 2);
-    assert_string_equal(n[0].rule, "a");
-    assert_string_equal(n[1].rule, "b");
+    assert_string_equal(n[0].rule.name, "a");
+    assert_string_equal(n[1].rule.name, "b");
     assert_int_equal(n[1].refused, 5);
-    assert_string_equal(only(t, "u1")->rule, "z");
+    assert_string_equal(only(t, "u1")->rule.name, "z");
     (void)pod_traffic_find_intercepts(t, "u3", &count);
     assert_int_equal(count, 0);
     pod_traffic_free(t);
