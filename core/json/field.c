@@ -48,6 +48,18 @@ const char *field_meta(const cJSON *object, const char *key)
     return field_text(field_get(object, "metadata"), key);
 }
 
+bool field_has(const cJSON *list, const char *text)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (cJSON_IsString(item) && strcmp(item->valuestring, text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 double field_generation(const cJSON *object)
 {
     const cJSON *generation = field_get(field_get(object, "metadata"), "generation");

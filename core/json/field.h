@@ -9,6 +9,8 @@
 #ifndef CORE_JSON_FIELD_H
 #define CORE_JSON_FIELD_H
 
+#include <stdbool.h>
+
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
@@ -23,6 +25,9 @@ const cJSON *field_map(const cJSON *object, const char *key);
 const char *field_text(const cJSON *object, const char *key);
 /* The same of its metadata. */
 const char *field_meta(const cJSON *object, const char *key);
+
+/* Whether one item of a list is that text. */
+bool field_has(const cJSON *list, const char *text);
 
 /* The generation in its metadata; 0 when it is absent. */
 double field_generation(const cJSON *object);

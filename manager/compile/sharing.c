@@ -33,18 +33,6 @@ static const char *check_name(const cJSON *item)
     return text == NULL ? "must be a string" : check_text(text);
 }
 
-bool sharing_lists(const cJSON *own, const char *ns)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, own)
-    {
-        if (cJSON_IsString(item) && strcmp(item->valuestring, ns) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int sharing_read(const cJSON *spec, const cJSON **own, struct err *e)
 {
     const cJSON *list = NULL;
@@ -189,8 +177,7 @@ static void add_names(struct edit *ed, const struct sharing *s, cJSON *values, c
     for (size_t i = 0; s->all != NULL && i < s->all->count; i++) {
         char hash[16];
         (void)snprintf(hash, sizeof hash, "%u", sharding_hash(s->all->names[i]));
-        if (hashes != NULL && sharing_lists(hashes, hash) &&
-            !sharing_lists(s->own, s->all->names[i])) {
+        if (hashes != NULL && field_has(hashes, hash) && !field_has(s->own, s->all->names[i])) {
             edit_append_string(ed, values, s->all->names[i]);
         }
     }
@@ -198,7 +185,7 @@ static void add_names(struct edit *ed, const struct sharing *s, cJSON *values, c
     {
         bool passes =
             hashes == NULL || s->all == NULL || sharing_set_has(s->all, item->valuestring);
-        if (passes && !sharing_lists(values, item->valuestring)) {
+        if (passes && !field_has(values, item->valuestring)) {
             edit_append_string(ed, values, item->valuestring);
         }
     }
@@ -212,7 +199,7 @@ static void list_other_hashes(struct edit *ed, cJSON *requirement)
     for (unsigned i = 0; i < SHARDING_HASH_SIZE; i++) {
         char hash[16];
         (void)snprintf(hash, sizeof hash, "%u", i);
-        if (!sharing_lists(values, hash)) {
+        if (!field_has(values, hash)) {
             edit_append_string(ed, others, hash);
         }
     }
@@ -241,7 +228,7 @@ static void keep_others(struct edit *ed, const struct sharing *s, cJSON *require
     bool any = values->child != NULL;
     for (cJSON *item = values->child; item != NULL; item = next) {
         next = item->next;
-        if (sharing_lists(s->own, item->valuestring)) {
+        if (field_has(s->own, item->valuestring)) {
             cJSON_Delete(cJSON_DetachItemViaPointer(values, item));
         }
     }

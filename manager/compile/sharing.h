@@ -58,8 +58,6 @@ void sharing_set_deinit(struct sharing_set *s);
 MUST_CHECK int sharing_read(const cJSON *spec, const cJSON **own, struct err *e);
 /* The same of what is taken for right. */
 const cJSON *sharing_of(const cJSON *config);
-/* NULL, an array of strings: no. */
-bool sharing_lists(const cJSON *own, const char *ns);
 
 struct sharing {
     const cJSON *own;              /* of the config */

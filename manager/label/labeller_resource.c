@@ -63,13 +63,9 @@ static const char *left_out(const struct labeller *l, size_t i)
 
 static bool is_left_out(const struct labeller *l, const char *ns)
 {
-    for (size_t i = 0; i <= SYSTEM_NAMESPACES && !l->options.system_namespaces; i++) {
-        const char *other = left_out(l, i);
-        if (other != NULL && strcmp(other, ns) == 0) {
-            return true;
-        }
-    }
-    return false;
+    const char *own = l->options.namespace;
+    bool system = ARRAY_HAS(system_namespaces, ns) || (own != NULL && strcmp(own, ns) == 0);
+    return system && !l->options.system_namespaces;
 }
 
 /* The same for the API server, which sends nothing of them then. */

@@ -78,18 +78,6 @@ bool policy_is_one(const cJSON *document, enum traffic_kind *kind)
 
 /* ---- metadata ---- */
 
-static bool read_finalizer(const cJSON *meta)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, field_get(meta, "finalizers"))
-    {
-        if (cJSON_IsString(item) && strcmp(item->valuestring, POLICY_FINALIZER) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whatever the label's value, the empty one too. */
 static bool read_disabled(enum traffic_kind kind, const cJSON *object)
 {
@@ -121,7 +109,7 @@ static void read_metadata(struct policy *p, const cJSON *object)
     p->uid = xstrdup(field_text(meta, "uid"));
     p->created = xstrdup(field_text(meta, "creationTimestamp"));
     p->generation = number >= 0 && number <= GENERATION_MAX ? (int64_t)number : 0;
-    p->has_finalizer = read_finalizer(meta);
+    p->has_finalizer = field_has(field_get(meta, "finalizers"), POLICY_FINALIZER);
     p->deleting = field_get(meta, "deletionTimestamp") != NULL;
     p->disabled = read_disabled(p->kind, object);
     read_spec_hash(p, field_get(object, "spec"));

@@ -41,13 +41,9 @@ static const char *check_verb(const char *text)
     static const char *const verbs[] = {"*",      "get",    "list",  "watch",
                                         "create", "update", "patch", "deletecollection",
                                         "delete", "proxy"};
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++) {
-        if (strcmp(text, verbs[i]) == 0) {
-            return NULL;
-        }
-    }
-    return "must be one of get, list, watch, create, update, patch, delete, deletecollection, or "
-           "\"*\"";
+    return ARRAY_HAS(verbs, text) ? NULL
+                                  : "must be one of get, list, watch, create, update, patch, "
+                                    "delete, deletecollection, or \"*\"";
 }
 
 static const char *check_namespace(const char *text)
@@ -85,18 +81,6 @@ static bool check_text(struct policy_reader *r, const cJSON *item, const char *p
     return why == NULL;
 }
 
-static bool has_text(const cJSON *array, const char *text)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, array)
-    {
-        if (cJSON_IsString(item) && strcmp(item->valuestring, text) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Copies it, each name once. */
 static void read_list(struct policy_reader *r, const cJSON *rule, const char *path,
                       const struct list *list, bool required, cJSON *out)
@@ -112,7 +96,7 @@ static void read_list(struct policy_reader *r, const cJSON *rule, const char *pa
         (void)policy_count_name(r, path); /* `*` */
     }
     for (; item != NULL; item = item->next) {
-        if (check_text(r, item, path, list, i++) && !has_text(copy, item->valuestring)) {
+        if (check_text(r, item, path, list, i++) && !field_has(copy, item->valuestring)) {
             if (!policy_count_name(r, path)) {
                 return;
             }
@@ -125,15 +109,16 @@ static void read_list(struct policy_reader *r, const cJSON *rule, const char *pa
 static bool names_leases(const cJSON *rule)
 {
     const cJSON *groups = field_get(rule, "apiGroups");
-    bool group = groups == NULL || has_text(groups, "*") || has_text(groups, "coordination.k8s.io");
-    return group && has_text(field_get(rule, "resources"), "leases");
+    bool group =
+        groups == NULL || field_has(groups, "*") || field_has(groups, "coordination.k8s.io");
+    return group && field_has(field_get(rule, "resources"), "leases");
 }
 
 static bool relists(const cJSON *rule)
 {
     const cJSON *verbs = field_get(rule, "verbs");
-    return has_text(field_get(rule, "namespaces"), "*") &&
-           (has_text(verbs, "list") || has_text(verbs, "watch") || has_text(verbs, "*"));
+    return field_has(field_get(rule, "namespaces"), "*") &&
+           (field_has(verbs, "list") || field_has(verbs, "watch") || field_has(verbs, "*"));
 }
 
 static void read_rule(struct policy_reader *r, const cJSON *rule, const char *path, bool required,

@@ -69,20 +69,9 @@ static void sort_names(struct names *n)
     n->count = kept;
 }
 
-static bool has_value(const cJSON *share, const char *text)
-{
-    const cJSON *value = NULL;
-    cJSON_ArrayForEach(value, field_get(share, "values"))
-    {
-        if (cJSON_IsString(value) && strcmp(value->valuestring, text) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool child_share_covers(const cJSON *share, const cJSON *part)
 {
+    const cJSON *wider = field_get(share, "values");
     const cJSON *values = field_get(part, "values");
     const cJSON *value = NULL;
     if (cJSON_GetArraySize(values) == 0 || cJSON_Compare(share, part, true)) {
@@ -93,7 +82,7 @@ bool child_share_covers(const cJSON *share, const cJSON *part)
     }
     cJSON_ArrayForEach(value, values)
     {
-        if (!cJSON_IsString(value) || !has_value(share, value->valuestring)) {
+        if (!cJSON_IsString(value) || !field_has(wider, value->valuestring)) {
             return false;
         }
     }
@@ -106,7 +95,8 @@ static bool has_namespace(const struct child_options *o, const char *name)
     char hash[16];
     names_key(o->labels->prefix, o->labels->namespace, key);
     (void)snprintf(hash, sizeof hash, "%u", sharding_hash(name));
-    return has_value(o->had, strcmp(field_text(o->had, "key"), key) == 0 ? name : hash);
+    return field_has(field_get(o->had, "values"),
+                     strcmp(field_text(o->had, "key"), key) == 0 ? name : hash);
 }
 
 /* Of those that normal shards are not to have. */

@@ -108,18 +108,6 @@ int validate_root(const cJSON *config, const struct compile_options *o, struct v
 
 /* ---- what is odd ---- */
 
-static bool has_star(const cJSON *list)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        if (cJSON_IsString(item) && strcmp(item->valuestring, "*") == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void note_everything(const struct root_spec *spec, struct warnings *warnings)
 {
     unsigned i = 0;
@@ -130,8 +118,8 @@ static void note_everything(const struct root_spec *spec, struct warnings *warni
         const cJSON *entry;
         cJSON_ArrayForEach(entry, field_get(inner != NULL ? inner : limit, "relateResources"))
         {
-            if (has_star(field_get(entry, "apiGroups")) &&
-                has_star(field_get(entry, "resources"))) {
+            if (field_has(field_get(entry, "apiGroups"), "*") &&
+                field_has(field_get(entry, "resources"), "*")) {
                 warnings_add(warnings,
                              RESOURCES "[%u]: everything is spread, also Leases, Events and what "
                                        "is not namespaced, as Nodes: list the resources that the "

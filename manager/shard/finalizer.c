@@ -26,16 +26,9 @@ static const cJSON *finalizers_of(const struct shard_cache_config *config)
 
 static bool is_due(const struct shard *s, const struct shard_cache_config *config)
 {
-    const cJSON *item;
     bool deleted = field_meta(config->object, "deletionTimestamp")[0] != '\0';
     bool taken = s->unbound != NULL && strcmp(s->unbound, config->uid) == 0;
-    cJSON_ArrayForEach(item, finalizers_of(config))
-    {
-        if (cJSON_IsString(item) && strcmp(item->valuestring, FINALIZER) == 0) {
-            return deleted || !taken;
-        }
-    }
-    return false;
+    return field_has(finalizers_of(config), FINALIZER) && (deleted || !taken);
 }
 
 static void on_taken(void *data, const cJSON *object, const struct api_error *error)

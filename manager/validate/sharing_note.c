@@ -73,7 +73,7 @@ void sharing_note(const struct rules *rules, const cJSON *config, const struct s
                   const struct namespace_set *known, struct warnings *warnings)
 {
     const cJSON *own = sharing_of(config);
-    if (!sharing_lists(own, c->ns)) {
+    if (!field_has(own, c->ns)) {
         note_own(rules, config, c->ns, warnings);
     }
     if (control_labels_ask_hash(rules)) {

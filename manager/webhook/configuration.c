@@ -231,25 +231,13 @@ cJSON *configuration_rules(const struct sharding_resource *resources, size_t cou
     return rules;
 }
 
-static bool has_text(const cJSON *list, const char *text)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        if (cJSON_IsString(item) && strcmp(item->valuestring, text) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool has_texts(const cJSON *list, const cJSON *wanted)
 {
     const cJSON *item;
     bool all = true;
     cJSON_ArrayForEach(item, wanted)
     {
-        all = all && has_text(list, cJSON_IsString(item) ? item->valuestring : "");
+        all = all && field_has(list, cJSON_IsString(item) ? item->valuestring : "");
     }
     return all;
 }
