@@ -89,9 +89,8 @@ size_t work_queue_companions(const struct work_queue *q, const char *key);
 unsigned work_queue_failures(const struct work_queue *q, const char *key);
 
 /* Appends the metrics of several queues, under the names that client-go gives them: workqueue_depth
- * and so on, with the label `name`. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int work_queue_metrics(struct buf *out, const struct work_queue *const *queues,
-                                  size_t count);
+ * and so on, with the label `name`. Errors stay in `out`. */
+void work_queue_metrics(struct buf *out, const struct work_queue *const *queues, size_t count);
 
 /* At once: what is being handled is nobody's business any more, and work_queue_done must not be
  * called for it. Allowed inside the handler. NULL is ignored. */

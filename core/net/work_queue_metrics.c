@@ -75,7 +75,7 @@ static const struct {
      write_longest},
 };
 
-int work_queue_metrics(struct buf *out, const struct work_queue *const *queues, size_t count)
+void work_queue_metrics(struct buf *out, const struct work_queue *const *queues, size_t count)
 {
     for (size_t m = 0; m < ARRAY_LEN(metrics); m++) {
         prometheus_head(out, metrics[m].name, metrics[m].type, metrics[m].help);
@@ -85,5 +85,4 @@ int work_queue_metrics(struct buf *out, const struct work_queue *const *queues, 
             metrics[m].write(out, &s);
         }
     }
-    return buf_error(out);
 }

@@ -190,8 +190,8 @@ void shard_cache_pod_told(struct shard_cache *w, const char *key, const char *ui
 void shard_cache_pod_told_traffic(struct shard_cache *w, const char *key, const char *uid,
                                   uint64_t generation);
 
-/* Appends metrics, cmesh_manager_... 0 or -ENOBUFS. */
-MUST_CHECK int shard_cache_metrics(const struct shard_cache *w, struct buf *out);
+/* Appends metrics, cmesh_manager_...; errors stay in `out`. */
+void shard_cache_metrics(const struct shard_cache *w, struct buf *out);
 
 /* At once. Who may still hold rules that are counted here has called shard_cache_keep. NULL is
  * ignored. */

@@ -75,9 +75,9 @@ labeller_resources(const struct labeller *l, const struct discovery_resource **a
 void labeller_progress(const struct labeller *l, const struct discovery_resource *d,
                        struct label_progress *out);
 
-/* For the pages of the admin server: metrics cmesh_manager_label_* (0 or -ENOBUFS), and
+/* For the pages of the admin server: metrics cmesh_manager_label_*, whose errors stay in `out`, and
  * "labels" in the status. NULL, when another process leads: nothing is written. */
-MUST_CHECK int labeller_metrics(const struct labeller *l, struct buf *out);
+void labeller_metrics(const struct labeller *l, struct buf *out);
 void labeller_status(const struct labeller *l, cJSON *root);
 
 /* At once: what was sent may be done all the same. NULL is ignored. */

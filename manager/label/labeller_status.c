@@ -3,7 +3,6 @@
 
 #include "base/array.h"
 #include "base/prometheus.h"
-#include "base/xalloc.h"
 #include "label/labeller_internal.h"
 
 typedef uint64_t (*value_cb)(const struct resource *r);
@@ -108,10 +107,10 @@ static void write_plain(const struct labeller *l, struct buf *out)
     prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
-int labeller_metrics(const struct labeller *l, struct buf *out)
+void labeller_metrics(const struct labeller *l, struct buf *out)
 {
     if (l == NULL) {
-        return 0;
+        return;
     }
     write_by_resource(l, out, "cmesh_manager_label_labelled_total", "counter",
                       "Objects that were given control labels, by resource.", labelled);
@@ -123,7 +122,6 @@ int labeller_metrics(const struct labeller *l, struct buf *out)
     write_by_phase(l, out);
     write_requests(l, out);
     write_plain(l, out);
-    return xrc(buf_error(out));
 }
 
 /* ---- status ---- */

@@ -72,10 +72,9 @@ MUST_CHECK struct roller *roller_new(struct net_loop *l, const struct roller_opt
 
 /* Adds what there is to say of each roll. `r` NULL: nothing. */
 void roller_status(const struct roller *r, cJSON *root);
-/* Appends metrics, cmesh_manager_rolling_... `r` NULL: this process does not lead. 0 or -ENOBUFS.
- */
-MUST_CHECK int roller_metrics(const struct roller *r, const struct roller_counts *n,
-                              struct buf *out);
+/* Appends metrics, cmesh_manager_rolling_... `r` NULL: this process does not lead. Errors stay in
+ * `out`. */
+void roller_metrics(const struct roller *r, const struct roller_counts *n, struct buf *out);
 
 /* At once: requests are broken off; what was sent may be done all the same. NULL is ignored. */
 void roller_free(struct roller *r);

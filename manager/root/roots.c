@@ -400,7 +400,7 @@ static void write_roots(const struct roots *r, struct buf *out)
     write_families(r, out);
 }
 
-int roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out)
+void roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out)
 {
     const struct prometheus_metric counters[] = {
         {"cmesh_manager_root_buckets_moved_total", "counter",
@@ -418,7 +418,6 @@ int roots_metrics(const struct roots *r, const struct roots_counts *n, struct bu
     if (r != NULL) {
         write_roots(r, out);
     }
-    return xrc(buf_error(out));
 }
 
 const struct work_queue *roots_queue(const struct roots *r)

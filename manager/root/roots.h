@@ -71,8 +71,8 @@ struct roots_options {
 MUST_CHECK struct roots *roots_new(struct net_loop *l, const struct roots_options *o);
 
 /* Appends metrics, cmesh_manager_root_... without those of its queue. `r` NULL: this process does
- * not lead. 0 or -ENOBUFS. */
-MUST_CHECK int roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out);
+ * not lead. Errors stay in `out`. */
+void roots_metrics(const struct roots *r, const struct roots_counts *n, struct buf *out);
 const struct work_queue *roots_queue(const struct roots *r);
 
 /* At once: requests are broken off; what was sent may be done all the same. NULL is ignored. */

@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/prometheus.h"
+#include "base/xalloc.h"
 #include "root/root_summary.h"
 #include "shard/summary.h"
 
@@ -45,7 +46,7 @@ static void check(void *data, struct admin_checks *checks)
     }
 }
 
-static int events_metrics(const struct event_recorder *events, struct buf *out)
+static void events_metrics(const struct event_recorder *events, struct buf *out)
 {
     const struct event_recorder_stats *s = event_recorder_stats(events);
     const struct prometheus_metric metrics[] = {
@@ -57,10 +58,10 @@ static int events_metrics(const struct event_recorder *events, struct buf *out)
         {"cmesh_manager_events_lost_total", "counter",
          "Events dropped before they were written to the API server.", s->failed + s->dropped},
     };
-    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
-static int api_metrics(const struct manager_admin *p, struct buf *out)
+static void api_metrics(const struct manager_admin *p, struct buf *out)
 {
     const struct http_client_stats *s = kube_client_stats(p->client);
     const struct prometheus_metric metrics[] = {
@@ -86,26 +87,21 @@ static int api_metrics(const struct manager_admin *p, struct buf *out)
         {"cmesh_manager_native_sidecars", "gauge",
          "1 while sidecars are injected as native ones, 0 otherwise.", *p->native ? 1 : 0},
     };
-    return prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
 static int add_metrics(void *data, struct buf *out)
 {
     const struct manager_admin *p = data;
-    int rc = leader_metrics(p->leader, out);
-    if (rc == 0) {
-        rc = shard_cache_metrics(p->cache, out);
+    leader_metrics(p->leader, out);
+    shard_cache_metrics(p->cache, out);
+    api_metrics(p, out);
+    health_write_metrics(p->health, "cmesh_manager", out);
+    events_metrics(p->events, out);
+    if (p->webhook != NULL) {
+        webhook_serving_metrics(p->webhook, out);
     }
-    if (rc == 0) {
-        rc = api_metrics(p, out);
-    }
-    if (rc == 0) {
-        rc = health_write_metrics(p->health, "cmesh_manager", out);
-    }
-    if (rc == 0) {
-        rc = events_metrics(p->events, out);
-    }
-    return rc == 0 && p->webhook != NULL ? webhook_serving_metrics(p->webhook, out) : rc;
+    return xrc(buf_error(out));
 }
 
 static void add_error(cJSON *object, const char *error)

@@ -358,17 +358,19 @@ void leader_left_out(struct leader *l)
     }
 }
 
-static int queue_metrics(const struct leader *l, struct buf *out)
+static void queue_metrics(const struct leader *l, struct buf *out)
 {
     const struct work_queue *queues[CONTROLLER_QUEUES_MAX + 1];
     size_t count = l->controller == NULL ? 0 : controller_queues(l->controller, queues);
     if (l->roots != NULL) {
         queues[count++] = roots_queue(l->roots);
     }
-    return count == 0 ? 0 : work_queue_metrics(out, queues, count);
+    if (count > 0) {
+        work_queue_metrics(out, queues, count);
+    }
 }
 
-int leader_metrics(const struct leader *l, struct buf *out)
+void leader_metrics(const struct leader *l, struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
         {"cmesh_manager_leader", "gauge", "1 while this manager is the leader, 0 otherwise.",
@@ -376,20 +378,12 @@ int leader_metrics(const struct leader *l, struct buf *out)
         {"cmesh_manager_leader_changes_total", "counter",
          "Times that this manager became the leader.", l->changes},
     };
-    int rc = prometheus_write(out, metrics, ARRAY_LEN(metrics));
-    if (rc == 0) {
-        rc = controller_metrics(l->controller, &l->counts, out);
-    }
-    if (rc == 0) {
-        rc = roller_metrics(l->roller, &l->rolled, out);
-    }
-    if (rc == 0) {
-        rc = roots_metrics(l->roots, &l->root_counts, out);
-    }
-    if (rc == 0) {
-        rc = queue_metrics(l, out);
-    }
-    return rc == 0 ? labeller_metrics(l->labeller, out) : rc;
+    prometheus_write(out, metrics, ARRAY_LEN(metrics));
+    controller_metrics(l->controller, &l->counts, out);
+    roller_metrics(l->roller, &l->rolled, out);
+    roots_metrics(l->roots, &l->root_counts, out);
+    queue_metrics(l, out);
+    labeller_metrics(l->labeller, out);
 }
 
 /* While the API server cannot be reached nothing is won by taking the webhooks away, too. */

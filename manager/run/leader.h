@@ -59,8 +59,8 @@ void leader_discovery_complete(struct leader *l);
 /* Another namespace is left out, or one less. */
 void leader_left_out(struct leader *l);
 
-/* For the admin pages. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int leader_metrics(const struct leader *l, struct buf *out);
+/* For the admin pages; errors stay in `out`. */
+void leader_metrics(const struct leader *l, struct buf *out);
 void leader_status(const struct leader *l, cJSON *root);
 
 /* Writes nothing any more, and gives the Lease back; `cb` when that is done, perhaps before this

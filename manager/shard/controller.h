@@ -128,9 +128,9 @@ const struct control_load *controller_load(const struct controller *c, const cha
 void controller_status(const struct controller *c, cJSON *root);
 
 /* Appends metrics, cmesh_manager_... without those of its queues. `c` NULL: this process does not
- * lead. 0 or -ENOBUFS. */
-MUST_CHECK int controller_metrics(const struct controller *c, const struct controller_counts *n,
-                                  struct buf *out);
+ * lead. Errors stay in `out`. */
+void controller_metrics(const struct controller *c, const struct controller_counts *n,
+                        struct buf *out);
 /* Its queues; how many they are. */
 size_t controller_queues(const struct controller *c,
                          const struct work_queue *out[CONTROLLER_QUEUES_MAX]);

@@ -249,8 +249,8 @@ static void write_probes(struct buf *out, const struct controller *c)
     prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
-int controller_metrics(const struct controller *c, const struct controller_counts *n,
-                       struct buf *out)
+void controller_metrics(const struct controller *c, const struct controller_counts *n,
+                        struct buf *out)
 {
     const struct prometheus_metric metrics[] = {
         {"cmesh_manager_compiled_total", "counter",
@@ -284,7 +284,6 @@ int controller_metrics(const struct controller *c, const struct controller_count
     if (c != NULL && c->reporter != NULL) {
         policy_reporter_metrics(c, out);
     }
-    return xrc(buf_error(out));
 }
 
 size_t controller_queues(const struct controller *c,

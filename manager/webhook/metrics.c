@@ -90,7 +90,7 @@ static void write_dropped(const struct webhook_metrics *m, struct buf *out)
     }
 }
 
-int webhook_metrics_write(const struct webhook_metrics *m, struct buf *out)
+void webhook_metrics_write(const struct webhook_metrics *m, struct buf *out)
 {
     prometheus_head(out, "cmesh_webhook_requests_total", "counter",
                     "Admission reviews by webhook and result.");
@@ -118,5 +118,4 @@ int webhook_metrics_write(const struct webhook_metrics *m, struct buf *out)
     };
     prometheus_write(out, metrics, ARRAY_LEN(metrics));
     write_dropped(m, out);
-    return buf_error(out);
 }

@@ -55,7 +55,7 @@ struct webhook_metrics {
     const struct http_server_stats *http;
 };
 
-/* Appends cmesh_webhook_*. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int webhook_metrics_write(const struct webhook_metrics *m, struct buf *out);
+/* Appends cmesh_webhook_*; errors stay in `out`. */
+void webhook_metrics_write(const struct webhook_metrics *m, struct buf *out);
 
 #endif

@@ -341,7 +341,7 @@ const char *webhook_server_address(const struct webhook_server *s)
     return http_server_address(s->http);
 }
 
-int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
+void webhook_server_metrics(const struct webhook_server *s, struct buf *out)
 {
     struct webhook_metrics m = {
         .routes = s->o.routes,
@@ -353,7 +353,7 @@ int webhook_server_metrics(const struct webhook_server *s, struct buf *out)
         .http = http_server_stats(s->http),
     };
     decider_count(s->decider, &m.threads);
-    return webhook_metrics_write(&m, out);
+    webhook_metrics_write(&m, out);
 }
 
 void webhook_server_drain(struct webhook_server *s, void (*cb)(void *data), void *data)

@@ -39,8 +39,8 @@ webhook_server_new(struct net_loop *l, const struct webhook_server_options *o, s
 /* For connections from now on; referenced. Those that are open go on. */
 void webhook_server_set_tls(struct webhook_server *s, struct tls_config *tls);
 const char *webhook_server_address(const struct webhook_server *s);
-/* Appends cmesh_webhook_*. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int webhook_server_metrics(const struct webhook_server *s, struct buf *out);
+/* Appends cmesh_webhook_*; errors stay in `out`. */
+void webhook_server_metrics(const struct webhook_server *s, struct buf *out);
 /* Takes no connections any more, and calls `cb` once all that runs is answered; the server is still
  * to be freed, also inside. */
 void webhook_server_drain(struct webhook_server *s, void (*cb)(void *data), void *data);

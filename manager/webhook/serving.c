@@ -305,15 +305,13 @@ static void write_bundle(const struct ca_bundle_stats *b, struct buf *out)
     prometheus_write(out, metrics, ARRAY_LEN(metrics));
 }
 
-int webhook_serving_metrics(const struct webhook_serving *s, struct buf *out)
+void webhook_serving_metrics(const struct webhook_serving *s, struct buf *out)
 {
-    int rc = webhook_server_metrics(s->server, out);
-    if (s->certificates == NULL) {
-        return rc;
+    webhook_server_metrics(s->server, out);
+    if (s->certificates != NULL) {
+        write_certificates(certificates_stats(s->certificates), out);
+        write_bundle(ca_bundle_stats(s->bundle), out);
     }
-    write_certificates(certificates_stats(s->certificates), out);
-    write_bundle(ca_bundle_stats(s->bundle), out);
-    return buf_error(out);
 }
 
 void webhook_serving_status(const struct webhook_serving *s, cJSON *root)

@@ -75,8 +75,8 @@ void webhook_serving_lead(struct webhook_serving *s);
 
 /* Whether there is a certificate to show. If not, the reason; valid until the loop runs on. */
 bool webhook_serving_ready(const struct webhook_serving *s, const char **why);
-/* Appends metrics. 0, -ENOBUFS or -ENOMEM. */
-MUST_CHECK int webhook_serving_metrics(const struct webhook_serving *s, struct buf *out);
+/* Appends metrics; errors stay in `out`. */
+void webhook_serving_metrics(const struct webhook_serving *s, struct buf *out);
 /* Adds the object `webhook`. */
 void webhook_serving_status(const struct webhook_serving *s, cJSON *root);
 

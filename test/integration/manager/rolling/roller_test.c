@@ -740,7 +740,7 @@ static void test_what_is_said(void **state)
     begin(w);
     expect_evicted(w, 0);
     turns(w, 20);
-    assert_int_equal(roller_metrics(w->roller, &w->counts, &out), 0);
+    roller_metrics(w->roller, &w->counts, &out);
     const char *text = buf_cstr(&out);
     assert_non_null(strstr(text, "\ncmesh_manager_rolling_statefulsets 1\n"));
     assert_non_null(strstr(text, "\ncmesh_manager_rolling_stuck 0\n"));
@@ -748,7 +748,7 @@ static void test_what_is_said(void **state)
     assert_non_null(
         strstr(text, "\ncmesh_manager_rolling_evictions_total{result=\"evicted\"} 1\n"));
     buf_reset(&out);
-    assert_int_equal(roller_metrics(NULL, &w->counts, &out), 0);
+    roller_metrics(NULL, &w->counts, &out);
     assert_non_null(strstr(buf_cstr(&out), "\ncmesh_manager_rolling_statefulsets 0\n"));
     buf_reset(&out);
     cJSON *root = cJSON_CreateObject();

@@ -967,7 +967,7 @@ static void test_freed_at_any_moment(void **state)
 static void expect_metric(struct world *w, const char *line)
 {
     struct buf out = BUF_INIT(65536);
-    assert_int_equal(roots_metrics(w->roots, &w->counts, &out), 0);
+    roots_metrics(w->roots, &w->counts, &out);
     if (strstr(buf_cstr(&out), line) == NULL) {
         fail_msg("\"%s\" is not in\n%s", line, buf_cstr(&out));
     }
@@ -1010,13 +1010,13 @@ static void test_metrics(void **state)
     struct world *w = *state;
     struct buf out = BUF_INIT(65536);
     begin_two(w);
-    assert_int_equal(roots_metrics(w->roots, &w->counts, &out), 0);
+    roots_metrics(w->roots, &w->counts, &out);
     assert_non_null(strstr(buf_cstr(&out), "\ncmesh_manager_root_roots 1\n"));
     assert_non_null(strstr(buf_cstr(&out), "\ncmesh_manager_root_children 2\n"));
     assert_non_null(
         strstr(buf_cstr(&out), "\ncmesh_manager_root_applies_total{result=\"written\"} 2\n"));
     buf_clear(&out);
-    assert_int_equal(roots_metrics(NULL, &w->counts, &out), 0);
+    roots_metrics(NULL, &w->counts, &out);
     assert_null(strstr(buf_cstr(&out), "cmesh_manager_root_children"));
     buf_reset(&out);
     assert_string_equal(work_queue_name(roots_queue(w->roots)), "roots");

@@ -549,7 +549,7 @@ unsigned long fixture_adds(struct fixture *s, const char *queue)
     (void)snprintf(name, sizeof name, "workqueue_adds_total{name=\"%s\"} ", queue);
     const struct work_queue *queues[CONTROLLER_QUEUES_MAX];
     size_t count = controller_queues(s->controller, queues);
-    assert_int_equal(work_queue_metrics(&out, queues, count), 0);
+    work_queue_metrics(&out, queues, count);
     const char *found = strstr(buf_cstr(&out), name);
     assert_non_null(found);
     unsigned long adds = strtoul(found + strlen(name), NULL, 10);

@@ -245,7 +245,7 @@ static void test_what_is_gone_counts_no_more(void **state)
     fixture_settle(s);
     fixture_await_quiet(s, 11000); /* so long a write is believed */
     struct buf text = BUF_INIT(1 << 20);
-    assert_int_equal(shard_cache_metrics(s->cache, &text), 0);
+    shard_cache_metrics(s->cache, &text);
     assert_non_null(strstr(buf_cstr(&text), "\ncmesh_manager_shards_memory_bytes 0\n"));
     buf_reset(&text);
 }

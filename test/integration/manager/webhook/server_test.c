@@ -293,7 +293,7 @@ static const struct ask *post(struct fixture *f, const char *target, const char 
 static void expect_metric(struct fixture *f, const char *line)
 {
     struct buf text = BUF_INIT(65536);
-    assert_int_equal(webhook_server_metrics(f->server, &text), 0);
+    webhook_server_metrics(f->server, &text);
     if (strstr(buf_cstr(&text), line) == NULL) {
         fail_msg("\"%s\" is not in\n%s", line, buf_cstr(&text));
     }
@@ -675,7 +675,7 @@ static void wait_metric(struct fixture *f, const char *line)
     bool found = false;
     for (int i = 0; i < 5000 && !found; i++) {
         struct buf text = BUF_INIT(65536);
-        assert_int_equal(webhook_server_metrics(f->server, &text), 0);
+        webhook_server_metrics(f->server, &text);
         found = strstr(buf_cstr(&text), line) != NULL;
         buf_reset(&text);
         run_for(f->loop, 1);
