@@ -104,7 +104,7 @@ struct namespaces *namespaces_new(struct net_loop *l, const struct namespaces_op
     say_missing(n, NULL);
     n->set = (struct namespace_set){
         .own = o->own, .system = o->system, .names_only = !o->labels, .missing = n->missing};
-    n->informer = xptr(informer_new(l, &kind, &io, n, NULL));
+    n->informer = informer_new(l, &kind, &io, n);
     return n;
 }
 

@@ -125,11 +125,11 @@ static void follow(struct shard_cache *w, const struct shard_cache_options *o)
     char label[NAMES_KEY_SIZE + sizeof "=true"];
     struct informer_options io = {.client = o->client, .namespace = o->namespace, .ops = o->ops};
     (void)snprintf(label, sizeof label, "%s=true", names_key(w->prefix, RULES_MAP_LABEL, key));
-    w->configs = xptr(informer_new(w->loop, &shard_cache_config_kind, &io, w, NULL));
+    w->configs = informer_new(w->loop, &shard_cache_config_kind, &io, w);
     io.held = true;
-    w->pods = xptr(informer_new(w->loop, &shard_cache_pod_kind, &io, w, NULL));
+    w->pods = informer_new(w->loop, &shard_cache_pod_kind, &io, w);
     io.label_selector = label;
-    w->maps = xptr(informer_new(w->loop, &shard_cache_map_kind, &io, w, NULL));
+    w->maps = informer_new(w->loop, &shard_cache_map_kind, &io, w);
 }
 
 struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache_options *o)

@@ -239,7 +239,7 @@ struct status_leases *status_leases_new(struct net_loop *l, const struct status_
     s->clock = o->clock != NULL ? o->clock : &net_clock_system;
     s->on_told = o->on_told;
     s->data = o->data;
-    s->informer = xptr(informer_new(l, &kind, &io, s, NULL));
+    s->informer = informer_new(l, &kind, &io, s);
     return s;
 }
 

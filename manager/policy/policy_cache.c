@@ -437,7 +437,7 @@ static void follow(struct source *src)
                                        .namespace = c->namespace,
                                        .effect = "what is published of them stays as it is",
                                        .ops = c->o.ops};
-    src->informer = xptr(informer_new(c->loop, &kinds[src->kind], &o, src, NULL));
+    src->informer = informer_new(c->loop, &kinds[src->kind], &o, src);
 }
 
 /* ---- which kinds there are ---- */

@@ -598,7 +598,7 @@ static void follow(struct roller *r)
         .effect = "nothing is rolled by shard",
         .ops = r->options.ops,
     };
-    r->informer = xptr(informer_new(r->loop, &kind, &o, r, NULL));
+    r->informer = informer_new(r->loop, &kind, &o, r);
 }
 
 struct roller *roller_new(struct net_loop *l, const struct roller_options *o)

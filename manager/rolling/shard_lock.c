@@ -72,7 +72,7 @@ struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_op
     struct shard_lock *s = xcalloc(1, sizeof *s);
     s->clock = o->clock;
     if (name_check_subdomain(slice_str(o->name)) == NULL) {
-        s->informer = xptr(informer_new(l, &kind, &io, s, NULL));
+        s->informer = informer_new(l, &kind, &io, s);
     }
     return s;
 }

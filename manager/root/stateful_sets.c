@@ -118,7 +118,7 @@ static void follow(struct target_watch *e, const char *ns, const char *name)
                                        .name = name,
                                        .effect = "roots do not follow its replicas",
                                        .ops = e->targets->options.ops};
-    e->informer = xptr(informer_new(e->targets->loop, &kind, &o, e, NULL)); /* names are good */
+    e->informer = informer_new(e->targets->loop, &kind, &o, e);
 }
 
 static struct target state_of(const struct target_watch *e)

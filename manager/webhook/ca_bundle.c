@@ -467,7 +467,7 @@ static void start_parts(struct ca_bundle *b, struct net_loop *l, const struct ca
         struct source *s = &b->sources[i];
         s->owner = b;
         s->kind = (enum kind)i;
-        s->informer = xptr(informer_new(l, &kinds[i], &io, s, NULL));
+        s->informer = informer_new(l, &kinds[i], &io, s);
     }
 }
 

@@ -526,11 +526,7 @@ struct certificates *certificates_new(struct net_loop *l, const struct certifica
                                         .name = c->secret,
                                         .effect = "the webhooks' certificates are not renewed",
                                         .ops = o->ops};
-    c->informer = informer_new(l, &kind, &io, c, e);
-    if (c->informer == NULL) {
-        certificates_free(c);
-        return NULL;
-    }
+    c->informer = informer_new(l, &kind, &io, c);
     return c;
 }
 

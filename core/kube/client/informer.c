@@ -195,9 +195,8 @@ static const struct reflector_handlers handlers = {
 
 /* ---- life ---- */
 
-static struct reflector *follow(struct informer *f, const struct informer_options *o, struct err *e)
+static struct reflector *follow(struct informer *f, const struct informer_options *o)
 {
-    struct err why = ERR_INIT;
     char *path = xasprintf("%.*s%s%s/%s", (int)(f->resource - 1 - f->kind->path), f->kind->path,
                            o->namespace == NULL ? "" : "/namespaces/",
                            o->namespace == NULL ? "" : o->namespace, f->resource);
@@ -207,18 +206,16 @@ static struct reflector *follow(struct informer *f, const struct informer_option
                                          .label_selector = o->label_selector,
                                          .metadata_only = f->kind->metadata_only,
                                          .ops = o->ops};
-    struct reflector *r = reflector_new(f->loop, &ro, &handlers, f, &why);
+    struct reflector *r = xptr(reflector_new(f->loop, &ro, &handlers, f, NULL));
     free(path);
-    if (r == NULL) {
-        (void)err_set(e, xrc(why.code), "%s", why.msg);
-    } else if (o->held) {
+    if (o->held) {
         reflector_hold(r);
     }
     return r;
 }
 
 struct informer *informer_new(struct net_loop *l, const struct informer_kind *kind,
-                              const struct informer_options *o, void *data, struct err *e)
+                              const struct informer_options *o, void *data)
 {
     const char *name = o->name == NULL ? "" : o->name;
     const char *ns = o->name == NULL || o->namespace == NULL ? "" : o->namespace;
@@ -233,11 +230,7 @@ struct informer *informer_new(struct net_loop *l, const struct informer_kind *ki
     f->effect = o->effect == NULL ? "" : o->effect;
     f->items = o->items == NULL ? &f->own : o->items;
     net_deadline_init(&f->again, on_again);
-    f->reflector = follow(f, o, e);
-    if (f->reflector == NULL) {
-        informer_free(f);
-        return NULL;
-    }
+    f->reflector = follow(f, o);
     return f;
 }
 

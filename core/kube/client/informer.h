@@ -62,7 +62,7 @@ struct informer_kind {
     void (*on_state)(void *data, const char *error);
 };
 
-/* Texts are copied but for `effect`. */
+/* Texts are copied but for `effect`. Names are such as the API server takes. */
 struct informer_options {
     struct kube_client *client; /* must outlive the informer */
     const char *namespace;      /* only its objects; NULL: all */
@@ -74,11 +74,9 @@ struct informer_options {
     const struct reflector_ops *ops; /* kept; for tests; NULL: the usual */
 };
 
-/* Begins with the loop's next turn. NULL with `e` set: -EINVAL: namespace, name or path of the
- * options cannot be part of a request; -ENOBUFS: that would be too long. */
+/* Begins with the loop's next turn. */
 MUST_CHECK struct informer *informer_new(struct net_loop *l, const struct informer_kind *kind,
-                                         const struct informer_options *o, void *data,
-                                         struct err *e);
+                                         const struct informer_options *o, void *data);
 
 /* For `keep`: all zero but its key, which is copied behind it. `size` of the user's struct. */
 MUST_CHECK void *informer_item_new(size_t size, const char *key) __attribute__((returns_nonnull));

@@ -125,7 +125,7 @@ static struct informer *open_informer(struct user *u, const struct informer_kind
     o.client = u->store.api.client;
     u->ops = (struct reflector_ops){set_pause, take_random, u};
     o.ops = &u->ops;
-    u->informer = informer_new(u->store.api.loop, k, &o, u, NULL);
+    u->informer = informer_new(u->store.api.loop, k, &o, u);
     return u->informer;
 }
 
