@@ -238,6 +238,35 @@ static void test_pods_of_a_canary_that_there_is_not(void **state)
     made_free(&m);
 }
 
+/* Names may be as long as Kubernetes allows. */
+static void test_long_names(void **state)
+{
+    enum { NAME = 253, FOREIGN = 2046 };
+    static char name[NAME + 1];
+    static char foreign[FOREIGN + 1];
+    struct root_status_shard shards[6];
+    struct root_status_facts f = facts();
+    cJSON *root = cJSON_CreateObject();
+    (void)state;
+    memset(name, 'a', NAME);
+    memset(foreign, 'b', FOREIGN);
+    for (unsigned i = 0; i < ARRAY_LEN(shards); i++) {
+        shards[i] = (struct root_status_shard){.name = name, .wanted = 1, .normal = true};
+    }
+    f.root = root;
+    f.target_name = name;
+    f.target.replicas = 0;
+    f.foreign_pods = foreign;
+    f.shards = shards;
+    f.count = ARRAY_LEN(shards);
+    f.now_ms = NOW;
+    struct made m = {.root = root};
+    m.status = root_status_make(&f, &m.result);
+    expect(&m, "Sized", "False", "TooFewReplicas", foreign);
+    expect(&m, "Sized", "False", "TooFewReplicas", " and 1 more.");
+    made_free(&m);
+}
+
 /* Why no pods come, and why there are not as many shards as pods, is what STATE says. */
 static void test_without_a_statefulset(void **state)
 {
@@ -325,6 +354,7 @@ int main(void)
         cmocka_unit_test(test_without_a_statefulset),
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_sized),
+        cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_pods_of_a_canary_that_there_is_not),
         cmocka_unit_test(test_invalid_keeps_what_was_told),
         cmocka_unit_test(test_taken_over),
