@@ -158,15 +158,6 @@ static bool is_in_namespace(const struct root *t, const char *ns, size_t len)
     return strncmp(t->key, ns, len) == 0 && t->key[len] == '/';
 }
 
-static void look_in_namespace(struct roots *r, const char *ns)
-{
-    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
-        if (is_in_namespace(t, ns, strlen(ns))) {
-            reconciler_look(r->reconciler, t->key, GATHER_MS);
-        }
-    }
-}
-
 static bool has_name_of_child(const struct root *t, const char *name)
 {
     size_t len = t->prefix == NULL ? 0 : strlen(t->prefix);
@@ -230,10 +221,12 @@ static const struct shard_cache_handlers handlers = {.on_shard = on_shard, .on_r
 
 static void on_target(void *data, const char *key)
 {
-    struct roots *r = data;
-    char ns[ROOT_NS_SIZE];
-    (void)snprintf(ns, sizeof ns, "%.*s", (int)strcspn(key, "/"), key);
-    look_in_namespace(r, ns);
+    const struct roots *r = data;
+    for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
+        if (is_in_namespace(t, key, strcspn(key, "/"))) {
+            reconciler_look(r->reconciler, t->key, GATHER_MS);
+        }
+    }
 }
 
 /* ---- the names of namespaces ---- */
