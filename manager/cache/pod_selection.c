@@ -62,17 +62,14 @@ static struct anchor *find_anchor(const struct pod_selection *m, const char *key
     return node == NULL ? NULL : LIST_ITEM(node, struct anchor, node);
 }
 
-static struct anchor *make_anchor(struct pod_selection *m, const char *key, const char *value)
+static struct anchor *provide_anchor(struct pod_selection *m, const char *key, const char *value)
 {
-    struct anchor *a = find_anchor(m, key, value);
-    size_t len = strlen(key) + strlen(value) + 2;
-    if (a != NULL) {
-        return a;
+    char text[ANCHOR_TEXT_MAX];
+    (void)snprintf(text, sizeof text, "%s=%s", key, value);
+    struct anchor *a = xptr(TABLE_PROVIDE(&m->anchors, slice_str(text), struct anchor, text));
+    if (a->shards.next == NULL) {
+        list_init(&a->shards);
     }
-    a = xcalloc(1, sizeof *a + len);
-    (void)snprintf(a->text, len, "%s=%s", key, value);
-    list_init(&a->shards);
-    xok(table_insert(&m->anchors, &a->node, a->text));
     return a;
 }
 
@@ -80,7 +77,7 @@ static void attach(struct pod_selection *m, struct pod_selection_shard *s, const
                    const char *value)
 {
     struct link *l = xcalloc(1, sizeof *l);
-    l->anchor = make_anchor(m, key, value);
+    l->anchor = provide_anchor(m, key, value);
     l->shard = s;
     list_append(&l->anchor->shards, &l->of_anchor);
     list_append(&s->anchors, &l->of_shard);

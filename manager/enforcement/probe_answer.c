@@ -81,10 +81,9 @@ static bool is_of_pod(const struct control_pod *pod, const char *key, const char
 static int read_of_pod(struct slice document, const char *key, const char *uid, bool named,
                        bool *names, struct probe_result *r, struct err *e)
 {
-    struct err why = ERR_INIT;
-    cJSON *root = parse(document, CONTROL_STATUS_LOCALPROXY, &why);
+    cJSON *root = parse(document, CONTROL_STATUS_LOCALPROXY, e);
     if (root == NULL) {
-        return err_set(e, why.code, "%s", why.msg);
+        return -EINVAL;
     }
     struct control_pod pod = control_pod_read(root);
     *names = pod.name[0] != '\0' || pod.uid[0] != '\0';
@@ -116,10 +115,9 @@ int probe_answer_told(struct slice document, const char *key, const char *uid,
 
 int probe_answer_rulesync(struct slice body, char message[PROBE_MESSAGE_SIZE], struct err *e)
 {
-    struct err why = ERR_INIT;
-    cJSON *root = parse(body, CONTROL_STATUS_RULESYNC, &why);
+    cJSON *root = parse(body, CONTROL_STATUS_RULESYNC, e);
     if (root == NULL) {
-        return err_set(e, why.code, "%s", why.msg);
+        return -EINVAL;
     }
     utf8_copy_plain(message, PROBE_MESSAGE_SIZE, control_rulesync_trouble(root));
     cJSON_Delete(root);

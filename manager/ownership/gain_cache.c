@@ -17,9 +17,10 @@ struct question {
     char names[RULES][NAME_SIZE];
 };
 
-/* Hashes of questions that were answered with no, at places that these tell. A yes is found soon. */
+/* Hashes of questions that were answered with no, at places that these tell. A yes is found soon.
+ */
 struct gain_cache {
-    char (*slots)[SHA256_HEX_LEN + 1]; /* NULL until there is something to remember */
+    char slots[SLOTS][SHA256_HEX_LEN + 1];
     size_t hits;
 };
 
@@ -49,9 +50,6 @@ static void write_question(struct question *q, const struct rules *from, const s
 static char *find_slot(struct gain_cache *c, const char *hash)
 {
     char start[] = {hash[0], hash[1], hash[2], '\0'}; /* 12 bits */
-    if (c->slots == NULL) {
-        c->slots = xcalloc(SLOTS, sizeof *c->slots);
-    }
     return c->slots[strtoul(start, NULL, 16)];
 }
 
@@ -89,8 +87,5 @@ size_t gain_cache_hits(const struct gain_cache *c)
 
 void gain_cache_free(struct gain_cache *c)
 {
-    if (c != NULL) {
-        free(c->slots);
-        free(c);
-    }
+    free(c);
 }

@@ -14,7 +14,7 @@
 
 struct gain_cache;
 
-/* Takes a quarter of a megabyte, once there are such rules. */
+/* Takes a quarter of a megabyte, as far as it is used. */
 MUST_CHECK struct gain_cache *gain_cache_new(void);
 
 /* As rules_gain says. */

@@ -395,12 +395,16 @@ static void finish(struct state *s, const struct policy_object *o, const cJSON *
     }
 }
 
-/* `told`: the status that was made last, or that there was at the start. */
-static void report_after(struct state *s, const struct policy_object *o, const cJSON *old,
-                         const cJSON *told, const struct policy_found *found)
+/* Events tell what is other than in the status that was made last, or that there was at the start.
+ */
+static void report(struct state *s, const struct policy_object *o, const cJSON *old,
+                   const struct policy_found *found)
 {
     const struct controller *c = s->run.data;
     uint64_t wait = refusals_wait(s);
+    struct err e = ERR_INIT;
+    cJSON *last = s->last == NULL ? NULL : xptr(json_parse(s->last, strlen(s->last), &e));
+    const cJSON *told = last == NULL ? old : last;
     const struct policy_facts facts = {
         .policy = o->policy,
         .old = old,
@@ -425,14 +429,6 @@ static void report_after(struct state *s, const struct policy_object *o, const c
     }
     finish(s, o, old, status, &result);
     cJSON_Delete(status);
-}
-
-static void report(struct state *s, const struct policy_object *o, const cJSON *old,
-                   const struct policy_found *found)
-{
-    struct err e = ERR_INIT;
-    cJSON *last = s->last == NULL ? NULL : xptr(json_parse(s->last, strlen(s->last), &e));
-    report_after(s, o, old, s->last == NULL ? old : last, found);
     cJSON_Delete(last);
 }
 

@@ -7,9 +7,9 @@
 
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "object/conditions.h"
 #include "shard/controller_internal.h"
 #include "shard/pod_verdict.h"
-#include "json/edit.h"
 #include "json/field.h"
 
 enum {
@@ -83,8 +83,7 @@ static void look_again_for_bypass(struct shard *s, const struct status_facts *f)
 /* A labeller that begins anew, with another leader, lists all again, but does not find it bare. */
 static bool was_labelled(const struct shard_cache_config *config)
 {
-    const cJSON *conditions = field_get(field_get(config->object, "status"), "conditions");
-    const cJSON *labelled = edit_find(conditions, "type", "Labelled");
+    const cJSON *labelled = conditions_find(field_get(config->object, "status"), "Labelled");
     const cJSON *generation = field_get(field_get(config->object, "metadata"), "generation");
     return strcmp(field_text(labelled, "status"), "True") == 0 &&
            cJSON_Compare(field_get(labelled, "observedGeneration"), generation, true);
@@ -166,15 +165,10 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
 
 /* ---- Events ---- */
 
-static const cJSON *condition(const cJSON *status, const char *type)
-{
-    return edit_find(field_get(status, "conditions"), "type", type);
-}
-
 static bool differs(const cJSON *old, const cJSON *new, const char *type, const char *key)
 {
-    return strcmp(field_text(condition(old, type), key), field_text(condition(new, type), key)) !=
-           0;
+    return strcmp(field_text(conditions_find(old, type), key),
+                  field_text(conditions_find(new, type), key)) != 0;
 }
 
 static bool other_generation(const cJSON *old, const cJSON *new)
@@ -210,7 +204,7 @@ static void tell(struct shard *s, const struct shard_cache_config *config, enum 
 {
     struct event_object about = event_object_of(config->object);
     event_record(s->controller->options.events, &about, type, reason, "%s",
-                 field_text(condition(s->status, of), "message"));
+                 field_text(conditions_find(s->status, of), "message"));
 }
 
 static void record_events(struct shard *s, const struct shard_cache_config *config)
@@ -229,7 +223,7 @@ static void record_events(struct shard *s, const struct shard_cache_config *conf
     }
     if (s->news.lost) {
         tell(s, config, EVENT_WARNING, "Enforced",
-             field_text(condition(s->status, "Enforced"), "reason"));
+             field_text(conditions_find(s->status, "Enforced"), "reason"));
     }
 }
 
