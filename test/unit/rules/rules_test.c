@@ -455,6 +455,32 @@ static void hostile_overlaps(void **state)
     buf_reset(&text);
 }
 
+/* Its canonical text is longer than the selector that was written, and than any may be. */
+static void selector_at_its_bound(void **state)
+{
+    (void)state;
+    struct buf text = BUF_INIT(RULES_TEXT_MAX);
+    struct err e = ERR_INIT;
+    buf_append_str(&text, HEAD "\"spec\":{\"limits\":[{\"apiGroups\":[\"\"],"
+                               "\"resources\":[\"pods\"],\"selector\":\"");
+    size_t begin = text.len;
+    for (size_t i = 0; i < SELECTOR_REQUIREMENTS_MAX; i++) {
+        size_t end =
+            i + 1 < SELECTOR_REQUIREMENTS_MAX ? text.len + 1018 : begin + SELECTOR_TEXT_MAX;
+        buf_printf(&text, "%sk%zu in(0", i == 0 ? "" : ",", i);
+        for (size_t n = 0; text.len + 64 < end; n++) {
+            buf_printf(&text, ",%062zu", n);
+        }
+        buf_append_char(&text, ')');
+    }
+    assert_true(text.len - begin + SELECTOR_REQUIREMENTS_MAX > SELECTOR_TEXT_MAX);
+    buf_append_str(&text, "\"}]}}");
+    assert_int_equal(buf_error(&text), 0);
+    assert_null(rules_parse((const char *)buf_data(&text), text.len, &e));
+    assert_int_equal(e.code, -E2BIG);
+    buf_reset(&text);
+}
+
 static void selector_longer_than_a_request(void **state)
 {
     (void)state;
@@ -1051,6 +1077,7 @@ int main(void)
         cmocka_unit_test(errors_name_line_and_path),
         cmocka_unit_test(truncated_documents),
         cmocka_unit_test(hostile_overlaps),
+        cmocka_unit_test(selector_at_its_bound),
         cmocka_unit_test(selector_longer_than_a_request),
         cmocka_unit_test(a_thousand_limits),
     };
