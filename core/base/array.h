@@ -22,4 +22,10 @@ static inline bool array_has(const char *const *texts, size_t count, const char 
 }
 #define ARRAY_HAS(texts, text) array_has(texts, ARRAY_LEN(texts), text)
 
+/* For qsort and bsearch of texts: by byte. */
+static inline int array_compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 #endif

@@ -60,6 +60,11 @@ bool field_has(const cJSON *list, const char *text)
     return false;
 }
 
+bool field_is_deleted(const cJSON *object)
+{
+    return field_get(field_get(object, "metadata"), "deletionTimestamp") != NULL;
+}
+
 double field_generation(const cJSON *object)
 {
     const cJSON *generation = field_get(field_get(object, "metadata"), "generation");

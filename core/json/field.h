@@ -29,6 +29,9 @@ const char *field_meta(const cJSON *object, const char *key);
 /* Whether one item of a list is that text. */
 bool field_has(const cJSON *list, const char *text);
 
+/* Whether it is being deleted, by its metadata. */
+bool field_is_deleted(const cJSON *object);
+
 /* The generation in its metadata; 0 when it is absent. */
 double field_generation(const cJSON *object);
 

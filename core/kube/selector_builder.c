@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/decimal.h"
 #include "kube/name.h"
 
@@ -76,13 +77,6 @@ int selector_builder_value(struct selector_builder *b, struct slice value, const
     return rc;
 }
 
-static int compare_strings(const void *a, const void *b)
-{
-    const char *const *x = a;
-    const char *const *y = b;
-    return strcmp(*x, *y);
-}
-
 int selector_builder_compare(const struct selector_requirement *x,
                              const struct selector_requirement *y)
 {
@@ -117,7 +111,7 @@ static void sort_values(struct selector_requirement *r)
     if (is_sorted(r)) {
         return;
     }
-    qsort(r->values, r->value_count, sizeof(char *), compare_strings);
+    qsort(r->values, r->value_count, sizeof(char *), array_compare_texts);
     size_t kept = 1;
     for (size_t i = 1; i < r->value_count; i++) {
         if (strcmp(r->values[i], r->values[kept - 1]) != 0) {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+
 /* Values times requirements that are compared one by one. */
 enum { PRODUCT_MAX = 4096 };
 
@@ -142,17 +144,10 @@ static void add_excluded(struct excluded *x, struct run r)
     }
 }
 
-static int compare_texts(const void *a, const void *b)
-{
-    const char *const *x = a;
-    const char *const *y = b;
-    return strcmp(*x, *y);
-}
-
 static bool is_excluded(const struct excluded *x, const char *value)
 {
     return x->count > 0 &&
-           bsearch(&value, x->items, x->count, sizeof *x->items, compare_texts) != NULL;
+           bsearch(&value, x->items, x->count, sizeof *x->items, array_compare_texts) != NULL;
 }
 
 /* Whether the others take it. */
@@ -204,7 +199,7 @@ static bool any_meets(const struct demands *d, const struct selector_requirement
     }
     add_excluded(&x, d->a);
     add_excluded(&x, d->b);
-    qsort(x.items, x.count, sizeof *x.items, compare_texts);
+    qsort(x.items, x.count, sizeof *x.items, array_compare_texts);
     bool met = some_rest(d, list, &x);
     free(x.items);
     return met;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/decimal.h"
 #include "kube/query.h"
 #include "kube/selector_builder.h"
@@ -59,17 +60,10 @@ static bool domain_is_empty(const struct domain *d)
     return !d->missing && !d->inverted && d->count == 0;
 }
 
-static int compare_values(const void *a, const void *b)
-{
-    const char *const *x = a;
-    const char *const *y = b;
-    return strcmp(*x, *y);
-}
-
 static bool domain_has(const struct domain *d, const char *value)
 {
-    bool listed = d->count > 0 &&
-                  bsearch(&value, d->values, d->count, sizeof d->values[0], compare_values) != NULL;
+    bool listed = d->count > 0 && bsearch(&value, d->values, d->count, sizeof d->values[0],
+                                          array_compare_texts) != NULL;
     if (!d->inverted || listed || !d->numeric) {
         return listed != d->inverted;
     }
@@ -102,7 +96,7 @@ static void add_values(struct domain *d, const struct domain *from, const struct
 static void sort_values(struct domain *d)
 {
     if (d->count > 1) {
-        qsort(d->memory, d->count, sizeof d->memory[0], compare_values);
+        qsort(d->memory, d->count, sizeof d->memory[0], array_compare_texts);
     }
 }
 

@@ -128,16 +128,11 @@ static int add_documents(struct namespace_names *n, const struct buf *text, cons
 
 /* ---- all ---- */
 
-static int compare(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 void namespace_names_sort(struct namespace_names *n)
 {
     size_t kept = 0;
     if (n->count > 0) {
-        qsort(n->items, n->count, sizeof *n->items, compare);
+        qsort(n->items, n->count, sizeof *n->items, array_compare_texts);
     }
     for (size_t i = 0; i < n->count; i++) {
         if (kept > 0 && strcmp(n->items[kept - 1], n->items[i]) == 0) {

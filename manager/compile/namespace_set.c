@@ -173,11 +173,6 @@ struct namespace_entry *namespace_set_next(const struct namespace_set *s,
     return entry_of(table_next(&s->entries, e == NULL ? NULL : &e->item.node));
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 size_t namespace_set_select(const struct namespace_set *set, const struct selector *s,
                             const char **names, size_t room)
 {
@@ -191,7 +186,7 @@ size_t namespace_set_select(const struct namespace_set *set, const struct select
         }
     }
     if (count <= room && count > 1) {
-        qsort(names, count, sizeof *names, compare_names);
+        qsort(names, count, sizeof *names, array_compare_texts);
     }
     return count;
 }

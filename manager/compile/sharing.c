@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "kube/name.h"
@@ -71,15 +72,10 @@ const cJSON *sharing_of(const cJSON *config)
 
 /* ---- those of all configs ---- */
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 bool sharing_set_has(const struct sharing_set *s, const char *ns)
 {
     return s != NULL && s->count > 0 &&
-           bsearch(&ns, s->names, s->count, sizeof *s->names, compare_names) != NULL;
+           bsearch(&ns, s->names, s->count, sizeof *s->names, array_compare_texts) != NULL;
 }
 
 static void add_name(struct sharing_set *s, const char *name)

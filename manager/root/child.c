@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "kube/name.h"
@@ -52,15 +53,10 @@ bool child_needs_namespaces(const struct root_spec *spec)
 
 /* ---- namespaces of the canary ---- */
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static void sort_names(struct names *n)
 {
     size_t kept = 0;
-    qsort(n->items, n->count, sizeof *n->items, compare_names);
+    qsort(n->items, n->count, sizeof *n->items, array_compare_texts);
     for (size_t i = 0; i < n->count; i++) {
         if (kept == 0 || strcmp(n->items[kept - 1], n->items[i]) != 0) {
             n->items[kept++] = n->items[i];

@@ -256,11 +256,6 @@ static void follow_namespaces(struct roots *r)
     r->namespaces = namespaces_new(r->loop, &o);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* The texts stand behind the array. */
 static void collect_names(struct roots *r)
 {
@@ -279,7 +274,7 @@ static void collect_names(struct roots *r)
         r->names[r->name_count++] = memcpy(at, n, size);
         at += size;
     }
-    qsort(r->names, r->name_count, sizeof *r->names, compare_names);
+    qsort(r->names, r->name_count, sizeof *r->names, array_compare_texts);
     for (size_t i = 0; i < r->name_count; i++) {
         digest = keyed_hash(digest, slice_str(r->names[i]));
     }

@@ -940,11 +940,6 @@ int validate_config(const cJSON *config, const struct compile_options *o,
 
 /* ---- the webhook ---- */
 
-static bool is_leaving(const cJSON *config)
-{
-    return field_get(field_get(config, "metadata"), "deletionTimestamp") != NULL;
-}
-
 static bool same_field(const cJSON *a, const cJSON *b, const char *key)
 {
     const cJSON *x = field_get(a, key);
@@ -1005,7 +1000,7 @@ static void note_root_of(const struct admission_request *r, const struct compile
 /* Whether its spec is looked at. */
 static bool is_examined(const struct admission_request *r)
 {
-    if (r->object == NULL || r->resource.subresource[0] != '\0' || is_leaving(r->object)) {
+    if (r->object == NULL || r->resource.subresource[0] != '\0' || field_is_deleted(r->object)) {
         return false;
     }
     return r->operation != ADMISSION_UPDATE ||
@@ -1080,7 +1075,8 @@ int validate_drafted(const struct admission_request *r, const struct compile_opt
     if (r->operation == ADMISSION_DELETE) {
         note_deletion(r->old_object, warnings);
     }
-    bool leaves = r->object == NULL || r->resource.subresource[0] != '\0' || is_leaving(r->object);
+    bool leaves =
+        r->object == NULL || r->resource.subresource[0] != '\0' || field_is_deleted(r->object);
     if (!leaves && w->left_out) {
         note_left_out(r, warnings);
     }

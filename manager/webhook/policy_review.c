@@ -25,11 +25,6 @@ static bool is_policy(const struct admission_request *r, enum traffic_kind *kind
     return false;
 }
 
-static bool is_leaving(const cJSON *object)
-{
-    return field_get(field_get(object, "metadata"), "deletionTimestamp") != NULL;
-}
-
 static bool has_same_spec(const struct admission_request *r)
 {
     const cJSON *old = field_get(r->old_object, "spec");
@@ -72,7 +67,7 @@ int policy_review(const struct admission_request *r, const struct policy_options
     enum traffic_kind kind;
     *out = NULL;
     if (!is_policy(r, &kind) || r->object == NULL || r->resource.subresource[0] != '\0' ||
-        is_leaving(r->object)) {
+        field_is_deleted(r->object)) {
         return 0;
     }
     bool known = has_same_spec(r);
