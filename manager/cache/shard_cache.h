@@ -174,13 +174,12 @@ const struct pod *shard_cache_shared_pod(const struct shard_cache *w, const char
                                          const struct shard_cache_config **other);
 /* How many configs select the pod, and the first of them by name; `but`: another one than this.
  * NULL: none. */
-size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p);
-const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *w,
-                                                      const struct pod *p,
+size_t shard_cache_shard_count(const struct pod *p);
+const struct shard_cache_config *shard_cache_shard_of(const struct pod *p,
                                                       const struct shard_cache_config *but);
 /* All of them, as far as there is room; returns how many were put there. */
-size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
-                             const struct shard_cache_config **out, size_t room);
+size_t shard_cache_shards_of(const struct pod *p, const struct shard_cache_config **out,
+                             size_t room);
 
 /* The API server has answered that the pod has been told of this generation: it need not be told
  * again before the cache shows it. */

@@ -351,17 +351,14 @@ const struct shard_cache_config *shard_cache_next_config_in(const struct shard_c
                                             : show_config(LIST_ITEM(next, struct config, link));
 }
 
-size_t shard_cache_shard_count(const struct shard_cache *w, const struct pod *p)
+size_t shard_cache_shard_count(const struct pod *p)
 {
-    (void)w;
     return entry_of_pod(p)->member.shard_count;
 }
 
-const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *w,
-                                                      const struct pod *p,
+const struct shard_cache_config *shard_cache_shard_of(const struct pod *p,
                                                       const struct shard_cache_config *but)
 {
-    (void)w;
     const struct shard_cache_config *best = NULL;
     const struct pod_selection_pod *member = &entry_of_pod(p)->member;
     LIST_FOR_EACH(n, &member->shards)
@@ -374,10 +371,9 @@ const struct shard_cache_config *shard_cache_shard_of(const struct shard_cache *
     return best;
 }
 
-size_t shard_cache_shards_of(const struct shard_cache *w, const struct pod *p,
-                             const struct shard_cache_config **out, size_t room)
+size_t shard_cache_shards_of(const struct pod *p, const struct shard_cache_config **out,
+                             size_t room)
 {
-    (void)w;
     const struct pod_selection_pod *member = &entry_of_pod(p)->member;
     size_t count = 0;
     for (struct list *n = member->shards.next; n != &member->shards && count < room; n = n->next) {

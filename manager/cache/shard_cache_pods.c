@@ -191,7 +191,7 @@ const struct pod *shard_cache_shared_pod(const struct shard_cache *w, const char
                                          const struct shard_cache_config **other)
 {
     for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, ns, p)) != NULL;) {
-        *other = pod_selected(p, s) ? shard_cache_shard_of(w, p, but) : NULL;
+        *other = pod_selected(p, s) ? shard_cache_shard_of(p, but) : NULL;
         if (*other != NULL) {
             return p;
         }

@@ -57,17 +57,16 @@ static void look_locks(const struct roll *r, struct roll_view *v)
 /* ---- shards ---- */
 
 /* Of several that select the pod the one whose sidecars it has, else the first by name. */
-static const struct shard_cache_config *shard_of(const struct roll *r, const struct pod *p)
+static const struct shard_cache_config *shard_of(const struct pod *p)
 {
-    const struct shard_cache *w = r->roller->options.cache;
     const struct shard_cache_config *all[SHARDS_OF_POD_MAX];
-    size_t count = shard_cache_shards_of(w, p, all, SHARDS_OF_POD_MAX);
+    size_t count = shard_cache_shards_of(p, all, SHARDS_OF_POD_MAX);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(all[i]->key, p->shard) == 0) {
             return all[i];
         }
     }
-    return shard_cache_shard_of(w, p, NULL);
+    return shard_cache_shard_of(p, NULL);
 }
 
 /* Of a pod as the StatefulSet would make it. NULL: it would not have that label. */
@@ -206,7 +205,7 @@ static void look_pods(const struct roll *r, struct roll_view *v,
         const struct pod *object = find_pod(r, name);
         v->objects[i] = object;
         if (object != NULL) {
-            of[i] = shard_of(r, object);
+            of[i] = shard_of(object);
             look_pod(r, object, of[i], p);
         } else if (missing++ < FUTURE_MAX) {
             of[i] = future_shard(r, name);

@@ -127,7 +127,8 @@ static void end_request(struct reconcile *s, bool written)
     s->over = false;
 }
 
-void reconcile_count(uint64_t *counts, const struct api_error *error)
+/* What became of a write: `error` NULL: it succeeded. */
+static void count_result(uint64_t *counts, const struct api_error *error)
 {
     enum reconcile_result result = RECONCILE_WRITTEN;
     if (error != NULL) {
@@ -141,7 +142,7 @@ static void on_answer(void *data, const cJSON *object, const struct api_error *e
 {
     struct reconcile *s = data;
     if (s->counts != NULL) {
-        reconcile_count(s->counts, error);
+        count_result(s->counts, error);
     }
     if (s->over && object != NULL) {
         reconcile_after(s, RECONCILE_BELIEF_MS + 1);

@@ -106,8 +106,6 @@ void reconcile_after(const struct reconcile *s, uint64_t ms);
  * counted. */
 void reconcile_write(struct reconcile *s, const struct object_request_options *q, uint64_t *counts,
                      object_request_cb next);
-/* What became of a write: `error` NULL: it succeeded. */
-void reconcile_count(uint64_t *counts, const struct api_error *error);
 /* Ends the handling after a failure of a request, which `what` tells in the log, unless the object
  * has changed or is gone. */
 void reconcile_failed(struct reconcile *s, const struct api_error *error, const char *what);

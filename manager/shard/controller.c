@@ -306,28 +306,27 @@ static void on_ready(void *data)
 /* ---- pods ---- */
 
 /* "namespace/name" of it. NULL: there is none, or that cannot be told. */
-static const char *mounted_key(const struct controller *c, const struct pod *p)
+static const char *mounted_key(const struct pod *p)
 {
-    const struct shard_cache *w = c->options.cache;
     if (p->proxy_port == 0 || p->over) {
         return NULL;
     }
     if (p->shard[0] != '\0') {
         return p->shard;
     }
-    return shard_cache_shard_count(w, p) == 1 ? shard_cache_shard_of(w, p, NULL)->key : NULL;
+    return shard_cache_shard_count(p) == 1 ? shard_cache_shard_of(p, NULL)->key : NULL;
 }
 
-const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
-                                                         const struct pod *p)
+static const struct shard_cache_config *shard_of_pod(const struct controller *c,
+                                                     const struct pod *p)
 {
-    const char *key = mounted_key(c, p);
+    const char *key = mounted_key(p);
     return key == NULL ? NULL : shard_cache_find_config(c->options.cache, key);
 }
 
 struct shard *controller_mounted_shard(const struct controller *c, const struct pod *p)
 {
-    const char *key = mounted_key(c, p);
+    const char *key = mounted_key(p);
     return key == NULL ? NULL : controller_find_shard(c, key);
 }
 
@@ -349,7 +348,7 @@ struct ownership_pod *controller_own_pods(const struct controller *c, const char
         }
     }
     for (size_t i = 0; i < selected; i++) {
-        if (b[i]->injected[0] == '\0' && controller_shard_of_pod(c, b[i]) == config) {
+        if (b[i]->injected[0] == '\0' && shard_of_pod(c, b[i]) == config) {
             out[(*count)++] = (struct ownership_pod){b[i], prober_result(c->prober, b[i]->key)};
         }
     }
@@ -360,7 +359,7 @@ struct ownership_pod *controller_own_pods(const struct controller *c, const char
 
 static void expect_generation(struct controller *c, const struct pod *p)
 {
-    const struct shard_cache_config *config = controller_shard_of_pod(c, p);
+    const struct shard_cache_config *config = shard_of_pod(c, p);
     struct shard *s = config == NULL ? NULL : controller_find_shard(c, config->key);
     const struct rules_map *map = s == NULL ? NULL : shard_map(s);
     if (map != NULL && map->generation != 0) {
@@ -397,7 +396,7 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
 static void on_pod(void *data, const struct pod *p, bool gone)
 {
     struct controller *c = data;
-    if (gone || (p->shard[0] == '\0' && shard_cache_shard_count(c->options.cache, p) == 0)) {
+    if (gone || (p->shard[0] == '\0' && shard_cache_shard_count(p) == 0)) {
         prober_forget(c->prober, p->key);
     } else {
         controller_watch_pod(c, p);
@@ -413,8 +412,7 @@ static void on_probe(void *data, const char *key)
     struct controller *c = data;
     const struct shard_cache_config *configs[SHARDS_OF_POD_MAX];
     const struct pod *p = shard_cache_find_pod(c->options.cache, key);
-    size_t count =
-        p == NULL ? 0 : shard_cache_shards_of(c->options.cache, p, configs, SHARDS_OF_POD_MAX);
+    size_t count = p == NULL ? 0 : shard_cache_shards_of(p, configs, SHARDS_OF_POD_MAX);
     for (size_t i = 0; i < count; i++) {
         reconciler_look(c->reconciler, configs[i]->key, gather_ms(configs[i]));
     }

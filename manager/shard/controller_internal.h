@@ -179,10 +179,8 @@ void shard_request(struct shard *s, const char *group, const char *resource,
 /* NULL: nothing is remembered of it. */
 struct shard *controller_find_shard(const struct controller *c, const char *key);
 /* The shard whose rules the pod mounts: of which its sidecars were put into it, else the only one
- * that selects it. NULL: there is none, or that cannot be told, or it has no sidecars. */
-const struct shard_cache_config *controller_shard_of_pod(const struct controller *c,
-                                                         const struct pod *p);
-/* The same, also if its config is gone. NULL: nothing is remembered of it. */
+ * that selects it; also if its config is gone. NULL: there is none, or that cannot be told, or it
+ * has no sidecars; or nothing is remembered of it. */
 struct shard *controller_mounted_shard(const struct controller *c, const struct pod *p);
 /* The pods that mount the rules of this shard, which may have no config any more; the caller
  * frees. */

@@ -82,10 +82,10 @@ static void add_shards(struct ownership_gathering *g, const struct controller *c
 
 /* It has no sidecar, or does not say of which shard they are, and no shard or more than one selects
  * it. */
-static bool is_bare(const struct shard_cache *w, const struct pod *p)
+static bool is_bare(const struct pod *p)
 {
     return !p->over && !p->let_go &&
-           (p->proxy_port == 0 || (p->injected[0] == '\0' && shard_cache_shard_count(w, p) != 1));
+           (p->proxy_port == 0 || (p->injected[0] == '\0' && shard_cache_shard_count(p) != 1));
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -109,11 +109,10 @@ static void sort_shards(struct ownership_gathering *g)
 }
 
 /* There may be as many such pods as shards. */
-static void find_selecting(struct ownership_gathering *g, const struct shard_cache *w,
-                           struct ownership_bare_pod *p)
+static void find_selecting(struct ownership_gathering *g, struct ownership_bare_pod *p)
 {
     const struct shard_cache_config *configs[ARRAY_LEN(p->selected_by)];
-    size_t count = shard_cache_shards_of(w, p->pod, configs, ARRAY_LEN(configs));
+    size_t count = shard_cache_shards_of(p->pod, configs, ARRAY_LEN(configs));
     if (count > 0) {
         sort_shards(g);
     }
@@ -135,10 +134,10 @@ static void add_bare_pods(struct ownership_gathering *g, const struct shard_cach
     size_t room = 0;
     for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, ns, p)) != NULL;) {
         struct ownership_bare_pod bare = {.pod = p};
-        if (!is_bare(w, p)) {
+        if (!is_bare(p)) {
             continue;
         }
-        find_selecting(g, w, &bare);
+        find_selecting(g, &bare);
         if (operator_has_bare_pod(g->self, &bare)) {
             g->bare = xptr(grow_array(g->bare, g->facts.bare_count, &room, sizeof bare));
             g->bare[g->facts.bare_count++] = bare;

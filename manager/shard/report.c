@@ -23,9 +23,8 @@ struct status_pod shard_pod_facts(struct shard *s, const struct shard_cache_conf
                                   const struct pod *p)
 {
     struct controller *c = s->controller;
-    const struct shard_cache *w = c->options.cache;
     const struct shard_cache_config *other =
-        shard_cache_shard_count(w, p) > 1 ? shard_cache_shard_of(w, p, config) : NULL;
+        shard_cache_shard_count(p) > 1 ? shard_cache_shard_of(p, config) : NULL;
     if (p->proxy_port != 0 && prober_result(c->prober, p->key) == NULL) {
         controller_watch_pod(c, p);
     }

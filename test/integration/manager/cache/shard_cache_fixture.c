@@ -23,8 +23,7 @@ static void on_pod(void *data, const struct pod *pod, bool gone)
 {
     struct place *p = data;
     char count[16];
-    (void)snprintf(count, sizeof count, "%zu",
-                   gone ? (size_t)0 : shard_cache_shard_count(p->cache, pod));
+    (void)snprintf(count, sizeof count, "%zu", gone ? (size_t)0 : shard_cache_shard_count(pod));
     note(p, gone ? "gone" : "pod", pod->key, count);
 }
 

@@ -36,8 +36,8 @@ static void test_what_there_is(void **state)
     const struct pod **pods = shard_cache_pods_of(a);
     assert_string_equal(pods[0]->name, "p1"); /* by name */
     assert_string_equal(pods[1]->name, "p2");
-    assert_ptr_equal(shard_cache_shard_of(p->cache, pods[0], NULL), a);
-    assert_null(shard_cache_shard_of(p->cache, pods[0], a));
+    assert_ptr_equal(shard_cache_shard_of(pods[0], NULL), a);
+    assert_null(shard_cache_shard_of(pods[0], a));
     free(pods);
     assert_non_null(shard_cache_find_pod(p->cache, "elsewhere/p4"));
     assert_int_equal(place_metric(p, "cmesh_manager_known_namespaces"), 2);
@@ -402,7 +402,7 @@ static void test_selectors_that_make_no_sense(void **state)
     assert_int_equal(shard_cache_find_config(p->cache, "n/b")->pod_count, 0);
     assert_int_equal(shard_cache_find_config(p->cache, "n/c")->pod_count, 0);
     assert_true(shard_cache_find_config(p->cache, "n/c")->root);
-    assert_int_equal(shard_cache_shard_count(p->cache, shard_cache_find_pod(p->cache, "n/p1")), 0);
+    assert_int_equal(shard_cache_shard_count(shard_cache_find_pod(p->cache, "n/p1")), 0);
 }
 
 static const struct compile_options options = {
