@@ -136,7 +136,7 @@ void controller_serve(struct controller *c, enum traffic_kind kind, enum policy_
 static void add_policy(cJSON *items, const struct policy_object *o)
 {
     struct err e = ERR_INIT;
-    cJSON *rest = xptr(json_parse(o->rest, strlen(o->rest), &e));
+    cJSON *rest = json_parse(o->rest, strlen(o->rest), &e);
     const cJSON *status = field_get(rest, "status");
     const cJSON *open = field_get(status, "open");
     const cJSON *enforced = edit_find(field_get(status, "conditions"), "type", "Enforced");

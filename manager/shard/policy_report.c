@@ -301,7 +301,8 @@ static bool is_stored(const struct state *s, const struct policy_object *o, cons
     if (s->stored == NULL || s->last == NULL || strcmp(s->stored, o->version) != 0) {
         return false;
     }
-    cJSON *last = xptr(json_parse(s->last, strlen(s->last), &e));
+    cJSON *last = json_parse(s->last, strlen(s->last), &e);
+    xerr(&e);
     bool same = policy_status_same(last, status);
     cJSON_Delete(last);
     return same;
@@ -403,7 +404,8 @@ static void report(struct state *s, const struct policy_object *o, const cJSON *
     const struct controller *c = s->run.data;
     uint64_t wait = refusals_wait(s);
     struct err e = ERR_INIT;
-    cJSON *last = s->last == NULL ? NULL : xptr(json_parse(s->last, strlen(s->last), &e));
+    cJSON *last = s->last == NULL ? NULL : json_parse(s->last, strlen(s->last), &e);
+    xerr(&e);
     const cJSON *told = last == NULL ? old : last;
     const struct policy_facts facts = {
         .policy = o->policy,
@@ -485,9 +487,14 @@ static void look(void *state)
         reconcile_done(&s->run, WORK_DONE, 0); /* on_ready brings it again */
         return;
     }
-    cJSON *rest = xptr(json_parse(o->rest, strlen(o->rest), &e));
+    cJSON *rest = json_parse(o->rest, strlen(o->rest), &e);
     reset_if_replaced(s, o);
-    handle(s, o, rest);
+    if (rest != NULL) {
+        handle(s, o, rest);
+    } else { /* somebody has written what reads as a key twice */
+        xerr(&e);
+        reconcile_done(&s->run, WORK_RETRY, 0);
+    }
     cJSON_Delete(rest);
 }
 
