@@ -9,7 +9,7 @@
 #include "json/edit.h"
 #include "json/field.h"
 
-enum { PATIENCE_TURNS = 4000, TURN_MS = 10, QUIET_TURNS = 60, PODS_MAX = 64 };
+enum { PATIENCE_TURNS = 4000, TURN_MS = 10, QUIET_TURNS = 60, MANY_TURNS = 1000, PODS_MAX = 64 };
 
 #define CHILDREN_LABEL WORLD_PREFIX "/" ROOT_LABEL
 
@@ -352,7 +352,7 @@ unsigned world_gained(struct world *w, unsigned since)
 
 /* ---- waiting ---- */
 
-void world_turn(struct world *w)
+static void turn(struct world *w, uint64_t ms)
 {
     if (!w->idle) {
         play(w);
@@ -360,17 +360,23 @@ void world_turn(struct world *w)
     if (w->on_turn != NULL) {
         w->on_turn(w);
     }
-    fake_clock_pass(&w->clock, TURN_MS);
+    fake_clock_pass(&w->clock, ms);
     if (w->hurried) {
         store_end_pauses(&w->store);
     }
     run_for(w->store.api.loop, 1);
 }
 
+void world_turn(struct world *w)
+{
+    turn(w, TURN_MS);
+}
+
 void world_pass(struct world *w, uint64_t ms)
 {
-    for (uint64_t passed = 0; passed < ms; passed += TURN_MS) {
-        world_turn(w);
+    uint64_t step = ms > MANY_TURNS * TURN_MS ? ms / MANY_TURNS : TURN_MS;
+    for (uint64_t passed = 0; passed < ms; passed += step) {
+        turn(w, step);
     }
 }
 
