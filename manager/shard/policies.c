@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "base/xalloc.h"
 #include "policy/policy_cache.h"
 #include "shard/controller_internal.h"
 #include "json/edit.h"
