@@ -271,6 +271,7 @@ cJSON *json_parse_foreign(const char *text, size_t len, struct err *e)
 {
     struct err why = ERR_INIT;
     struct err still = ERR_INIT;
+    text = len == 0 ? "" : text; /* there may be none */
     cJSON *root = json_parse(text, len, &why);
     if (root != NULL) {
         return root;

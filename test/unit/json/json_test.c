@@ -228,6 +228,7 @@ static void reads_what_strangers_wrote(void **state)
         assert_true(got == NULL || strcmp(got, table[i][1]) == 0);
         free(got);
     }
+    assert_null(foreign(NULL, 0)); /* as an answer without a body is */
     for (int levels = 998; levels <= 1002; levels++) {
         struct buf text = BUF_INIT(65536);
         struct buf want = BUF_INIT(65536);
