@@ -36,8 +36,8 @@ struct job {
     bool later; /* it waits since its user wanted it */
     bool looks; /* the next request is a GET */
     unsigned rounds;
-    bool newer; /* than what the last request was about: `version` */
-    char version[RESOURCE_VERSION_MAX + 1];
+    bool newer;                             /* than what the last request was about: `version` */
+    char version[RESOURCE_VERSION_MAX + 1]; /* "": it was seen without one */
 };
 
 struct patcher {
@@ -73,14 +73,20 @@ static bool is_wanted(void *state, enum work_result result)
     return result != WORK_DONE || j->newer;
 }
 
+/* A patch names the version that it is for. */
+static void start_over(struct job *j)
+{
+    j->looks = j->version[0] == '\0';
+    j->rounds = 0;
+}
+
 static void finish(struct job *j, enum patcher_outcome outcome, const struct api_error *error)
 {
     const struct patcher *p = j->run.data;
     if (!j->newer) {
         tell_level(p, j, false);
     } else {
-        j->looks = false;
-        j->rounds = 0;
+        start_over(j);
         reconcile_after(&j->run, 0);
     }
     p->handlers->on_done(p->data, j->resource, j->ns, j->name, outcome, error);
@@ -110,8 +116,7 @@ static void fail_for_now(struct job *j, const struct api_error *error)
     if (of_object && work_queue_failures(reconciler_queue(p->jobs), j->run.key) >= FAILURES_MAX) {
         finish(j, PATCHER_REFUSED, error);
     } else {
-        j->looks = false;
-        j->rounds = 0;
+        start_over(j);
         reconcile_done(&j->run, WORK_RETRY, error->retry_after);
     }
 }
@@ -260,6 +265,7 @@ bool patcher_add(struct patcher *p, unsigned resource, const char *ns, const cha
 {
     char key[KEY_MAX];
     int n = snprintf(key, sizeof key, "%u %s %s", resource, ns, name);
+    version = version == NULL ? "" : version;
     if (n < 0 || n >= KEY_MAX || strlen(ns) > NAME_LABEL_MAX ||
         strlen(version) > RESOURCE_VERSION_MAX) {
         return false;
@@ -278,6 +284,7 @@ bool patcher_add(struct patcher *p, unsigned resource, const char *ns, const cha
     j->name = j->run.key + (size_t)n - strlen(name);
     memcpy(j->ns, ns, strlen(ns) + 1);
     memcpy(j->version, version, strlen(version) + 1);
+    start_over(j);
     j->later = after_ms > 0;
     p->later += j->later;
     if (!j->later) {

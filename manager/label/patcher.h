@@ -73,8 +73,9 @@ MUST_CHECK struct patcher *patcher_new(struct net_loop *l, const struct patcher_
                                        const struct patcher_handlers *handlers, void *data);
 
 /* After a while, or soon (0). `resource` is the user's number. All is copied. A Namespace has `ns`
- * "". An object that waits already is not added; one that is being dealt with is looked at once
- * more afterwards. False: a text is longer than that of any object. */
+ * "". One without a version (NULL) is looked at first. An object that waits already is not added;
+ * one that is being dealt with is looked at once more afterwards. False: a text is longer than that
+ * of any object. */
 MUST_CHECK bool patcher_add(struct patcher *p, unsigned resource, const char *ns, const char *name,
                             const char *version, uint64_t after_ms);
 

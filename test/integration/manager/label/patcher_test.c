@@ -246,6 +246,23 @@ static void test_patches_the_version_that_it_found(void **state)
     expect_done(u, 1, PATCHER_CHANGED);
 }
 
+/* No API server of Kubernetes itself hands out such. */
+static void test_looks_first_at_what_has_no_version(void **state)
+{
+    struct user *u = *state;
+    assert_true(patcher_add(u->patcher, 7, "ns-a", "x", NULL, 0));
+    answer(u, "GET", MAPS "/x", 503, "");
+    pass(u, 1000);
+    answer(u, "GET", MAPS "/x", 200, PLAIN("11"));
+    struct api_request *q = expect(u, "PATCH", MAPS "/x" MANAGER);
+    assert_string_equal(q->body, PATCH("11"));
+    assert_true(patcher_add(u->patcher, 7, "ns-a", "x", NULL, 0));
+    api_answer(q, 200, NULL, LABELLED);
+    answer(u, "GET", MAPS "/x", 200, "{\"metadata\":{\"name\":\"x\"}}");
+    expect_done(u, 2, PATCHER_GONE);
+    assert_int_equal(patcher_stats(u->patcher)->patches, 1);
+}
+
 static void test_what_changes_all_the_time_comes_later(void **state)
 {
     struct user *u = *state;
@@ -549,6 +566,7 @@ int main(void)
         TEST(test_what_is_gone_is_no_failure),
         TEST(test_looks_at_what_was_changed_meanwhile),
         TEST(test_patches_the_version_that_it_found),
+        TEST(test_looks_first_at_what_has_no_version),
         TEST(test_what_changes_all_the_time_comes_later),
         TEST(test_a_webhook_puts_it_back),
         TEST(test_unwanted_resources),
