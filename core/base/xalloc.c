@@ -11,13 +11,20 @@
 
 #include "base/log.h"
 
+static int exit_code = EXIT_FAILURE;
+
+void xalloc_set_exit_code(int code)
+{
+    exit_code = code;
+}
+
 void xalloc_end(void)
 {
     log_error("out of memory", log_str("effect", "the process exits"));
 #ifdef CMESH_STRICT
     abort(); /* nothing that comes from outside may bring it here: fuzzing looks for that */
 #else
-    _exit(EXIT_FAILURE);
+    _exit(exit_code);
 #endif
 }
 

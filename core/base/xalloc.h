@@ -23,8 +23,12 @@
 
 #include "base/err.h"
 
-/* Logs, and exits with 1; with CMESH_STRICT it aborts. Nothing is freed or written any more. */
+/* Logs, and exits with 1, or with the code that was set; with CMESH_STRICT it aborts. Nothing is
+ * freed or written any more. */
 _Noreturn void xalloc_end(void);
+
+/* For a command whose exit code 1 means something else. */
+void xalloc_set_exit_code(int code);
 
 /* As their namesakes in the C library. The caller frees. */
 MUST_CHECK void *xmalloc(size_t size) __attribute__((returns_nonnull, malloc));

@@ -328,7 +328,6 @@ static bool compare(struct run *r)
 
 int compile_command_run(const struct compile_command *command)
 {
-    enum { SAME, DIFFERENT, TROUBLE }; /* the exit codes of diff(1) */
     struct run r = {.command = command, .input = SHARD_FILES_INIT(&command->options)};
     bool different = false;
     r.input.log_format = command->log_format;
@@ -354,7 +353,7 @@ int compile_command_run(const struct compile_command *command)
     traffic_files_deinit(&r.traffic);
     shard_files_deinit(&r.input);
     if (command->diff != NULL) {
-        return failed ? TROUBLE : different ? DIFFERENT : SAME;
+        return failed ? COMPILE_TROUBLE : different ? COMPILE_DIFFERENT : COMPILE_SAME;
     }
     return failed ? EXIT_FAILED : EXIT_DONE;
 }

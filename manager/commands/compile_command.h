@@ -26,6 +26,9 @@ struct compile_command {
     struct compile_options options;
 };
 
+/* Exit codes with `diff`, as diff(1) has them. */
+enum { COMPILE_SAME, COMPILE_DIFFERENT, COMPILE_TROUBLE };
+
 /* Reads all files, reports everything that is wrong with them on standard error as
  * "file:line: message", what the webhook would refuse too (validate.h), and writes the documents
  * only if nothing was. Returns the exit code. With `diff` that is as diff(1) has it: 0 no

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "commands/compile_command.h"
 #include "commands/config_flags.h"
 #include "commands/input.h"
@@ -137,6 +138,7 @@ int compile_main(int argc, char **argv)
 {
     struct compile_flags f = defaults;
     int rest = flags_parse_or_exit(&command, &f, &f.common, argc, argv);
+    xalloc_set_exit_code(f.command.diff != NULL ? COMPILE_TROUBLE : EXIT_FAILED);
     const char **files = input_paths(&f.files, argc, argv, rest, &f.command.file_count);
     f.command.files = files;
     check_flags(&f.command);

@@ -12,8 +12,6 @@
 #include "commands/shard_files.h"
 #include "compile/coverage.h"
 
-enum { COMPLETE, INCOMPLETE, TROUBLE }; /* the exit codes */
-
 struct run {
     const struct coverage_command *command;
     const struct shard_files *input;
@@ -150,5 +148,5 @@ int coverage_command_run(const struct coverage_command *command)
     }
     free(r.sorted);
     shard_files_deinit(&input);
-    return rc != 0 ? TROUBLE : complete ? COMPLETE : INCOMPLETE;
+    return rc != 0 ? COVERAGE_TROUBLE : complete ? COVERAGE_COMPLETE : COVERAGE_INCOMPLETE;
 }

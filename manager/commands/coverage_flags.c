@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/xalloc.h"
 #include "commands/config_flags.h"
 #include "commands/coverage_command.h"
 #include "commands/input.h"
@@ -85,6 +86,7 @@ int coverage_main(int argc, char **argv)
 {
     struct coverage_flags f = defaults;
     int rest = flags_parse_or_exit(&command, &f, &f.common, argc, argv);
+    xalloc_set_exit_code(COVERAGE_TROUBLE);
     const char **files = input_paths(&f.files, argc, argv, rest, &f.command.file_count);
     f.command.files = files;
     check_flags(&f.command);

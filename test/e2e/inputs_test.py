@@ -6,6 +6,7 @@ by an API server too, by the schema or, in the same words, by the webhook.
 import json
 import re
 import subprocess
+import unittest
 
 import harness
 import inputs
@@ -114,6 +115,29 @@ class CompileTest(harness.TestCase):
         ):
             code, _, messages = self.compile(text)
             self.assertEqual((1, wanted), (code, answer(messages)[: len(wanted)]), messages)
+
+
+@unittest.skipIf(harness.is_sanitized(harness.program("manager")), "a sanitizer takes terabytes")
+class WithoutMemoryTest(harness.TestCase):
+    """Where exit code 1 has a meaning of its own it is another one."""
+
+    def test_exit_codes(self):
+        path = self.path("in.yaml", "---\n".join([inputs.DOCUMENT] * 300))
+        for code, args in (
+            (1, ["compile", "-f", path]),
+            (2, ["compile", "-f", path, "--diff", path]),
+            (2, ["coverage", "-f", path, "--namespaces", path]),
+        ):
+            result = subprocess.run(
+                ["prlimit", f"--data={2 << 20}", harness.program("manager"), *args],
+                capture_output=True,
+                check=False,
+                encoding="utf-8",
+                env=harness.clean_environment(),
+                timeout=60,
+            )
+            self.assertEqual((code, ""), (result.returncode, result.stdout), args)
+            self.assertIn("out of memory", result.stderr)
 
 
 class CoverageTest(harness.TestCase):

@@ -18,6 +18,8 @@
 #include "base/array.h"
 #include "log_capture.h"
 
+static int expected_code = EXIT_FAILURE;
+
 /* Whether a process ends as one does without memory that makes the call, whose allocations fail
  * after `left` others. */
 static bool ends(void (*call)(void), long left)
@@ -38,7 +40,7 @@ static bool ends(void (*call)(void), long left)
 #ifdef CMESH_STRICT
     bool ended = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 #else
-    bool ended = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILURE;
+    bool ended = WIFEXITED(status) && WEXITSTATUS(status) == expected_code;
 #endif
     assert_int_equal(logged, ended);
     assert_true(ended || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
@@ -104,10 +106,22 @@ static void test_without_memory_the_process_ends(void **state)
     }
 }
 
+static void test_a_command_chooses_the_exit_code(void **state)
+{
+    (void)state;
+    expected_code = 2;
+    xalloc_set_exit_code(2);
+    assert_true(ends(use_malloc, 0));
+    expected_code = EXIT_FAILURE;
+    xalloc_set_exit_code(EXIT_FAILURE);
+    assert_true(ends(use_malloc, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_memory_the_process_ends),
+        cmocka_unit_test(test_a_command_chooses_the_exit_code),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
