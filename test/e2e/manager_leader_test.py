@@ -7,11 +7,14 @@ import collections
 import datetime
 import json
 import random
+import re
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+import unittest
 
 import audit
 import harness
@@ -289,6 +292,35 @@ class KillTest(LeaderTestCase):
         self.apply(config("shard-0", mesh.limit(mesh.is_in("part", "a"))))
         self.wait_condition("shard-0", "Published", "True")
         report(f"the next one led after {time.monotonic() - since:.2f} s")
+
+
+@unittest.skipIf(harness.is_sanitized(harness.program("manager")), "a sanitizer takes terabytes")
+class WithoutMemoryTest(mesh.MeshTestCase):
+    """One that gets no more memory says so and ends, and the next one does what it left."""
+
+    def end_one(self, name, log_format):
+        """One that leads, by a shard for which there is no memory; returns its last line."""
+        manager = self.start_manager("--leader-elect=false", "--log-format", log_format)
+        self.apply(config("small", mesh.limit(mesh.is_in(f"{mesh.GROUP}/namespace", name))))
+        self.wait_condition("small", "Covered", "False")  # threads have looked: they need stacks
+        with open(f"/proc/{manager.pid}/status", encoding="utf-8") as f:
+            kib = re.search(r"VmData:\s*(\d+) kB", f.read())[1]
+        _, most = resource.prlimit(manager.pid, resource.RLIMIT_DATA)
+        resource.prlimit(manager.pid, resource.RLIMIT_DATA, (int(kib) << 10, most))
+        limits = [mesh.limit(mesh.is_in("part", "a", "b"), (f"r{i}",)) for i in range(2000)]
+        self.apply(config(name, *limits))
+        manager.expected = 1
+        self.assertEqual(1, manager.process.wait(60), manager.log())
+        return manager.log().splitlines()[-1]
+
+    def test_it_ends_and_the_next_one_goes_on(self):
+        text = self.end_one("large", "text")
+        self.assertRegex(text, r'Z ERROR manager: out of memory effect="the process exits"$')
+        line = json.loads(self.end_one("larger", "json"))
+        self.assertEqual(("error", "out of memory"), (line["level"], line["msg"]))
+        self.start_manager("--leader-elect=false")
+        for name in ("large", "larger"):
+            self.wait_condition(name, "Published", "True")
 
 
 class AwayTest(LeaderTestCase):
