@@ -7,8 +7,6 @@ import collections
 import datetime
 import json
 import random
-import re
-import resource
 import signal
 import subprocess
 import sys
@@ -303,10 +301,7 @@ class WithoutMemoryTest(mesh.MeshTestCase):
         manager = self.start_manager("--leader-elect=false", "--log-format", log_format)
         self.apply(config("small", mesh.limit(mesh.is_in(f"{mesh.GROUP}/namespace", name))))
         self.wait_condition("small", "Covered", "False")  # threads have looked: they need stacks
-        with open(f"/proc/{manager.pid}/status", encoding="utf-8") as f:
-            kib = re.search(r"VmData:\s*(\d+) kB", f.read())[1]
-        _, most = resource.prlimit(manager.pid, resource.RLIMIT_DATA)
-        resource.prlimit(manager.pid, resource.RLIMIT_DATA, (int(kib) << 10, most))
+        manager.starve(0)
         limits = [mesh.limit(mesh.is_in("part", "a", "b"), (f"r{i}",)) for i in range(2000)]
         self.apply(config(name, *limits))
         manager.expected = 1

@@ -23,6 +23,7 @@ from one_owner import SOON
 SEED = harness.seed()
 STEPS = harness.reloads(40)
 UNKNOWN = 150  # the same when a write had no answer: for 95 s it may still be executed
+LITTLE = (0, 4096, 1 << 16, 1 << 18, 1 << 20)  # bytes with which a manager ends sooner or later
 DOUBT = 30  # seconds for which shards of different locks wait for each other (ownership.h)
 
 
@@ -229,6 +230,7 @@ class LifeTest(one_owner.Case):
         self.refused = []  # paths of what makes creates fail
         self.patience = SOON
         self.spoilt = False
+        self.starves = not harness.is_sanitized(harness.program("manager"))
         self.addCleanup(self.keep_logs)
 
     def keep_logs(self):
@@ -490,6 +492,7 @@ class LifeTest(one_owner.Case):
                 self.patience = UNKNOWN if what == "SIGKILL" else self.patience
             else:
                 pod.restart_sync()
+                pod.proxy.signal(signal.SIGCONT)
                 pod.cut = False
 
     # ---- steps: managers, ConfigMaps, the API server ----
@@ -509,6 +512,17 @@ class LifeTest(one_owner.Case):
             manager = self.pick.choice(self.alive())
             self.tell(f"  kill {manager.name}")
             manager.kill()
+        self.pause(0, 0.3, 1)
+        if self.pick.random() < 0.7:
+            self.start_a_manager()
+
+    def starve_a_manager(self):
+        """It ends when it needs memory, at any moment; others are there, or come later."""
+        if self.starves and self.alive():
+            manager = self.pick.choice(self.alive())
+            more = self.pick.choice(LITTLE)
+            self.tell(f"  {manager.name} gets {more} bytes more")
+            manager.starve(more)
         self.pause(0, 0.3, 1)
         if self.pick.random() < 0.7:
             self.start_a_manager()
@@ -592,6 +606,9 @@ class LifeTest(one_owner.Case):
         """Nothing is edited, all pods are well: all is worked on before long."""
         self.tell("settle")
         self.refuse_no_more()
+        for manager in self.alive():
+            if manager.starved:
+                manager.stop()
         if not self.alive():
             self.start_a_manager()
         for pod in self.running.values():
@@ -621,6 +638,7 @@ class LifeTest(one_owner.Case):
              (right_one, 12), (kill_a_pod, 2), (begin_to_end_a_pod, 2), (end_a_pod, 2),
              (cut_off_a_pod, 5), (join_a_pod, 3),
              (restart_a_container, 3), (start_a_manager, 2), (kill_a_manager, 4),
+             (starve_a_manager, 4),
              (spoil_a_map, 3), (refuse_creates, 3), (stop_the_api_server, 1))  # fmt: skip
 
     def step(self, number):
