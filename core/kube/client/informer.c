@@ -190,8 +190,18 @@ static void on_state(void *data, const char *error, enum log_level level)
     }
 }
 
-static const struct reflector_handlers handlers = {
-    .on_list = on_list, .on_object = on_object, .on_synced = on_synced, .on_state = on_state};
+/* Without memory to follow anything there is none to do anything about it, either. */
+static void on_starved(void *data)
+{
+    (void)data;
+    xalloc_end();
+}
+
+static const struct reflector_handlers handlers = {.on_list = on_list,
+                                                   .on_object = on_object,
+                                                   .on_synced = on_synced,
+                                                   .on_state = on_state,
+                                                   .on_starved = on_starved};
 
 /* ---- life ---- */
 

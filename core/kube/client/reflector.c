@@ -27,6 +27,7 @@ enum {
     BACKOFF_MIN_MS = 200,
     BACKOFF_MAX_MS = 30000,
     REFUSALS_MAX = 5, /* so many watches in a row led to nothing: the version may be the reason */
+    STARVED_MAX = 2,  /* so many failures in a row for want of memory: it is not a moment */
     ERROR_BODY_MAX = 64 * 1024,
 };
 
@@ -85,6 +86,7 @@ struct reflector {
     struct net_deadline limit; /* WAITING: of the pause; else of what is awaited */
     struct backoff backoff;
     unsigned failures;    /* since a watch was proved */
+    unsigned starved;     /* failures in a row for want of memory */
     unsigned refusals;    /* watches since then that failed without any event */
     struct err error;     /* as told to on_state; code 0: none */
     enum log_level level; /* likewise */
@@ -249,6 +251,10 @@ static void retry_after_failure(struct reflector *r, struct trouble *t)
     pause_for(r, pause_after(r, t));
     if (!t->ordinary || r->failures > 1) {
         report_state(r, &t->e, kube_client_failure_level(r->client, t->status));
+    }
+    r->starved = t->e.code == -ENOMEM ? r->starved + 1 : 0;
+    if (r->starved >= STARVED_MAX && r->state != STATE_CLOSED && r->handlers->on_starved != NULL) {
+        r->handlers->on_starved(r->data);
     }
 }
 
@@ -467,6 +473,7 @@ static void watch_proved(struct reflector *r)
 {
     set_state(r, STATE_FOLLOWING);
     r->failures = 0;
+    r->starved = 0;
     r->refusals = 0;
     backoff_reset(&r->backoff);
     await_bytes(r);

@@ -59,6 +59,8 @@ struct reflector_handlers {
      * watch, one cut, one expired version) is no news. `level`: at which to log it, or that it is
      * over, as kube_client_failure_level. */
     void (*on_state)(void *data, const char *error, enum log_level level);
+    /* It failed twice in a row for want of memory. It tries again if this returns. */
+    void (*on_starved)(void *data);
 };
 
 /* Time and chance, so that tests need not wait for either. */

@@ -89,11 +89,18 @@ static void on_state(void *data, const char *error, enum log_level level)
     follow_whim(f, USER_FREES_ON_STATE);
 }
 
+static void on_starved(void *data)
+{
+    struct fixture *f = data;
+    f->starved++;
+}
+
 static const struct reflector_handlers handlers = {
     .on_list = on_list,
     .on_object = on_object,
     .on_synced = on_synced,
     .on_state = on_state,
+    .on_starved = on_starved,
 };
 
 /* ---- the clock ---- */

@@ -35,6 +35,7 @@ struct fixture {
     /* the user's side */
     struct buf log;
     enum user_whim whim;
+    unsigned starved; /* how often that was said */
 
     /* the clock */
     struct list deadlines; /* the one that was set, until it fires or is cleared */

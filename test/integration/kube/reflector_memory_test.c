@@ -71,10 +71,45 @@ static void test_every_allocation_fails_once(void **state)
     print_message("%ld allocations\n", failed);
 }
 
+/* Its next try meets no memory. */
+static void starve(struct fixture *f)
+{
+    sweep_left = 0;
+    fixture_pass(f, 0, 30000);
+    fixture_expect_deadline(f, 0, 30000);
+    assert_true(sweep_left < 0);
+}
+
+static void test_says_that_there_is_never_memory(void **state)
+{
+    struct fixture f = {.on_request = serve};
+    struct reflector_options o = {.path = "/p", .label_selector = ""};
+    struct net_loop *l = net_loop_new(NULL);
+    (void)state;
+    assert_true(l != NULL && fixture_open(&f, l) && fixture_start(&f, &o));
+    sweep_left = 0;
+    fixture_expect_deadline(&f, 0, 30000);
+    assert_int_equal(f.starved, 0);
+    starve(&f);
+    assert_int_equal(f.starved, 1);
+    starve(&f);
+    assert_int_equal(f.starved, 2);
+    f.running = true;
+    fixture_pass(&f, 0, 30000);
+    for (int turn = 0; turn < PATIENCE_TURNS && !is_there(&f); turn++) {
+        run_for(l, 1);
+    }
+    assert_true(is_there(&f));
+    assert_int_equal(f.starved, 2);
+    fixture_close(&f);
+    assert_int_equal(loop_free(l), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_allocation_fails_once),
+        cmocka_unit_test(test_says_that_there_is_never_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
