@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "kube/name.h"
 #include "net/deadline.h"
 #include "json/field.h"
 
@@ -146,9 +147,19 @@ static char *make_key(const struct informer *f, const cJSON *object)
     return xasprintf("%s%s%s", ns, ns[0] == '\0' ? "" : "/", field_meta(object, "name"));
 }
 
+/* The API server has no other namespaces, and users make paths of them. */
+static bool is_possible(const cJSON *object)
+{
+    const char *ns = field_meta(object, "namespace");
+    return ns[0] == '\0' || name_check_label(slice_str(ns)) == NULL;
+}
+
 static void on_object(void *data, enum reflector_change change, const cJSON *object)
 {
     struct informer *f = data;
+    if (!is_possible(object)) {
+        return;
+    }
     char *key = make_key(f, object);
     struct informer_item *item = key == NULL ? NULL : informer_find(f, key);
     if (change != REFLECTOR_DELETED && key != NULL) {

@@ -5,11 +5,11 @@
  *
  *     struct lease { struct informer_item item; char *holder; };       what the user keeps
  *     static const struct informer_kind leases = {.keep = keep, ...};  how
- *     f = informer_new(loop, &leases, &options, data, &e);
+ *     f = informer_new(loop, &leases, &options, data);
  *     item = informer_find(f, "namespace/name");
  *
- * Items that a complete list does not show are dropped. Only for the manager: it ends without
- * memory (base/xalloc.h).
+ * Items that a complete list does not show are dropped, objects whose namespace cannot be one are
+ * passed over. Only for the manager: it ends without memory (base/xalloc.h).
  */
 #ifndef CORE_KUBE_CLIENT_INFORMER_H
 #define CORE_KUBE_CLIENT_INFORMER_H

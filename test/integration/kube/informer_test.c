@@ -203,6 +203,16 @@ static void test_one_is_replaced_by_another(void **state)
     expect(u, "n/a:other>- ");
 }
 
+static void test_impossible_namespaces_are_passed_over(void **state)
+{
+    struct user *u = *state;
+    follow(u);
+    put(u, "n/../m", "a", "red");
+    put(u, "n m", "a", "red");
+    put(u, "", "a", "red");
+    expect(u, "a:->red ");
+}
+
 static void test_nothing_is_asked_for_while_held(void **state)
 {
     struct user *u = *state;
@@ -304,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_each_change_is_told),
         TEST(test_one_is_replaced_by_another),
+        TEST(test_impossible_namespaces_are_passed_over),
         TEST(test_nothing_is_asked_for_while_held),
         TEST(test_what_a_list_does_not_show_is_dropped),
         TEST(test_lists_again_when_asked_to),
