@@ -29,7 +29,7 @@ static struct slice find_items(struct slice text)
             return slice_of(value.ptr + 1, value.len - 2);
         }
     }
-    return text.len == 0 ? text : slice_of(text.ptr + text.len, 0);
+    return slice_of(text.ptr + text.len, 0);
 }
 
 /* All but the items, as a tree. */
@@ -74,6 +74,7 @@ int list_page_init(struct list_page *p, struct slice text, struct err *e)
 {
     struct err local = ERR_INIT;
     memset(p, 0, sizeof *p);
+    text = text.ptr == NULL ? SLICE("") : text;
     p->items = find_items(text);
     p->root = parse_frame(text, p->items, &local);
     int rc = p->root == NULL ? local.code : read_frame(p, &local);
