@@ -647,14 +647,23 @@ static void test_what_is_large_is_decided_in_a_thread(void **state)
     expect_metric(f, "cmesh_webhook_threads_total 4\n");
 }
 
+/* A thread is where it waits for the gate. */
+static void await_entry(struct fixture *f)
+{
+    bool entered = sem_trywait(&f->entered) == 0;
+    for (int i = 0; i < 60000 && !entered; i++) {
+        run_for(f->loop, 1);
+        entered = sem_trywait(&f->entered) == 0;
+    }
+    assert_true(entered);
+}
+
 /* Begins one that stays in its thread until the gate is opened. */
 static void hold(struct fixture *f, struct ask *q)
 {
     f->held = true;
     begin(f, q, "/mutate/large", REVIEW);
-    for (int i = 0; i < 5000 && sem_trywait(&f->entered) != 0; i++) {
-        run_for(f->loop, 1);
-    }
+    await_entry(f);
     f->held = false;
 }
 
@@ -752,9 +761,7 @@ static void test_the_largest_is_told_to_come_again(void **state)
     char *largest = padded(4 * MIB);
     f->held = true;
     begin(f, &f->asks[0], "/mutate/large", text);
-    for (int i = 0; i < 5000 && sem_trywait(&f->entered) != 0; i++) {
-        run_for(f->loop, 1);
-    }
+    await_entry(f);
     f->held = false;
     for (int i = 1; i < LARGE; i++) {
         begin(f, &f->asks[i], "/mutate/large", i == TOO_LARGE ? largest : text);
@@ -858,9 +865,7 @@ static void test_namespaces_change_while_a_thread_compiles(void **state)
     f->held = true;
     comparing = f;
     begin(f, q, "/validate/shardingconfigs", text);
-    for (int i = 0; i < 5000 && sem_trywait(&f->entered) != 0; i++) {
-        run_for(f->loop, 1);
-    }
+    await_entry(f);
     assert_false(f->held);
     put_namespace(&all, "y");
     (void)sem_post(&f->gate);
