@@ -179,8 +179,8 @@ static void begin_a_long_look(struct fixture *s)
         put_large(s, i);
     }
     fixture_lead(s);
-    fixture_expect_generation(s, "large-0", 1);
     expect_under_way(s);
+    fixture_expect_generation(s, "large-0", 1);
     assert_string_equal(fixture_condition(s, "large-0", "Covered", "reason"), "");
 }
 
