@@ -121,7 +121,8 @@ int h2_head_submit(struct h2_stream *t, const struct http_head *head,
     }
     int32_t id = nghttp2_submit_request(t->session->ng, NULL, f.nv, f.count, body, t);
     if (id < 0) {
-        return err_memory(e);
+        return id == NGHTTP2_ERR_NOMEM ? err_memory(e)
+                                       : err_set(e, -EPROTO, "HTTP/2: %s", nghttp2_strerror(id));
     }
     t->id = id;
     t->session->waiting++;

@@ -123,7 +123,8 @@ extern const uint8_t h2_speed_mark[8];
 
 /* h2_session.c */
 
-/* Notes that memory ran out, where that cannot be said at once. */
+/* Notes what nghttp2 could not do, where that cannot be said at once: -ENOMEM, or -EPROTO where it
+ * was not for want of memory. 0 is nothing. */
 void h2_note(struct h2_session *s, int ng_error);
 /* The stream's, NULL if it was given up. */
 struct h2_stream *h2_stream_find(struct h2_session *s, int32_t id);

@@ -20,7 +20,7 @@ const uint8_t h2_speed_mark[8] = {'s', 'p', 'e', 'e', 'd', 'y', '?', 0};
 void h2_note(struct h2_session *s, int ng_error)
 {
     if (ng_error != 0 && s->error == 0) {
-        s->error = -ENOMEM;
+        s->error = ng_error == NGHTTP2_ERR_NOMEM ? -ENOMEM : -EPROTO;
     }
 }
 
@@ -458,7 +458,10 @@ static int report(const struct h2_session *s, struct err *e)
     if (s->broken) {
         return err_set(e, -HTTP_PARSE_BAD, "the server broke the rules of HTTP/2: %s", s->why);
     }
-    return s->error != 0 ? err_memory(e) : 0;
+    if (s->error == -ENOMEM) {
+        return err_memory(e);
+    }
+    return s->error == 0 ? 0 : err_set(e, s->error, "HTTP/2: %s", err_text(s->error));
 }
 
 int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e)

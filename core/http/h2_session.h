@@ -88,13 +88,13 @@ MUST_CHECK struct h2_session *h2_session_new(const struct h2_handlers *handlers,
 /* Without telling its streams. Not inside a handler. NULL is ignored. */
 void h2_session_free(struct h2_session *s);
 
-/* 0; not 0 with `e` set: the server broke the protocol (-HTTP_PARSE_BAD), or no memory is left, and
- * the session is of no use any more; its streams are not told. What is to be sent then (GOAWAY) may
- * still be. */
+/* 0; not 0 with `e` set: the server broke the protocol (-HTTP_PARSE_BAD), no memory is left
+ * (-ENOMEM) or HTTP/2 failed otherwise, and the session is of no use any more; its streams are not
+ * told. What is to be sent then (GOAWAY) may still be. */
 MUST_CHECK int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e);
 /* Appends what is to be sent now, the preface first; to be called after everything else that may
  * lead to it, as soon as the connection takes it, and again while it appends H2_SEND_ENOUGH bytes
- * or more. Handlers run, too. 0, -ENOBUFS or -ENOMEM: as above. */
+ * or more. Handlers run, too. 0, -ENOBUFS, -ENOMEM or -EPROTO: as above. */
 MUST_CHECK int h2_session_send(struct h2_session *s, struct buf *out);
 
 /* How many more requests the server takes now; 0 after GOAWAY. Before its SETTINGS have come: as if
@@ -127,9 +127,9 @@ void h2_session_goaway(struct h2_session *s);
 
 /* Begins a request: the head, which is copied, is for h2_session_send at once. head->headers hold
  * Host. `ended`: no body follows. `budget`: see http_head.budget. NULL with `e` set: -ENOMEM,
- * -EAGAIN (there is no room), -EINVAL (no Host), or -HTTP_PARSE_TOO_LARGE: the head has more than
- * 192 fields or 4 MiB, or more bytes than the server's SETTINGS say that it takes (RFC 9113
- * section 6.5.2). */
+ * -EPROTO (what nghttp2 refuses), -EAGAIN (there is no room), -EINVAL (no Host), or
+ * -HTTP_PARSE_TOO_LARGE: the head has more than 192 fields or 4 MiB, or more bytes than the
+ * server's SETTINGS say that it takes (RFC 9113 section 6.5.2). */
 MUST_CHECK struct h2_stream *h2_session_request(struct h2_session *s, const struct http_head *head,
                                                 bool ended, void *data, struct err *e);
 
