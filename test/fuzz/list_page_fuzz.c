@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A page that is read object by object is the same as one that is parsed whole; and what is refused
- * one way is refused the other.
+ * one way is refused the other, but for what json_parse_foreign reads of a single object.
  */
 #include "kube/client/list_page.h"
 
@@ -88,12 +88,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(copy, data, size);
     }
     cJSON *root = json_parse(copy, size, NULL);
+    cJSON *foreign = json_parse_foreign(copy, size, NULL);
     bool good = is_list(root);
     int rc = read_page(slice_of(copy, size), good ? root : NULL, &e);
     /* A key that is written with escapes is not found: refused. */
-    CHECK((rc == 0) == good || (good && memmem(copy, size, "\\u", 2) != NULL));
+    CHECK((rc == 0) == good ||
+          (good ? memmem(copy, size, "\\u", 2) != NULL : root == NULL && is_list(foreign)));
     CHECK(rc == 0 || e.msg[0] != '\0');
     cJSON_Delete(root);
+    cJSON_Delete(foreign);
     free(copy);
     return 0;
 }
