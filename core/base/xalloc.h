@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * xalloc.h - memory for the manager, which ends when there is none: it is started again within a
- * second, another replica leads meanwhile, and proxies go on with the rules that they have. So
- * no decision is ever made from half of the facts.
+ * xalloc.h - memory for the manager, which exits when there is none: the kubelet starts it again,
+ * another replica leads meanwhile, and proxies keep the rules that they have. So no decision is
+ * ever made from half of the facts.
  *
  * Programs that carry the traffic of others (localproxy, rulesync) do not use it: they give up what
  * asked for the memory and go on.
@@ -11,9 +11,9 @@
  *     t = xptr(selector_copy(s));                             NULL only without memory
  *     xok(table_put(&w->pods, &p->node));                     fails only without memory
  *     rc = xrc(json_canonical(document, &text));              fails for other reasons, too
- *     s = selector_parse(text, e);                            the same, where `e` says why
- *     if (s == NULL) {
+ *     if ((s = selector_parse(text, e)) == NULL) {            the same, where `e` says why
  *         xerr(e);
+ *     }
  */
 #ifndef CORE_BASE_XALLOC_H
 #define CORE_BASE_XALLOC_H

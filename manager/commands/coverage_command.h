@@ -26,7 +26,7 @@ struct coverage_command {
 /* Exit codes, as diff(1) has them. */
 enum { COVERAGE_COMPLETE, COVERAGE_INCOMPLETE, COVERAGE_TROUBLE };
 
-/* Returns the exit code: 0 each namespace is in one shard, 1 not so, 2 trouble, which is told as
+/* Returns the exit code: 0: each namespace is in one shard; 1: some are not; 2: trouble, told as
  * shard_files.h has it. */
 int coverage_command_run(const struct coverage_command *command);
 

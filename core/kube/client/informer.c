@@ -201,7 +201,7 @@ static void on_state(void *data, const char *error, enum log_level level)
     }
 }
 
-/* Without memory to follow anything there is none to do anything about it, either. */
+/* A process that cannot follow its objects for want of memory is of no use. */
 static void on_starved(void *data)
 {
     (void)data;
