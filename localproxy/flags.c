@@ -7,12 +7,12 @@
 #include "base/log.h"
 #include "control/status.h"
 #include "guard/host.h"
-#include "guard/origin.h"
+#include "guard/web_page.h"
 #include "kube/access/proxy.h"
 #include "kube/api_prefix.h"
 #include "kube/name.h"
 #include "kube/user_agent.h"
-#include "listen_tls.h"
+#include "listen/listen_tls.h"
 #include "program/local_tls.h"
 #include "program/local_token.h"
 #include "program/program.h"
@@ -22,6 +22,7 @@
 
 static const char *const no_rules_choices[] = {"block", "passthrough", NULL};
 static const char *const reload_mode_choices[] = {"seamless", "cut", NULL};
+static const char *const write_bookmarks_choices[] = {"off", "on", NULL};
 static const char *const fence_choices[] = {
     [FENCE_ENFORCE] = "enforce", [FENCE_AUDIT] = "audit", [FENCE_OFF] = "off", NULL};
 
@@ -49,6 +50,7 @@ static const struct localproxy_flags defaults = {
     .reload_mode = RELOAD_SEAMLESS,
     .write_fence = FENCE_ENFORCE,
     .read_fence = FENCE_OFF,
+    .write_bookmarks = 1,
     .cut_interval_s = 5,
     .cut_spread_s = 2,
     .resume_doubt_s = 60,
@@ -148,6 +150,16 @@ const struct flag localproxy_flags_table[] = {
      FLAG_UINT_AT(struct localproxy_flags, cut_spread_s),
      .help = "When a change of the rules concerns many watches, they are silenced at once and "
              "ended spread over this time, so that not all list at the same moment."},
+    {.name = "write-bookmarks",
+     .value = "MODE",
+     .choices = write_bookmarks_choices,
+     FLAG_CHOICE_AT(struct localproxy_flags, write_bookmarks),
+     .help =
+         "on: when the operator writes an object that its own watch does not select, localproxy "
+         "asks the API server by two short watches how far the watch is, and writes a bookmark "
+         "into it. A client that waits for its own write goes on then. off: it "
+         "waits for the API server's next bookmark, up to a minute. Not with "
+         "--reload-mode=cut."},
     {.name = "state",
      .value = "PATH",
      FLAG_STRING_AT(struct localproxy_flags, state),
@@ -359,7 +371,7 @@ static int check_hosts(const struct flag_list *hosts, struct err *e)
 static int check_origins(const struct flag_list *origins, struct err *e)
 {
     for (size_t i = 0; i < origins->count; i++) {
-        if (!origin_is_origin(origins->items[i])) {
+        if (!web_page_is_origin(origins->items[i])) {
             return err_set(e, -EINVAL,
                            "--accept-origin: \"%s\" is not an origin: http://HOST:PORT, without a "
                            "path",

@@ -31,7 +31,7 @@ struct localproxy_flags {
     const char *admin;
     const char *rules;
     const char *control;
-    const char *traffic;       /* NULL: beside `rules` (traffic/documents.h) */
+    const char *traffic;       /* NULL: beside `rules` (control/documents.h) */
     const char *pod_labels;    /* as traffic/pod_labels.h reads them; NULL: there are none */
     const char *breaker_state; /* NULL: open breakers do not outlive the process */
     int no_rules;              /* enum no_rules */
@@ -41,11 +41,12 @@ struct localproxy_flags {
     int reload_mode; /* enum reload_mode */
     uint64_t cut_interval_s;
     uint64_t cut_spread_s;
-    const char *state; /* NULL: what clients have seen does not outlive the process */
+    int write_bookmarks; /* 0: off */
+    const char *state;   /* NULL: what clients have seen does not outlive the process */
     uint64_t resume_doubt_s;
     const char *token_file;          /* as program/local_token.h reads it */
     struct flag_list accept_hosts;   /* beside those of guard/host.h */
-    struct flag_list accept_origins; /* beside those of guard/origin.h */
+    struct flag_list accept_origins; /* beside those of guard/web_page.h */
     const char *user_agent;          /* kube/user_agent.h; NULL: clients have their own */
     struct flag_list api_prefixes;   /* as kube/api_prefix.h reads them */
     bool watch_bypass;

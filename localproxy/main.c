@@ -11,16 +11,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "admin.h"
 #include "base/array.h"
 #include "base/flags.h"
 #include "base/log.h"
 #include "bypass/bypass_watch.h"
+#include "control/documents.h"
+#include "control/reload.h"
 #include "crypto/tls.h"
 #include "egress/egress.h"
 #include "flags.h"
-#include "listen_tls.h"
-#include "listener_secrets.h"
+#include "listen/listen_tls.h"
+#include "listen/listener_secrets.h"
 #include "lock/lock.h"
 #include "net/address.h"
 #include "net/own_address.h"
@@ -28,11 +29,11 @@
 #include "program/local_tls.h"
 #include "program/local_token.h"
 #include "program/program.h"
-#include "proxy.h"
-#include "rules/reload.h"
-#include "status_lease.h"
-#include "traffic/documents.h"
+#include "request/proxy.h"
+#include "status/admin.h"
+#include "status/status_lease.h"
 #include "traffic/policies.h"
+#include "upstream/upstream.h"
 
 /* While it lingers: how often clients are counted, and how long there must have been none. An
  * operator that is about to give its lease back may have closed all connections for a moment. */
@@ -42,7 +43,7 @@ struct app {
     struct program program;
     struct localproxy_flags flags;
     struct kube_access access;
-    struct kube_client *upstream;
+    struct upstream *upstream;
     struct health health; /* of all clients of API servers */
     struct metrics metrics;
     char *token_path; /* NULL: no token is asked for */
@@ -73,12 +74,13 @@ struct app {
 /* Of both listeners. */
 static unsigned requests_in_flight(const struct app *a)
 {
-    return proxy_stats(a->proxy)->busy + (a->egress != NULL ? egress_busy(a->egress) : 0);
+    return proxy_facts(a->proxy).server->busy + (a->egress != NULL ? egress_busy(a->egress) : 0);
 }
 
 static unsigned open_connections(const struct app *a)
 {
-    return proxy_stats(a->proxy)->open + (a->egress != NULL ? egress_connections(a->egress) : 0);
+    return proxy_facts(a->proxy).server->open +
+           (a->egress != NULL ? egress_connections(a->egress) : 0);
 }
 
 static void on_grace_over(void *data)
@@ -161,29 +163,21 @@ static void on_shutdown(void *data)
 
 /* ---- the beginning ---- */
 
-static int find_token(struct app *a, struct err *e)
+static int open_secrets(struct app *a, struct err *e)
 {
     bool made;
+    const char *tls = a->flags.listen_tls_cert != NULL ? "off" : a->flags.local_tls;
     int rc = local_token_path(a->flags.token_file, &a->token_path, &made, e);
     if (made) {
         log_info("created a token, which kubeconfig-gen writes into kubeconfigs",
                  log_str("path", a->token_path));
     }
     a->flags.token_file = a->token_path;
-    return rc;
-}
-
-static int find_tls(struct app *a, struct err *e)
-{
-    const char *flag = a->flags.listen_tls_cert != NULL ? "off" : a->flags.local_tls;
-    a->flags.may_lack_tls = flag == NULL && a->flags.listen_tls.count == 0;
-    int rc = local_tls_folder(flag, a->token_path, &a->tls_folder, e);
+    a->flags.may_lack_tls = tls == NULL && a->flags.listen_tls.count == 0;
+    if (rc != 0 || local_tls_folder(tls, a->token_path, &a->tls_folder, e) != 0) {
+        return e->code;
+    }
     a->flags.local_tls = a->tls_folder;
-    return rc;
-}
-
-static int open_secrets(struct app *a, struct err *e)
-{
     a->secrets = listener_secrets_new(a->program.loop, &a->flags, 0, e);
     if (a->secrets == NULL) {
         return e->code;
@@ -246,20 +240,16 @@ static int open_egress(struct app *a, struct err *e)
     return a->egress == NULL ? e->code : 0;
 }
 
-/* Whoever reaches the address has the credentials of the API server. */
-static void warn_of_open_door(const struct app *a)
+/* Whoever reaches the address has the credentials of the API server; tunnels that take all
+ * descriptors leave none for who comes to it. */
+static void warn_of_risks(const struct app *a)
 {
+    uint64_t limit = program_file_limit();
     if (a->flags.token_file == NULL) {
         log_warn("no token is asked for: every program and user that reaches this address has "
                  "localproxy's rights at the API server (--token-file=off)",
                  log_str("listen", proxy_address(a->proxy)));
     }
-}
-
-/* Tunnels that take all descriptors leave none for who comes to the API server. */
-static void warn_of_few_files(const struct app *a)
-{
-    uint64_t limit = program_file_limit();
     if (a->egress != NULL && egress_streams_max(&a->flags) > limit) {
         log_warn("tunnels could take all open files, and then the operator does not reach the API "
                  "server: raise the limit of open files, or lower --egress-max-tunnels",
@@ -273,7 +263,7 @@ static int open_bypass(struct app *a, struct err *e)
     const struct bypass_watch_options o = {
         .server = &a->access.server,
         .through_proxy = a->access.proxy.url != NULL,
-        .own = {proxy_address(a->proxy), a->flags.admin, proxy_tls_address(a->proxy)},
+        .own = {proxy_address(a->proxy), a->flags.admin, proxy_address_at(a->proxy, 1)},
     };
     if (!a->flags.watch_bypass) {
         return 0;
@@ -333,7 +323,7 @@ static int find_home(struct app *a, struct kube_client **out, struct err *e)
     struct err why = ERR_INIT;
     bool in_cluster = a->access.context[0] == '\0';
     bool same = in_cluster || getenv("KUBERNETES_SERVICE_HOST") == NULL;
-    *out = same ? a->upstream : NULL;
+    *out = same ? a->upstream->client : NULL;
     if (same) {
         return a->rules_lease == NULL ? 0 : open_home(a, &a->access, out, e);
     }
@@ -396,7 +386,6 @@ static int open_admin(struct app *a, struct err *e)
     struct admin_options o = {
         .flags = &a->flags,
         .proxy = a->proxy,
-        .upstream = a->upstream,
         .metrics = &a->metrics,
         .bypass = a->bypass,
         .policies = a->policies,
@@ -419,7 +408,7 @@ static int write_ready_file(const struct app *a, struct err *e)
 {
     const struct program_address addresses[] = {
         {"listen", proxy_address(a->proxy)},
-        {"listenTLS", proxy_tls_address(a->proxy)},
+        {"listenTLS", proxy_address_at(a->proxy, 1)},
         {"egress", a->egress != NULL ? egress_address(a->egress) : ""},
         {"admin", admin_address(a->admin)},
     };
@@ -487,14 +476,6 @@ static int refuse_own_token(struct app *a, struct err *e)
                    a->access.user);
 }
 
-static void on_credentials(void *data)
-{
-    const struct app *a = data;
-    if (a->proxy != NULL) {
-        proxy_ask_start_version(a->proxy);
-    }
-}
-
 static int open_rules_lease(struct app *a, struct err *e)
 {
     if (a->flags.rules_lease_s == 0) {
@@ -527,31 +508,33 @@ static int open_upstream(struct app *a, struct err *e)
     if (kube_flags_open(&a->flags.kube, &a->access, e) != 0 || refuse_itself(a, e) != 0) {
         return e->code;
     }
-    const struct kube_client_options o = {
-        .access = &a->access,
-        .max_idle = 256,
-        .user_timeout_ms = user_timeout_ms(a),
-        .http1_only = a->flags.kube.protocol == UPSTREAM_HTTP1,
-        .may_send = a->rules_lease != NULL ? may_send : NULL,
-        .may_data = a,
-        .on_change = on_credentials,
-        .data = a,
-        .health = &a->health,
-        .granted_by = granted_by,
+    const struct upstream_options o = {
+        .name = UPSTREAM_HOME,
+        .client =
+            {
+                .access = &a->access,
+                .max_idle = 256,
+                .user_timeout_ms = user_timeout_ms(a),
+                .http1_only = a->flags.kube.protocol == UPSTREAM_HTTP1,
+                .may_send = a->rules_lease != NULL ? may_send : NULL,
+                .may_data = a,
+                .health = &a->health,
+                .granted_by = granted_by,
+            },
+        .state = a->flags.state,
+        .doubt_ms = a->flags.resume_doubt_s * 1000,
     };
-    a->upstream = kube_client_new(a->program.loop, &o, e);
+    a->upstream = upstream_new(a->program.loop, &o, e);
     return a->upstream == NULL ? e->code : 0;
 }
 
-static int open_reload(struct app *a, struct err *e)
-{
-    a->reload = reload_new(a->program.loop, &a->flags, a->proxy, &a->metrics, e);
-    return a->reload == NULL ? e->code : 0;
-}
-
-/* After the rules, whose shard they must be of. */
+/* Traffic policies after the rules, whose shard they must be of. */
 static int open_documents(struct app *a, struct err *e)
 {
+    a->reload = reload_new(a->program.loop, &a->flags, a->proxy, &a->metrics, e);
+    if (a->reload == NULL) {
+        return e->code;
+    }
     a->documents = documents_new(&a->flags, a->proxy, a->policies, e);
     if (a->documents == NULL) {
         return e->code;
@@ -563,10 +546,9 @@ static int open_documents(struct app *a, struct err *e)
 static int open_all(void *data, struct err *e)
 {
     static int (*const steps[])(struct app *, struct err *) = {
-        check_ready_file, open_timers, open_rules_lease, open_upstream,
-        find_token,       find_tls,    open_secrets,     refuse_own_token,
-        open_policies,    open_proxy,  open_egress,      open_reload,
-        open_documents,   open_bypass, open_lease,       open_admin,
+        check_ready_file, open_timers,   open_rules_lease, open_upstream, open_secrets,
+        refuse_own_token, open_policies, open_proxy,       open_egress,   open_documents,
+        open_bypass,      open_lease,    open_admin,
     };
     struct app *a = data;
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
@@ -576,17 +558,15 @@ static int open_all(void *data, struct err *e)
         }
     }
     log_info("listening", log_str("listen", proxy_address(a->proxy)),
-             log_str("admin", admin_address(a->admin)),
-             log_str("upstream", kube_client_server(a->upstream)));
+             log_str("admin", admin_address(a->admin)), log_str("upstream", a->upstream->name),
+             log_str("server", kube_client_server(a->upstream->client)));
     if (a->flags.listen_tls.count > 0) {
-        log_info("listening for TLS", log_str("listenTLS", proxy_tls_address(a->proxy)));
+        log_info("listening for TLS", log_str("listenTLS", proxy_address_at(a->proxy, 1)));
     }
     if (a->egress != NULL) {
         log_info("listening for external requests", log_str("egress", egress_address(a->egress)));
     }
-    warn_of_open_door(a);
-    warn_of_few_files(a);
-    proxy_ask_start_version(a->proxy);
+    warn_of_risks(a);
     return write_ready_file(a, e);
 }
 
@@ -605,9 +585,7 @@ static void close_all(void *data)
     if (a->home_client != NULL) {
         kube_client_close(a->home_client, NULL, NULL);
     }
-    if (a->upstream != NULL) {
-        kube_client_close(a->upstream, NULL, NULL);
-    }
+    upstream_free(a->upstream);
     rules_lease_free(a->rules_lease);
     net_timer_free(a->linger);
     net_timer_free(a->grace);

@@ -9,6 +9,7 @@
 #include "base/flags.h"
 #include "base/spelling.h"
 #include "base/xalloc.h"
+#include "commands/check_operator_flags.h"
 #include "commands/compile_flags.h"
 #include "commands/coverage_flags.h"
 #include "commands/unlabel_flags.h"
@@ -20,6 +21,7 @@ struct subcommand {
 };
 
 static const struct subcommand commands[] = {
+    {"check-operator", check_operator_main},
     {"compile", compile_main},
     {"coverage", coverage_main},
     {"unlabel", unlabel_main},

@@ -13,8 +13,9 @@ Jobs (all of them when none is named):
   licence   every source file begins with an SPDX line
   folders   every top-level folder has a README.md
   version   manifests, examples and pages name the version of the file VERSION
-  layers    core includes only what is below it, and each library in one place; the folders of the
-            manager form no circle, and none has more than 25 sources
+  layers    core includes only what is below it, and each library in one place; the folders of
+            manager and localproxy form no circle, and none has more than 25 sources
+  results   none of MUST_CHECK is dropped by (void) alone, which clang takes and gcc does not
   links     links and paths in Markdown files lead somewhere
   tidy      clang-tidy over the sources of the release build, unless they were clean before
   all       all of these
@@ -84,7 +85,7 @@ lint_licence() {
 }
 
 # The floors of core/, from the lowest: see core/README.md.
-floors=(base json yaml crypto net http kube document rules traffic control admin program)
+floors=(base json yaml schema crypto net http kube document rules traffic control admin program)
 
 # Where the headers of a library may be included.
 lint_borders() {
@@ -115,14 +116,16 @@ lint_floors() {
 }
 
 # The manager's folders, each after those that it needs; those of a circle are left over.
+# lint_rooms PROGRAM: its folders; what lies beside main.c is above and below all of them.
 lint_rooms() {
-	git ls-files 'manager/*/*.c' | sed 's,/[^/]*$,,' | sort | uniq -c |
+	git ls-files "$1/*/*.c" | sed 's,/[^/]*$,,' | sort | uniq -c |
 		awk '$1 > 25 { print $2 " has " $1 " sources; at most 25 let a stranger find the right one" }'
-	git grep -oE '^#include "[a-z]+/' -- 'manager/*/*.[ch]' |
-		sed -nE 's,^manager/([a-z]+)/[^:]*:#include "([a-z]+)/,\1 \2,p' | sort -u |
-		while read -r one other; do
-			[ "$one" = "$other" ] || [ ! -d "manager/$other" ] || echo "$one $other"
-		done | tsort 2>&1 >/dev/null | awk '/loop:$/ && loops++ { exit } { sub(/^tsort: -?/, "manager" (/loop/ ? "" : "/")); print }'
+	git grep -oE '^#include "[a-z]+/[^"]+' -- "$1/*/*.[ch]" |
+		sed -nE "s,^$1/([a-z]+)/[^:]*:#include \"(([a-z]+)/.*),\1 \3 \2,p" | sort -u |
+		while read -r one other header; do
+			[ "$one" = "$other" ] || [ ! -e "$1/$header" ] || echo "$one $other"
+		done | tsort 2>&1 >/dev/null |
+		awk -v program="$1" '/loop:$/ && loops++ { exit } { sub(/^tsort: -?/, program (/loop/ ? "" : "/")); print }'
 }
 
 lint_layers() {
@@ -132,11 +135,23 @@ lint_layers() {
 		echo "lint: layers: the folders of core are not those that this job knows" >&2
 		return 1
 	}
-	found=$(lint_floors; lint_borders || true; lint_rooms || true)
+	found=$(lint_floors; lint_borders || true; lint_rooms manager || true; lint_rooms localproxy || true)
 	report layers ${#floors[@]} "floors of core"
 	report layers "$(git ls-files 'manager/*/*.c' | sed 's,/[^/]*$,,' | sort -u | wc -l)" "folders of the manager"
 	[ -z "$found" ] || {
 		printf '%s\n' "$found" "core/README.md and manager/README.md say what may include what" >&2
+		return 1
+	}
+}
+
+lint_results() {
+	local names found
+	mapfile -t names < <(git grep -ohE 'MUST_CHECK [^;(]*[ *][a-z0-9_]+\(' -- '*.h' |
+		sed 's/.*[ *]\([a-z0-9_]*\)($/\1/' | sort -u)
+	report results ${#names[@]} "functions whose results must be checked"
+	found=$(git grep -nE "\(void\)($(IFS='|' && echo "${names[*]}"))\(" -- '*.[ch]' || true)
+	[ -z "$found" ] || {
+		printf '%s\n' "$found" "write (void)! where a result is of no use" >&2
 		return 1
 	}
 }
@@ -175,7 +190,7 @@ lint_tidy() {
 jobs=()
 for job; do
 	case $job in
-	format | shell | licence | folders | version | layers | links | tidy) jobs+=("$job") ;;
+	format | shell | licence | folders | version | layers | results | links | tidy) jobs+=("$job") ;;
 	all) jobs=() ; break ;;
 	-h | --help) usage; exit 0 ;;
 	*) echo "lint: no such job: $job (see --help)" >&2; exit 2 ;;
@@ -185,7 +200,7 @@ done
 	echo "lint: $PWD is not the top of a git checkout; git says which files there are" >&2
 	exit 2
 }
-[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders version layers links tidy)
+[ ${#jobs[@]} -gt 0 ] || jobs=(format shell licence folders version layers results links tidy)
 
 # Every job in a shell of its own, as what follows || would run without -e.
 failed=()

@@ -139,6 +139,7 @@ static const char *const settings[] = {
     "webhook-host",
     "webhook-secret",
     "webhook-service",
+    "write-bookmarks",
     "write-fence",
 };
 

@@ -88,7 +88,11 @@ void utf8_copy_plain(char *out, size_t size, const char *text)
     }
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)text[i];
-        out[i] = c < ' ' || c == 0x7f ? ' ' : text[i];
+        bool c1 = c == 0xc2 && i + 1 < len && (unsigned char)text[i + 1] < 0xa0; /* U+0080 on */
+        out[i] = c < ' ' || c == 0x7f || c1 ? ' ' : text[i];
+        if (c1) {
+            out[++i] = ' ';
+        }
     }
     out[len] = '\0';
 }

@@ -24,8 +24,8 @@ int utf8_append(struct buf *out, uint32_t code_point);
 /* Appends the text with each invalid byte replaced by U+FFFD. 0, -ENOBUFS or -ENOMEM. */
 int utf8_append_valid(struct buf *out, struct slice text);
 
-/* Copies the text as far as there is room, cut between two characters, each control character made
- * a space. */
+/* Copies the text as far as there is room, cut between two characters, each byte of a control
+ * character made a space. `out` may be `text`. */
 void utf8_copy_plain(char *out, size_t size, const char *text);
 
 #endif

@@ -8,6 +8,8 @@
 #include "base/rfc3339.h"
 #include "base/utf8.h"
 #include "control/status.h"
+#include "schema/schema.h"
+#include "json/field.h"
 #include "json/json.h"
 
 static const struct {
@@ -177,65 +179,49 @@ int control_error_encode(const char *why, struct buf *out)
 
 /* ---- reading ---- */
 
-static const cJSON *member(const cJSON *object, const char *key)
-{
-    return cJSON_GetObjectItemCaseSensitive(object, key);
-}
+struct body {
+    uint32_t version;
+    bool changed;
+    const cJSON *settled;
+    const cJSON *enforced;
+    const cJSON *reason; /* why nothing is */
+};
 
-static int wrong(struct err *e, const char *path, const char *what)
-{
-    return err_set(e, -EPROTO, "%s: %s", path, what);
-}
-
-static int read_version(const cJSON *root, struct err *e)
-{
-    const cJSON *item = member(root, "version");
-    if (!cJSON_IsNumber(item)) {
-        return wrong(e, "version", item == NULL ? "is missing" : "must be a number");
-    }
-    if (item->valuedouble != CONTROL_VERSION) {
-        return err_set(e, -EPROTO, "version: is %g, but only %d is supported", item->valuedouble,
-                       CONTROL_VERSION);
-    }
-    return 0;
-}
-
-/* Cut to fit, as its writer's was: bytes replaced there may have made it longer. */
-static int read_reason(const cJSON *root, struct control_state *out, struct err *e)
-{
-    const cJSON *item = member(root, "reason");
-    struct err cut = ERR_INIT;
-    if (!cJSON_IsString(item)) {
-        return wrong(e, "reason", item == NULL ? "is missing" : "must be a string");
-    }
-    (void)err_set(&cut, 0, "%s", item->valuestring);
-    memcpy(out->reason, cut.msg, sizeof out->reason);
-    return 0;
-}
+static const struct schema_field body_fields[] = {
+    {"version", SCHEMA_NUMBER, SCHEMA_MEMBER(struct body, version), .required = "",
+     .max = UINT32_MAX},
+    {"changed", SCHEMA_BOOL, SCHEMA_MEMBER(struct body, changed)},
+    {"settled", SCHEMA_TREE, SCHEMA_MEMBER(struct body, settled)},
+    {"enforced", SCHEMA_TREE, SCHEMA_MEMBER(struct body, enforced)},
+    {"reason", SCHEMA_TREE, SCHEMA_MEMBER(struct body, reason)},
+};
+static const struct schema_object body_object = {SCHEMA_OBJECT_OF(body_fields, struct body),
+                                                 .open = true};
 
 static int read_state(const cJSON *root, struct control_state *out, bool *changed, struct err *e)
 {
-    if (!cJSON_IsObject(root)) {
-        return err_set(e, -EPROTO, "the body must be a JSON object");
+    struct body b = {0};
+    struct err cut = ERR_INIT;
+    struct schema_reader r = {.null_is_value = true};
+    const struct schema_path at = SCHEMA_AT(NULL, "", root);
+    if (schema_read(&r, &body_object, &at, &b) == 0 && b.version != CONTROL_VERSION) {
+        schema_error(&r, &at, "version", "is %u, but only %d is supported", b.version,
+                     CONTROL_VERSION);
     }
-    int rc = read_version(root, e);
-    if (rc != 0) {
-        return rc;
+    *changed = b.changed;
+    out->unsettled = cJSON_IsFalse(b.settled);
+    if (!schema_stopped(&r) && cJSON_IsObject(b.enforced)) {
+        return control_rules_read(b.enforced, "enforced", out, e);
     }
-    const cJSON *said = member(root, "changed");
-    if (said != NULL && !cJSON_IsBool(said)) {
-        return wrong(e, "changed", "must be true or false");
+    if (!cJSON_IsNull(b.enforced)) {
+        schema_error(&r, &at, "enforced", "Invalid value: must be an object or null");
+    } else if (!cJSON_IsString(b.reason)) {
+        schema_error(&r, &at, "reason", "Required value: a text");
+    } else { /* cut to fit, as its writer's was: bytes replaced there may have made it longer */
+        (void)err_set(&cut, 0, "%s", b.reason->valuestring);
+        memcpy(out->reason, cut.msg, sizeof out->reason);
     }
-    *changed = cJSON_IsTrue(said);
-    out->unsettled = cJSON_IsFalse(member(root, "settled"));
-    const cJSON *enforced = member(root, "enforced");
-    if (cJSON_IsObject(enforced)) {
-        return control_rules_read(enforced, "enforced", out, e);
-    }
-    if (!cJSON_IsNull(enforced)) {
-        return wrong(e, "enforced", enforced == NULL ? "is missing" : "must be an object or null");
-    }
-    return read_reason(root, out, e);
+    return r.first.code == 0 ? 0 : err_set(e, r.first.code, "%s", r.first.msg);
 }
 
 int control_state_decode(struct slice body, struct control_state *out, bool *changed, struct err *e)
@@ -254,7 +240,7 @@ void control_error_decode(struct slice body, char out[ERR_MSG_MAX])
 {
     struct err cut = ERR_INIT;
     cJSON *root = json_parse(body.ptr, body.len, NULL);
-    const cJSON *item = member(root, "error");
+    const cJSON *item = field_get(root, "error");
     if (cJSON_IsString(item)) {
         (void)err_set(&cut, -EPROTO, "%s", item->valuestring);
     }

@@ -2,159 +2,159 @@
 #include "control/status.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/decimal.h"
 #include "base/rfc3339.h"
+#include "document/document.h"
+#include "schema/schema.h"
 #include "traffic/traffic.h"
 #include "json/field.h"
 #include "json/json.h"
 
-#define INTEGER_MAX 9007199254740991.0 /* what a JSON number holds exactly */
-#define SECONDS_MAX 253402300799.0     /* the last second of the year 9999 */
+#define INTEGER_MAX ((UINT64_C(1) << 53) - 1) /* what a JSON number holds exactly */
+#define SECONDS_MAX UINT64_C(253402300799)    /* the last second of the year 9999 */
+
+/* A count since the start of the program. */
+#define COUNT(name_, type_, member_)                                                               \
+    {                                                                                              \
+        (name_), SCHEMA_NUMBER64, SCHEMA_MEMBER(type_, member_), .max = INTEGER_MAX                \
+    }
 
 static const cJSON *member(const cJSON *object, const char *key)
 {
     return cJSON_GetObjectItemCaseSensitive(object, key);
 }
 
-static int wrong(struct err *e, const char *path, const char *field, const cJSON *item,
-                 const char *what)
+/* 0; -EPROTO with the path of the field in the message, or -ENOMEM. */
+static int read_object(const struct schema_object *o, const char *path, const cJSON *item,
+                       void *out, struct err *e)
 {
-    return err_set(e, -EPROTO, "%s.%s: %s", path, field, item == NULL ? "is missing" : what);
+    struct schema_reader r = {.null_is_value = true};
+    const struct schema_path at = SCHEMA_AT(NULL, path, item);
+    memset(out, 0, o->size);
+    int rc = schema_read(&r, o, &at, out);
+    return rc == 0 ? 0 : err_set(e, rc == -ENOMEM ? rc : -EPROTO, "%s", r.first.msg);
 }
 
-/* ---- rules, wherever they are told ---- */
-
-bool control_rules_add(cJSON *object, const struct control_state *s)
+/* Whether it is there and makes sense; otherwise *out is undefined. */
+static bool read_part(const struct schema_object *o, const cJSON *item, void *out)
 {
-    char generation[24]; /* cJSON prints large numbers to 15 digits */
-    (void)snprintf(generation, sizeof generation, "%" PRIu64, s->generation);
-    cJSON *shard = cJSON_AddObjectToObject(object, "shard");
-    return cJSON_AddStringToObject(shard, "namespace", s->shard_namespace) != NULL &&
-           cJSON_AddStringToObject(shard, "name", s->shard_name) != NULL &&
-           cJSON_AddRawToObject(object, "generation", generation) != NULL &&
-           cJSON_AddStringToObject(object, "checksum", s->checksum) != NULL;
+    return item != NULL && read_object(o, "", item, out, NULL) == 0;
 }
 
-/* A string that `check` takes; `out` has room for all such. */
-static int read_string(const cJSON *item, const char *path, const char *field,
-                       const char *(*check)(struct slice), char *out, size_t size, struct err *e)
-{
-    if (!cJSON_IsString(item)) {
-        return wrong(e, path, field, item, "must be a string");
-    }
-    const char *why = check(slice_str(item->valuestring));
-    if (why != NULL) {
-        return wrong(e, path, field, item, why);
-    }
-    (void)snprintf(out, size, "%s", item->valuestring);
-    return 0;
-}
-
-static int read_shard(const cJSON *object, const char *path, struct control_state *out,
-                      struct err *e)
-{
-    const cJSON *shard = member(object, "shard");
-    if (!cJSON_IsObject(shard)) {
-        return wrong(e, path, "shard", shard, "must be an object");
-    }
-    int rc = read_string(member(shard, "namespace"), path, "shard.namespace", name_check_label,
-                         out->shard_namespace, sizeof out->shard_namespace, e);
-    if (rc != 0) {
-        return rc;
-    }
-    return read_string(member(shard, "name"), path, "shard.name", name_check_subdomain,
-                       out->shard_name, sizeof out->shard_name, e);
-}
-
-static const char *check_checksum(struct slice text)
-{
-    const size_t prefix = sizeof "sha256:" - 1;
-    bool good = text.len == RULES_CHECKSUM_LEN && memcmp(text.ptr, "sha256:", prefix) == 0 &&
-                strspn(text.ptr + prefix, "0123456789abcdef") == text.len - prefix;
-    return good ? NULL : "must be \"sha256:\" and 64 lower case hex digits";
-}
-
-/* Whether it is a whole number of at least `min`. */
-static bool read_integer(const cJSON *item, double min, double max, uint64_t *out)
+/* Whether it is a whole number from `min` to `max`. */
+static bool read_integer(const cJSON *item, uint64_t min, uint64_t max, uint64_t *out)
 {
     double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    if (!(n >= min && n <= max) || (double)(uint64_t)n != n) {
+    if (!(n >= (double)min && n <= (double)max) || (double)(uint64_t)n < n) {
         return false;
     }
     *out = (uint64_t)n;
     return true;
 }
 
-static bool read_time(const cJSON *item, int64_t *out)
+/* ---- a document that is in force ---- */
+
+/* Of rules, and of traffic policies. */
+struct told {
+    bool in_force; /* otherwise only `reads` is there */
+    const char *reads;
+    struct document_shard shard;
+    uint64_t generation;
+    const char *checksum;
+    int64_t since;
+    bool settled;
+};
+
+#define TOLD(member_) SCHEMA_MEMBER(struct told, member_)
+static const struct schema_field told_fields[] = {
+    {"inForce", SCHEMA_BOOL, TOLD(in_force), .required = ""},
+    {"reads", SCHEMA_TEXT, TOLD(reads), .flags = SCHEMA_LENIENT},
+    {"shard", SCHEMA_PART, TOLD(shard), .required = "", .object = &document_shard},
+    {"generation", SCHEMA_NUMBER64, TOLD(generation), .required = "", .min = 1, .max = INTEGER_MAX},
+    {"checksum", SCHEMA_TEXT, TOLD(checksum), .required = "", .check = document_check_checksum},
+    /* Not as other times are: managers of 0.1.0 read seconds alone. */
+    {"since", SCHEMA_TIME, TOLD(since), .required = "", .flags = SCHEMA_SECONDS},
+    {"settled", SCHEMA_BOOL, TOLD(settled), .flags = SCHEMA_LENIENT},
+};
+#define TOLD_OBJECT(first, count_)                                                                 \
+    {                                                                                              \
+        .fields = told_fields + (first), .count = (count_), .size = sizeof(struct told),           \
+        .open = true                                                                               \
+    }
+static const struct schema_object told_head = TOLD_OBJECT(0, 2);
+static const struct schema_object told_rules = TOLD_OBJECT(2, 3);
+static const struct schema_object told_rules_since = TOLD_OBJECT(2, 4);
+static const struct schema_object told_traffic = TOLD_OBJECT(0, 6);
+static const struct schema_object told_proxy = TOLD_OBJECT(0, 7);
+
+static struct told tell(const struct control_state *s, const char *reads, bool settled)
 {
-    uint64_t seconds = 0;
-    if (cJSON_IsString(item)) {
-        return rfc3339_parse(item->valuestring, out) && *out >= 0;
-    }
-    if (!read_integer(item, 0, SECONDS_MAX, &seconds)) {
-        return false;
-    }
-    *out = (int64_t)seconds;
-    return true;
+    return (struct told){.in_force = s->enforcing,
+                         .reads = reads,
+                         .shard = {s->shard_namespace, s->shard_name},
+                         .generation = s->generation,
+                         .checksum = s->checksum,
+                         .since = s->since,
+                         .settled = settled};
+}
+
+static void take(const struct told *t, struct control_state *out)
+{
+    out->enforcing = true;
+    (void)snprintf(out->shard_namespace, sizeof out->shard_namespace, "%s", t->shard.namespace);
+    (void)snprintf(out->shard_name, sizeof out->shard_name, "%s", t->shard.name);
+    (void)snprintf(out->checksum, sizeof out->checksum, "%s", t->checksum);
+    out->generation = t->generation;
+    out->since = t->since;
+}
+
+bool control_rules_add(cJSON *object, const struct control_state *s)
+{
+    const struct told t = tell(s, "", false);
+    return schema_write_json(&told_rules, &t, object);
 }
 
 int control_rules_read(const cJSON *object, const char *path, struct control_state *out,
                        struct err *e)
 {
-    const cJSON *generation = member(object, "generation");
-    const cJSON *since = member(object, "since");
-    out->enforcing = true;
-    int rc = read_shard(object, path, out, e);
-    if (rc != 0) {
-        return rc;
+    struct told t;
+    int rc = read_object(&told_rules_since, path, object, &t, e);
+    if (rc == 0) {
+        take(&t, out);
     }
-    if (!read_integer(generation, 1, INTEGER_MAX, &out->generation)) {
-        return wrong(e, path, "generation", generation, "must be an integer of at least 1");
-    }
-    rc = read_string(member(object, "checksum"), path, "checksum", check_checksum, out->checksum,
-                     sizeof out->checksum, e);
-    if (rc != 0) {
-        return rc;
-    }
-    if (!read_time(since, &out->since)) {
-        return wrong(e, path, "since", since,
-                     "must be a time since 1970, in seconds or in RFC 3339 format");
-    }
-    return 0;
+    return rc;
 }
 
 /* ---- GET /status ---- */
 
 void control_proxy_status_add(cJSON *rules, const struct control_proxy_status *s)
 {
-    cJSON_AddBoolToObject(rules, "inForce", s->rules.enforcing);
-    cJSON_AddStringToObject(rules, "reads", rules_version_text(RULES_NEWEST));
-    if (s->rules.enforcing && control_rules_add(rules, &s->rules)) {
-        /* Not as other times are: managers of 0.1.0 read seconds alone. */
-        cJSON_AddNumberToObject(rules, "since", (double)s->rules.since);
-        cJSON_AddBoolToObject(rules, "settled", s->settled);
-    }
+    const struct told t = tell(&s->rules, rules_version_text(RULES_NEWEST), s->settled);
+    (void)schema_write_json(t.in_force ? &told_proxy : &told_head, &t, rules);
 }
 
 int control_proxy_status_read(const cJSON *root, struct control_proxy_status *out, struct err *e)
 {
     const cJSON *rules = member(root, "rules");
-    const cJSON *in_force = member(rules, "inForce");
+    struct told t;
     memset(out, 0, sizeof *out);
-    if (!cJSON_IsBool(in_force)) {
-        return wrong(e, "rules", "inForce", in_force, "must be true or false");
+    int rc = read_object(&told_head, "rules", rules, &t, e);
+    if (rc == 0 && t.in_force) {
+        rc = read_object(&told_proxy, "rules", rules, &t, e);
     }
-    out->reads = rules_version_common(cJSON_GetStringValue(member(rules, "reads")));
-    if (cJSON_IsFalse(in_force)) {
-        return 0;
+    if (rc != 0) {
+        return rc;
     }
-    out->settled = cJSON_IsTrue(member(rules, "settled"));
-    return control_rules_read(rules, "rules", &out->rules, e);
+    out->reads = rules_version_common(t.reads);
+    if (t.in_force) {
+        out->settled = t.settled;
+        take(&t, &out->rules);
+    }
+    return 0;
 }
 
 void control_proxy_use_add(cJSON *root, const struct control_proxy_use *use)
@@ -259,28 +259,32 @@ void control_load_read(const cJSON *root, struct control_load *out)
     }
 }
 
+#define LEASE(member_) SCHEMA_MEMBER(struct control_rules_lease, member_)
+static const struct schema_field lease_fields[] = {
+    {"remaining", SCHEMA_NUMBER64, LEASE(remaining_s), .max = INTEGER_MAX},
+    {"seconds", SCHEMA_NUMBER64, LEASE(seconds), .required = "", .min = CONTROL_RULES_LEASE_MIN_S,
+     .max = CONTROL_RULES_LEASE_MAX_S},
+    {"expired", SCHEMA_BOOL, LEASE(expired), .flags = SCHEMA_LENIENT},
+};
+static const struct schema_object lease_of_page = {
+    SCHEMA_OBJECT_OF(lease_fields, struct control_rules_lease)};
+static const struct schema_object lease_of_all = {.fields = lease_fields + 1,
+                                                  .count = ARRAY_LEN(lease_fields) - 1,
+                                                  .size = sizeof(struct control_rules_lease),
+                                                  .open = true};
+
 void control_rules_lease_add(cJSON *root, const struct control_rules_lease *lease, bool remaining)
 {
-    if (lease->seconds == 0) {
-        return;
+    if (lease->seconds != 0) {
+        (void)schema_write_json(remaining ? &lease_of_page : &lease_of_all, lease,
+                                cJSON_AddObjectToObject(root, "lease"));
     }
-    cJSON *object = cJSON_AddObjectToObject(root, "lease");
-    cJSON_AddNumberToObject(object, "seconds", (double)lease->seconds);
-    if (remaining) {
-        cJSON_AddNumberToObject(object, "remaining", (double)lease->remaining_s);
-    }
-    cJSON_AddBoolToObject(object, "expired", lease->expired);
 }
 
 void control_rules_lease_read(const cJSON *root, struct control_rules_lease *out)
 {
-    const cJSON *lease = member(root, "lease");
-    memset(out, 0, sizeof *out);
-    if (read_integer(member(lease, "seconds"), CONTROL_RULES_LEASE_MIN_S, CONTROL_RULES_LEASE_MAX_S,
-                     &out->seconds)) {
-        out->expired = cJSON_IsTrue(member(lease, "expired"));
-    } else {
-        out->seconds = 0;
+    if (!read_part(&lease_of_all, member(root, "lease"), out)) {
+        *out = (struct control_rules_lease){.seconds = 0};
     }
 }
 
@@ -309,6 +313,7 @@ static const char *const breaker_states[] = {
     [CONTROL_BREAKER_CLOSED] = "Closed",
     [CONTROL_BREAKER_OPENED] = "Opened",
     [CONTROL_BREAKER_HALF_OPENED] = "HalfOpened",
+    NULL,
 };
 
 const char *control_breaker_state_text(enum control_breaker_state state)
@@ -318,12 +323,9 @@ const char *control_breaker_state_text(enum control_breaker_state state)
 
 cJSON *control_traffic_status_add(cJSON *root, const struct control_traffic_status *s)
 {
+    const struct told t = tell(&s->document, TRAFFIC_API_VERSION, false);
     cJSON *traffic = cJSON_AddObjectToObject(root, "traffic");
-    cJSON_AddStringToObject(traffic, "reads", TRAFFIC_API_VERSION);
-    cJSON_AddBoolToObject(traffic, "inForce", s->document.enforcing);
-    if (s->document.enforcing && control_rules_add(traffic, &s->document)) {
-        cJSON_AddNumberToObject(traffic, "since", (double)s->document.since);
-    }
+    (void)schema_write_json(t.in_force ? &told_traffic : &told_head, &t, traffic);
     if (s->error != NULL) {
         cJSON_AddStringToObject(traffic, "error", s->error);
     }
@@ -334,71 +336,18 @@ cJSON *control_traffic_status_add(cJSON *root, const struct control_traffic_stat
     return traffic;
 }
 
-/* What all rules have. */
-static cJSON *add_rule(const char *policy, const char *uid, const char *rule)
-{
-    cJSON *row = cJSON_CreateObject();
-    bool good = cJSON_AddStringToObject(row, "policy", policy) != NULL &&
-                (uid[0] == '\0' || cJSON_AddStringToObject(row, "uid", uid) != NULL) &&
-                cJSON_AddStringToObject(row, "rule", rule) != NULL;
-    if (!good) {
-        cJSON_Delete(row);
-        return NULL;
-    }
-    return row;
-}
-
-static bool append_rule(cJSON *traffic, const char *list, cJSON *row, bool good)
-{
-    if (!good || !cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(traffic, list), row)) {
-        cJSON_Delete(row);
-        return false;
-    }
-    return true;
-}
-
-bool control_traffic_breaker_add(cJSON *traffic, const struct control_breaker *row)
-{
-    cJSON *item = add_rule(row->policy, row->uid, row->rule);
-    bool good =
-        cJSON_AddStringToObject(item, "state", control_breaker_state_text(row->state)) != NULL;
-    control_time_add(item, "since", row->since);
-    control_time_add(item, "until", row->until);
-    if (row->why[0] != '\0') {
-        cJSON_AddStringToObject(item, "why", row->why);
-    }
-    good = good && cJSON_AddNumberToObject(item, "refused", (double)row->refused) != NULL;
-    return append_rule(traffic, "breakers", item, good);
-}
-
-bool control_traffic_fault_add(cJSON *traffic, const struct control_fault *row)
-{
-    cJSON *item = add_rule(row->policy, row->uid, row->rule);
-    bool good = cJSON_AddNumberToObject(item, "delayed", (double)row->delayed) != NULL &&
-                cJSON_AddNumberToObject(item, "aborted", (double)row->aborted) != NULL;
-    return append_rule(traffic, "faults", item, good);
-}
-
-bool control_traffic_intercept_add(cJSON *traffic, const struct control_intercept *row)
-{
-    cJSON *item = add_rule(row->policy, row->uid, row->rule);
-    bool good = cJSON_AddNumberToObject(item, "refused", (double)row->refused) != NULL;
-    return append_rule(traffic, "intercepts", item, good);
-}
-
 void control_traffic_status_read(const cJSON *root, struct control_traffic_status *out)
 {
     const cJSON *traffic = member(root, "traffic");
-    const cJSON *in_force = member(traffic, "inForce");
     uint64_t left_out = 0;
+    struct told t;
     memset(out, 0, sizeof *out);
-    if (!cJSON_IsBool(in_force)) {
+    if (!read_part(&told_head, traffic, &t) ||
+        (t.in_force && !read_part(&told_traffic, traffic, &t))) {
         return;
     }
-    if (cJSON_IsTrue(in_force) &&
-        control_rules_read(traffic, "traffic", &out->document, NULL) != 0) {
-        memset(out, 0, sizeof *out);
-        return;
+    if (t.in_force) {
+        take(&t, &out->document);
     }
     out->known = true;
     out->error = cJSON_GetStringValue(member(traffic, "error"));
@@ -407,118 +356,134 @@ void control_traffic_status_read(const cJSON *root, struct control_traffic_statu
     }
 }
 
-/* False: it is missing, though it must not, or too long. */
-static bool read_row_text(const cJSON *row, const char *key, bool required, const char **out)
-{
-    *out = field_text(row, key);
-    return (!required || (*out)[0] != '\0') && strlen(*out) <= CONTROL_TRAFFIC_TEXT_MAX;
-}
-
-static bool read_rule(const cJSON *row, const char **policy, const char **uid, const char **rule)
-{
-    return read_row_text(row, "policy", true, policy) &&
-           name_check_subdomain(slice_str(*policy)) == NULL &&
-           read_row_text(row, "uid", false, uid) && read_row_text(row, "rule", true, rule);
-}
-
-/* What is missing is 0. */
-static bool read_count(const cJSON *row, const char *key, uint64_t *out)
-{
-    const cJSON *item = member(row, key);
-    *out = 0;
-    return item == NULL || read_integer(item, 0, INTEGER_MAX, out);
-}
-
-static bool read_row_time(const cJSON *row, const char *key, int64_t *out)
-{
-    const cJSON *item = member(row, key);
-    *out = 0;
-    return item == NULL || read_time(item, out);
-}
-
-static bool read_breaker_state(const cJSON *row, enum control_breaker_state *out)
-{
-    const char *text = field_text(row, "state");
-    for (size_t i = 0; i < ARRAY_LEN(breaker_states); i++) {
-        if (strcmp(text, breaker_states[i]) == 0) {
-            *out = (enum control_breaker_state)i;
-            return true;
-        }
+/* What all rules have. */
+#define RULE_FIELDS(type)                                                                          \
+    {"policy",                                                                                     \
+     SCHEMA_TEXT,                                                                                  \
+     SCHEMA_MEMBER(type, policy),                                                                  \
+     .required = "",                                                                               \
+     .max = CONTROL_TRAFFIC_TEXT_MAX,                                                              \
+     .check = name_check_subdomain},                                                               \
+        {"uid", SCHEMA_TEXT, SCHEMA_MEMBER(type, uid), .max = CONTROL_TRAFFIC_TEXT_MAX,            \
+         .flags = SCHEMA_LENIENT},                                                                 \
+    {                                                                                              \
+        "rule", SCHEMA_TEXT, SCHEMA_MEMBER(type, rule), .required = "",                            \
+                                                        .max = CONTROL_TRAFFIC_TEXT_MAX            \
     }
-    return false;
-}
 
-static bool read_breaker(const cJSON *row, void *data)
+static const struct schema_field breaker_fields[] = {
+    RULE_FIELDS(struct control_breaker),
+    {"state", SCHEMA_WORD, SCHEMA_MEMBER(struct control_breaker, state), .required = "",
+     .words = breaker_states},
+    {"since", SCHEMA_TIME, SCHEMA_MEMBER(struct control_breaker, since)},
+    {"until", SCHEMA_TIME, SCHEMA_MEMBER(struct control_breaker, until)},
+    {"why", SCHEMA_TEXT, SCHEMA_MEMBER(struct control_breaker, why),
+     .max = CONTROL_TRAFFIC_TEXT_MAX, .flags = SCHEMA_LENIENT},
+    COUNT("refused", struct control_breaker, refused),
+};
+static const struct schema_object breaker = {
+    SCHEMA_OBJECT_OF(breaker_fields, struct control_breaker), .open = true};
+
+static const struct schema_field fault_fields[] = {
+    RULE_FIELDS(struct control_fault),
+    COUNT("delayed", struct control_fault, delayed),
+    COUNT("aborted", struct control_fault, aborted),
+};
+static const struct schema_object fault = {SCHEMA_OBJECT_OF(fault_fields, struct control_fault),
+                                           .open = true};
+
+static const struct schema_field intercept_fields[] = {
+    RULE_FIELDS(struct control_intercept),
+    COUNT("refused", struct control_intercept, refused),
+};
+static const struct schema_object intercept = {
+    SCHEMA_OBJECT_OF(intercept_fields, struct control_intercept), .open = true};
+
+static bool add_row(cJSON *traffic, const char *list, const struct schema_object *o,
+                    const void *row)
 {
-    struct control_breaker *out = data;
-    return read_rule(row, &out->policy, &out->uid, &out->rule) &&
-           read_breaker_state(row, &out->state) && read_row_time(row, "since", &out->since) &&
-           read_row_time(row, "until", &out->until) &&
-           read_row_text(row, "why", false, &out->why) && read_count(row, "refused", &out->refused);
+    cJSON *item = cJSON_CreateObject();
+    if (!schema_write_json(o, row, item) ||
+        !cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(traffic, list), item)) {
+        cJSON_Delete(item);
+        return false;
+    }
+    return true;
 }
 
-static bool read_fault(const cJSON *row, void *data)
-{
-    struct control_fault *out = data;
-    return read_rule(row, &out->policy, &out->uid, &out->rule) &&
-           read_count(row, "delayed", &out->delayed) && read_count(row, "aborted", &out->aborted);
-}
-
-static bool read_intercept(const cJSON *row, void *data)
-{
-    struct control_intercept *out = data;
-    return read_rule(row, &out->policy, &out->uid, &out->rule) &&
-           read_count(row, "refused", &out->refused);
-}
-
-static bool next_row(const cJSON *root, const char *list, const cJSON **row,
-                     bool (*read)(const cJSON *row, void *data), void *data)
+static bool next_row(const cJSON *root, const char *list, const struct schema_object *o,
+                     const cJSON **row, void *out)
 {
     const cJSON *rows = member(member(root, "traffic"), list);
     const cJSON *next = *row != NULL ? (*row)->next : cJSON_IsArray(rows) ? rows->child : NULL;
-    while (next != NULL && !read(next, data)) {
+    while (next != NULL && !read_part(o, next, out)) {
         next = next->next;
     }
     *row = next;
     return next != NULL;
 }
 
+bool control_traffic_breaker_add(cJSON *traffic, const struct control_breaker *row)
+{
+    return add_row(traffic, "breakers", &breaker, row);
+}
+
+bool control_traffic_fault_add(cJSON *traffic, const struct control_fault *row)
+{
+    return add_row(traffic, "faults", &fault, row);
+}
+
+bool control_traffic_intercept_add(cJSON *traffic, const struct control_intercept *row)
+{
+    return add_row(traffic, "intercepts", &intercept, row);
+}
+
 bool control_traffic_next_breaker(const cJSON *root, const cJSON **row, struct control_breaker *out)
 {
-    return next_row(root, "breakers", row, read_breaker, out);
+    return next_row(root, "breakers", &breaker, row, out);
 }
 
 bool control_traffic_next_fault(const cJSON *root, const cJSON **row, struct control_fault *out)
 {
-    return next_row(root, "faults", row, read_fault, out);
+    return next_row(root, "faults", &fault, row, out);
 }
 
 bool control_traffic_next_intercept(const cJSON *root, const cJSON **row,
                                     struct control_intercept *out)
 {
-    return next_row(root, "intercepts", row, read_intercept, out);
+    return next_row(root, "intercepts", &intercept, row, out);
 }
 
 /* ---- requests to other places ---- */
 
+static const struct schema_field egress_fields[] = {
+    {"address", SCHEMA_TEXT, SCHEMA_MEMBER(struct control_egress_status, address), .required = "",
+     .max = CONTROL_TRAFFIC_TEXT_MAX, .flags = SCHEMA_EMPTY},
+    COUNT("requests", struct control_egress_status, requests),
+    COUNT("refused", struct control_egress_status, refused),
+    COUNT("failed", struct control_egress_status, failed),
+    COUNT("tunnels", struct control_egress_status, tunnels),
+};
+static const struct schema_object egress = {
+    SCHEMA_OBJECT_OF(egress_fields, struct control_egress_status)};
+/* Only the address is read. */
+static const struct schema_object egress_address = {.fields = egress_fields,
+                                                    .count = 1,
+                                                    .size = sizeof(struct control_egress_status),
+                                                    .open = true};
+
 void control_egress_status_add(cJSON *root, const struct control_egress_status *s)
 {
-    cJSON *egress = cJSON_AddObjectToObject(root, "egress");
-    cJSON_AddStringToObject(egress, "address", s->address);
-    cJSON_AddNumberToObject(egress, "requests", (double)s->requests);
-    cJSON_AddNumberToObject(egress, "refused", (double)s->refused);
-    cJSON_AddNumberToObject(egress, "failed", (double)s->failed);
-    cJSON_AddNumberToObject(egress, "tunnels", (double)s->tunnels);
+    (void)schema_write_json(&egress, s, cJSON_AddObjectToObject(root, "egress"));
 }
 
 void control_egress_status_read(const cJSON *root, struct control_egress_status *out)
 {
-    const cJSON *address = member(member(root, "egress"), "address");
-    *out = (struct control_egress_status){.address = ""};
-    if (cJSON_IsString(address) && strlen(address->valuestring) <= CONTROL_TRAFFIC_TEXT_MAX) {
-        out->known = true;
-        out->address = address->valuestring;
+    bool known = read_part(&egress_address, member(root, "egress"), out);
+    if (!known) {
+        *out = (struct control_egress_status){.address = ""};
     }
+    out->known = known;
 }
 
 /* ---- rulesync ---- */

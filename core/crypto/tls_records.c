@@ -7,8 +7,9 @@
  * map and unmap it with each read. What ends the session is noted in `end`, and said once all data
  * that came before was given out.
  *
- * Ciphers are set up for each call and freed again: that takes 0.2 us, and a session that waits
- * has no more than its keys.
+ * A cipher takes 2,000 instructions to set up, and as many bytes. One that is used again and again
+ * is kept until nothing comes: a session that waits, or that carries little, has no more than its
+ * keys.
  */
 #include "crypto/tls_records.h"
 
@@ -22,6 +23,8 @@
 
 /* Records in a row that bring no data: more is an attempt to keep us busy. */
 #define QUIET_MAX 32
+/* Uses of ciphers after which they are kept. */
+#define KEPT_FROM 6
 /* Full records that may be sent with one key of AES-GCM: 2^24.5, RFC 8446 section 5.5. */
 #define WORN_OUT (UINT64_C(1) << 24)
 /* Two fields of 64 KiB (RFC 8446 section 4.6.1), and the small ones. */
@@ -55,6 +58,10 @@ struct tls_records {
         const char *why;
         int code;
     } end;
+    struct aead
+        *opens; /* with the keys of `h`; NULL: not needed so far, or of a key that is over */
+    struct aead *seals;
+    unsigned uses;  /* of both, since it was idle; no more than KEPT_FROM */
     unsigned quiet; /* records without data, in a row */
 
     uint8_t head[TLS_RECORD_HEADER]; /* of a record that is being gathered */
@@ -97,10 +104,31 @@ static void drop_held(struct tls_records *r)
     r->held_cap = 0;
 }
 
+static void drop_cipher(struct aead **a)
+{
+    aead_free(*a);
+    *a = NULL;
+}
+
+static void drop_ciphers(struct tls_records *r)
+{
+    drop_cipher(&r->opens);
+    drop_cipher(&r->seals);
+}
+
+static void note_use(struct tls_records *r)
+{
+    if (r->uses < KEPT_FROM) {
+        r->uses++;
+        drop_ciphers(r);
+    }
+}
+
 void tls_records_free(struct tls_records *r)
 {
     if (r != NULL) {
         drop_held(r);
+        drop_ciphers(r);
         explicit_bzero(r, sizeof *r);
         free(r);
     }
@@ -143,9 +171,12 @@ static void end_by_error(struct tls_records *r, int code)
 
 /* ---- sending ---- */
 
-static struct aead *new_cipher(const struct tls_records *r, const struct tls_direction *d)
+/* NULL without memory. */
+static struct aead *cipher_of(const struct tls_records *r, const struct tls_direction *d,
+                              struct aead **kept)
 {
-    return aead_new(r->h.algorithm, d->key);
+    *kept = *kept != NULL ? *kept : aead_new(r->h.algorithm, d->key);
+    return *kept;
 }
 
 /* Appends one record. 0, -ENOBUFS, -ENOMEM, or -EPROTO. */
@@ -157,12 +188,11 @@ static int put(struct tls_records *r, enum tls_content type, const uint8_t *data
         return -ENOBUFS;
     }
     uint8_t *to = buf_reserve(out, all);
-    struct aead *a = new_cipher(r, &r->h.out);
+    struct aead *a = cipher_of(r, &r->h.out, &r->seals);
     int rc = to == NULL || a == NULL ? -ENOMEM : 0;
     if (rc == 0) {
         rc = tls_record_seal(&r->h, a, type, data, len, to) == 0 ? 0 : -EPROTO;
     }
-    aead_free(a);
     if (rc == 0) {
         buf_commit(out, all);
     }
@@ -180,6 +210,7 @@ static const uint8_t key_update[KEY_UPDATE_SIZE] = {KEY_UPDATE, 0, 0, 1, KEY_UPD
 
 static int update_out_key(struct tls_records *r)
 {
+    drop_cipher(&r->seals);
     return tls_keys_update(&r->h.out, r->h.algorithm, r->h.secret_len) == 0 ? 0 : -EPROTO;
 }
 
@@ -202,7 +233,7 @@ static int renew_key(struct tls_records *r, size_t records, struct buf *out)
 static int seal_all(struct tls_records *r, const uint8_t *data, size_t len, uint8_t *to)
 {
     int rc = 0;
-    struct aead *a = new_cipher(r, &r->h.out);
+    struct aead *a = cipher_of(r, &r->h.out, &r->seals);
     if (a == NULL) {
         return -ENOMEM;
     }
@@ -213,7 +244,6 @@ static int seal_all(struct tls_records *r, const uint8_t *data, size_t len, uint
         len -= n;
         to += n + tls_record_overhead(&r->h);
     }
-    aead_free(a);
     return rc;
 }
 
@@ -252,6 +282,7 @@ int tls_records_write(struct tls_records *r, const void *data, size_t len, struc
     if (rc != 0) {
         return write_failed(r, rc, e);
     }
+    note_use(r);
     buf_commit(out, need);
     return 0;
 }
@@ -328,6 +359,7 @@ void tls_records_take_key_update(struct tls_records *r, uint8_t wish, struct buf
         return;
     }
     int rc = tls_keys_update(&r->h.in, r->h.algorithm, r->h.secret_len);
+    drop_cipher(&r->opens);
     if (rc == 0 && wish == KEY_UPDATE_REQUESTED && !r->close_sent) {
         rc = put(r, TLS_HANDSHAKE, key_update, sizeof key_update, out);
         rc = rc != 0 ? rc : update_out_key(r);
@@ -407,7 +439,6 @@ struct reading {
     size_t len;
     size_t *got;
     struct buf *out;
-    struct aead *cipher; /* NULL: not needed so far, or of a key that is over */
 };
 
 static size_t take_bytes(struct slice *in, uint8_t *to, size_t len)
@@ -493,12 +524,11 @@ static bool open_record(struct reading *rd, const uint8_t *record, size_t body, 
                         size_t *len, enum tls_content *type)
 {
     struct tls_records *r = rd->r;
-    rd->cipher = rd->cipher != NULL ? rd->cipher : new_cipher(r, &r->h.in);
-    if (rd->cipher == NULL) {
+    if (cipher_of(r, &r->h.in, &r->opens) == NULL) {
         end_by_error(r, -ENOMEM);
         return false;
     }
-    struct tls_fault f = tls_record_open(&r->h, rd->cipher, record, body, to, len, type);
+    struct tls_fault f = tls_record_open(&r->h, r->opens, record, body, to, len, type);
     if (f.why != NULL) {
         end_by_fault(r, f.alert, f.why);
         return false;
@@ -547,10 +577,6 @@ static bool take_record(struct reading *rd)
     }
     take_content(r, type, to, len, rd->out);
     explicit_bzero(to, len);
-    if (type == TLS_HANDSHAKE) {
-        aead_free(rd->cipher); /* there may be a new key */
-        rd->cipher = NULL;
-    }
     return r->end.how == NOT_ENDED;
 }
 
@@ -570,6 +596,8 @@ void tls_records_idle(struct tls_records *r)
     if (r->have == 0 && r->plain_len == 0) {
         drop_held(r);
     }
+    drop_ciphers(r);
+    r->uses = 0;
 }
 
 static enum tls_result say_end(struct tls_records *r, struct buf *out, struct err *e)
@@ -607,7 +635,7 @@ enum tls_result tls_records_read(struct tls_records *r, struct slice *in, void *
             more = r->end.how == NOT_ENDED && take_record(&rd);
         }
     }
-    aead_free(rd.cipher);
+    note_use(r);
     if (r->have == 0 && r->plain_len == 0) {
         wipe_held(r);
     }

@@ -60,8 +60,7 @@ MUST_CHECK enum tls_result tls_records_read(struct tls_records *r, struct slice 
 MUST_CHECK int tls_records_write(struct tls_records *r, const void *data, size_t len,
                                  struct buf *out, struct err *e);
 void tls_records_shutdown(struct tls_records *r, struct buf *out);
-/* Frees what only records that come in pieces need, and the next such one gets anew: for sessions
- * that have been quiet for a while. */
+/* Frees what the next record gets anew: for sessions that have been quiet for a while. */
 void tls_records_idle(struct tls_records *r);
 
 /* TLS 1.3: takes a KeyUpdate that somebody else has read, with the `request_update` in it, as if it

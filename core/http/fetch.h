@@ -13,7 +13,7 @@
 #include "net/loop.h"
 
 /* Whose connections a request goes over: http_client_requester, kube_client_requester
- * (kube/client.h). */
+ * (kube/client/client.h). */
 struct http_requester {
     /* As http_client_request. */
     struct http_exchange *(*request)(void *client, const struct http_head *head,

@@ -1,43 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/ascii.h"
 #include "http/h1_parser.h"
 #include "http/h2_internal.h"
 
 enum {
-    FIELDS_MAX = 192,       /* of a request */
-    FIELD_OVERHEAD = 32,    /* RFC 9113 section 6.5.2 */
+    FIELDS_MAX = 192,    /* of a request */
+    FIELD_OVERHEAD = 32, /* RFC 9113 section 6.5.2 */
+    PSEUDO_HEADERS = 3,  /* beside the one that Host becomes; names, and the scheme: */
+    PSEUDO_SIZE = sizeof ":method:scheme:authority:pathhttps" - 1,
+    TOKEN_LEAST = 64,       /* bytes of a credential that cannot be guessed */
     LINE_OVERHEAD = 4,      /* ": " and the line's end, as HTTP/1.1 would have it */
     INTERIM_MAX = 16,       /* as http/h1_parser.c */
     KEPT_HEAD_BYTES = 4096, /* memory above this does not serve the next head */
 };
 
 /* ---- requests ---- */
-
-struct fields {
-    nghttp2_nv nv[FIELDS_MAX];
-    size_t count;
-    size_t size; /* as SETTINGS_MAX_HEADER_LIST_SIZE counts */
-};
-
-/* nghttp2 copies both, and lowers the name's case. False: there are too many. */
-static bool put(struct fields *f, struct slice name, struct slice value, uint8_t flags)
-{
-    if (f->count == FIELDS_MAX) {
-        return false;
-    }
-    f->nv[f->count++] = (nghttp2_nv){
-        .name = (uint8_t *)(uintptr_t)name.ptr,
-        .value = (uint8_t *)(uintptr_t)(value.len > 0 ? value.ptr : ""),
-        .namelen = name.len,
-        .valuelen = value.len,
-        .flags = flags,
-    };
-    f->size += name.len + value.len + FIELD_OVERHEAD;
-    return true;
-}
 
 static bool is_credential(struct slice name)
 {
@@ -71,55 +53,57 @@ static bool is_left_out(const struct http_header *h)
     }
 }
 
-static bool put_headers(struct fields *f, const struct http_head *head)
+/* How it is written. A bearer token is random enough that nobody finds it by trying what the server
+ * remembers (RFC 7541 section 7.1); it goes with each request, as a client of Go sends it. */
+static enum hpack_kind kind_of(const struct http_header *h)
 {
-    for (size_t i = 0; i < head->header_count; i++) {
-        const struct http_header *h = &head->headers[i];
-        uint8_t flags = is_credential(h->name) ? NGHTTP2_NV_FLAG_NO_INDEX : NGHTTP2_NV_FLAG_NONE;
-        if (!is_left_out(h) && !put(f, h->name, h->value, flags)) {
-            return false;
-        }
+    static const struct slice bearer = {.ptr = "Bearer ", .len = 7};
+    if (!is_credential(h->name)) {
+        return HPACK_REPEATED;
     }
-    return true;
-}
-
-static bool put_pseudo_headers(struct fields *f, const struct http_head *head,
-                               const struct http_header *host)
-{
-    return put(f, SLICE(":method"), head->method, NGHTTP2_NV_FLAG_NONE) &&
-           put(f, SLICE(":scheme"), SLICE("https"), NGHTTP2_NV_FLAG_NONE) &&
-           put(f, SLICE(":authority"), host->value, NGHTTP2_NV_FLAG_NONE) &&
-           put(f, SLICE(":path"), head->target, NGHTTP2_NV_FLAG_NONE);
+    bool token = slice_ieq(h->name, SLICE("Authorization")) && h->value.len >= TOKEN_LEAST &&
+                 slice_ieq(slice_of(h->value.ptr, bearer.len), bearer);
+    return token ? HPACK_REPEATED : HPACK_SECRET;
 }
 
 /* A server of Go closes the connection, with all other streams, at a head far above what it said it
  * takes; so it is not sent. Until its SETTINGS have come that is not known. */
-static bool fits(const struct h2_session *s, size_t size)
+static bool fits(const struct h2_session *s, const struct http_head *head)
 {
-    return size <= H2_HEAD_OUT_MAX && size <= nghttp2_session_get_remote_settings(
-                                                  s->ng, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
+    size_t count = PSEUDO_HEADERS + 1;
+    size_t size = head->method.len + head->target.len + count * FIELD_OVERHEAD + PSEUDO_SIZE;
+    for (size_t i = 0; i < head->header_count; i++) {
+        const struct http_header *h = &head->headers[i];
+        bool host = slice_ieq(h->name, SLICE("Host"));
+        if (host || !is_left_out(h)) {
+            count += host ? 0 : 1;
+            size += (host ? 0 : h->name.len + FIELD_OVERHEAD) + h->value.len;
+        }
+    }
+    return count <= FIELDS_MAX && size <= H2_HEAD_OUT_MAX &&
+           size <=
+               nghttp2_session_get_remote_settings(s->ng, NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE);
 }
 
 int h2_head_submit(struct h2_stream *t, const struct http_head *head,
                    const nghttp2_data_provider *body, struct err *e)
 {
-    struct fields f;
-    char length[24];
-    f.count = f.size = 0;
-    const struct http_header *host = http_head_find(head, SLICE("Host"));
-    if (host == NULL) {
+    if (http_head_find(head, SLICE("Host")) == NULL) {
         return err_set(e, -EINVAL, "the request has no Host header");
     }
-    bool well = put_pseudo_headers(&f, head, host) && put_headers(&f, head);
-    if (well && head->framing == HTTP_BODY_LENGTH) {
-        int n = snprintf(length, sizeof length, "%llu", (unsigned long long)head->content_length);
-        well = put(&f, SLICE("content-length"), slice_of(length, (size_t)n), NGHTTP2_NV_FLAG_NONE);
-    }
-    if (!well || !fits(t->session, f.size)) {
+    if (!fits(t->session, head)) {
         return err_set(e, -HTTP_PARSE_TOO_LARGE,
                        "the request's head is larger than the server takes");
     }
-    int32_t id = nghttp2_submit_request(t->session->ng, NULL, f.nv, f.count, body, t);
+    nghttp2_nv method = {.name = (uint8_t *)(uintptr_t) ":method",
+                         .namelen = 7,
+                         .value = (uint8_t *)(uintptr_t)head->method.ptr,
+                         .valuelen = head->method.len};
+    t->request = http_head_copy(head);
+    if (t->request == NULL) {
+        return err_memory(e);
+    }
+    int32_t id = nghttp2_submit_request(t->session->ng, NULL, &method, 1, body, t);
     if (id < 0) {
         return id == NGHTTP2_ERR_NOMEM ? err_memory(e)
                                        : err_set(e, -EPROTO, "HTTP/2: %s", nghttp2_strerror(id));
@@ -127,6 +111,72 @@ int h2_head_submit(struct h2_stream *t, const struct http_head *head,
     t->id = id;
     t->session->waiting++;
     return 0;
+}
+
+static void encode(struct h2_session *s, const struct http_head *head)
+{
+    struct hpack_encoder *h = &s->encoder;
+    struct buf *out = &s->block;
+    char length[24];
+    const struct http_header *host = http_head_find(head, SLICE("Host"));
+    hpack_encoder_begin(h, out);
+    hpack_encoder_put(h, out, SLICE(":method"), head->method, HPACK_REPEATED);
+    hpack_encoder_put(h, out, SLICE(":scheme"), SLICE("https"), HPACK_REPEATED);
+    hpack_encoder_put(h, out, SLICE(":authority"), host->value, HPACK_REPEATED);
+    hpack_encoder_put(h, out, SLICE(":path"), head->target, HPACK_ONCE);
+    for (size_t i = 0; i < head->header_count; i++) {
+        const struct http_header *header = &head->headers[i];
+        if (!is_left_out(header)) {
+            hpack_encoder_put(h, out, header->name, header->value, kind_of(header));
+        }
+    }
+    if (head->framing == HTTP_BODY_LENGTH) {
+        int n = snprintf(length, sizeof length, "%llu", (unsigned long long)head->content_length);
+        hpack_encoder_put(h, out, SLICE("content-length"), slice_of(length, (size_t)n), HPACK_ONCE);
+    }
+}
+
+/* RFC 9113 section 4.1. */
+static void put_frame(struct h2_session *s, uint8_t type, uint8_t flags, struct buf *out)
+{
+    size_t len = s->block.len < H2_FRAME_MAX ? s->block.len : H2_FRAME_MAX;
+    uint32_t id = (uint32_t)s->block_of;
+    flags |= len == s->block.len ? NGHTTP2_FLAG_END_HEADERS : 0;
+    const uint8_t head[H2_FRAME_HEAD] = {
+        (uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len,       type,       flags,
+        (uint8_t)(id >> 24),  (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id};
+    (void)buf_append(out, head, sizeof head);
+    (void)buf_append(out, buf_data(&s->block), len);
+    buf_consume(&s->block, len);
+    if (s->block.len > 0) {
+        return;
+    }
+    if (s->block.cap > KEPT_HEAD_BYTES) {
+        buf_reset(&s->block);
+    } else {
+        buf_clear(&s->block);
+    }
+}
+
+void h2_head_send(struct h2_session *s, const uint8_t *frame, struct buf *out)
+{
+    s->block_of = (int32_t)((uint32_t)frame[5] << 24 | (uint32_t)frame[6] << 16 |
+                            (uint32_t)frame[7] << 8 | frame[8]);
+    struct h2_stream *t = h2_stream_find(s, s->block_of);
+    if (t == NULL || t->request == NULL) {
+        h2_note(s, NGHTTP2_ERR_INVALID_STATE); /* nghttp2 sends none of what was given up */
+        return;
+    }
+    encode(s, t->request);
+    free(t->request);
+    t->request = NULL;
+    h2_note(s, buf_error(&s->block) != 0 ? NGHTTP2_ERR_NOMEM : 0);
+    put_frame(s, NGHTTP2_HEADERS, frame[4] & NGHTTP2_FLAG_END_STREAM, out);
+}
+
+void h2_head_send_more(struct h2_session *s, struct buf *out)
+{
+    put_frame(s, NGHTTP2_CONTINUATION, 0, out);
 }
 
 /* ---- responses ---- */
@@ -207,31 +257,33 @@ static bool may_grow(struct h2_head *h, size_t len)
 }
 
 /* As servers write it over HTTP/1.1: Content-Type. */
-static void spell(uint8_t *name, size_t len)
+static void spell(uint8_t *to, struct slice name)
 {
     bool first = true;
-    for (size_t i = 0; i < len; i++) {
-        if (first && name[i] >= 'a' && name[i] <= 'z') {
-            name[i] = (uint8_t)(name[i] - ('a' - 'A'));
-        }
-        first = name[i] == '-';
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        to[i] = (uint8_t)(first && c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c);
+        first = c == '-';
     }
 }
 
 static void keep(struct h2_session *s, struct h2_stream *t, struct slice name, struct slice value)
 {
     struct h2_head *h = &s->head;
-    if (!may_grow(h, name.len + value.len)) {
+    size_t len = name.len + value.len;
+    if (!may_grow(h, len)) {
         fail(t, NGHTTP2_CANCEL, -HTTP_PARSE_NO_ROOM,
              "too many large heads are being read: try again later");
         return;
     }
-    buf_append(&h->bytes, name.ptr, name.len);
-    if (buf_append(&h->bytes, value.ptr, value.len) != 0) {
+    uint8_t *to = buf_reserve(&h->bytes, len);
+    if (to == NULL) {
         h2_note(s, NGHTTP2_ERR_NOMEM);
         return;
     }
-    spell(buf_data(&h->bytes) + h->bytes.len - name.len - value.len, name.len);
+    spell(to, name);
+    memcpy(to + name.len, value.ptr, value.len);
+    buf_commit(&h->bytes, len);
     h->name_len[h->count] = (uint16_t)name.len;
     h->value_len[h->count] = (uint16_t)value.len;
     h->count++;

@@ -11,6 +11,7 @@
 
 #include "base/list.h"
 #include "http/h2_session.h"
+#include "http/hpack_encoder.h"
 
 enum {
     H2_HEADERS_MAX = 128,
@@ -18,6 +19,8 @@ enum {
     H2_HEAD_OUT_MAX = 4 * 1024 * 1024,
     H2_WINDOW_FIRST = 65535, /* RFC 9113 section 6.9.2 */
     H2_WINDOW_MAX = 1024 * 1024,
+    H2_FLOW_FIRST = 256 * 1024, /* read without a pause before a window grows */
+    H2_FLOW_MAX = 1024 * 1024 * 1024,
     H2_CONNECTION_WINDOW = 16 * 1024 * 1024,
     H2_SEND_MAX = 4 * 1024 * 1024, /* kept of a request's body */
     H2_SEND_BLOCKED = 64 * 1024,   /* above it the sender should stop */
@@ -26,6 +29,8 @@ enum {
     /* In a head: beyond what one that is much too large has, which fails its request alone. */
     H2_CONTINUATIONS_MAX = 16 * 1024,
     H2_EARLY_MAX = 64 * 1024,
+    H2_FRAME_HEAD = 9,    /* RFC 9113 section 4.1 */
+    H2_FRAME_MAX = 16384, /* what each server takes */
 };
 
 /* The header list that is being read: on a connection that is one at a time (RFC 9113 section 4.3).
@@ -57,6 +62,8 @@ struct h2_session {
     struct net_backlog *backlog; /* NULL: none */
     int32_t probed;              /* the stream whose speed a PING measures, or 0 */
     uint32_t probe_bytes;        /* of it since then */
+    struct slice pending;        /* of a body: in what is being received, and not handed over yet */
+    int32_t pending_of;
     unsigned empty_frames;
     uint64_t progress;   /* frames of streams that have come, and pieces of them */
     struct list held;    /* large bodies that wait for others to leave them some window */
@@ -73,6 +80,9 @@ struct h2_session {
     char why[96];     /* broken: in nghttp2's words */
     struct buf early; /* to be sent, taken from nghttp2 before h2_session_send asked */
     struct h2_head head;
+    struct hpack_encoder encoder;
+    struct buf block; /* of the header list that is being sent: what is left of it */
+    int32_t block_of;
 };
 
 /*
@@ -85,6 +95,7 @@ enum h2_out { H2_OUT_OPEN, H2_OUT_ENDED, H2_OUT_SENT };
 struct h2_stream {
     struct h2_session *session;
     void *data;
+    struct http_head *request; /* until it is sent */
     struct list link;
     struct list due;
     struct byte_budget *budget;
@@ -99,7 +110,9 @@ struct h2_stream {
     struct list held;
     int32_t id;
     uint32_t window;
-    uint32_t run; /* bytes since it was paused or its speed measured */
+    uint32_t run;    /* bytes since it was paused or its speed measured */
+    uint32_t flowed; /* bytes since it was paused, at most about `proof`: */
+    uint32_t proof;  /* so many prove a reader that is fast; twice as many after each pause */
     enum h2_in in;
     enum h2_out out;
     uint8_t interim;
@@ -166,9 +179,14 @@ void h2_tell_drained(struct h2_session *s);
 
 /* h2_head.c */
 
-/* Submits the request. 0, or a code with `e` set. */
+/* Submits the request, as far as nghttp2 needs to know it. 0, or a code with `e` set. */
 MUST_CHECK int h2_head_submit(struct h2_stream *t, const struct http_head *head,
                               const nghttp2_data_provider *body, struct err *e);
+/* Appends the HEADERS frame that is to be sent in the place of nghttp2's, which has no more than
+ * the method. What does not fit into it follows, a frame at a time, before anything else is sent.
+ */
+void h2_head_send(struct h2_session *s, const uint8_t *frame, struct buf *out);
+void h2_head_send_more(struct h2_session *s, struct buf *out);
 /* The stream is gone: its budget is not used any more. */
 void h2_head_forget(struct h2_session *s, const struct h2_stream *t);
 void h2_head_begin(struct h2_session *s, struct h2_stream *t);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "http/h1_parser.h"
 #include "http/h2_internal.h"
@@ -37,10 +38,21 @@ static int go_on(const struct h2_session *s)
 
 /* ---- what nghttp2 tells ---- */
 
+/* Hands over what has been put together of a body. */
+static void flush_data(struct h2_session *s)
+{
+    struct slice bytes = s->pending;
+    s->pending.len = 0;
+    if (bytes.len > 0 && s->error == 0) {
+        h2_stream_receive(s, h2_stream_find(s, s->pending_of), bytes);
+    }
+}
+
 static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *data)
 {
     (void)ng;
     struct h2_session *s = data;
+    flush_data(s);
     struct h2_stream *t = h2_stream_find(s, frame->hd.stream_id);
     if (t != NULL) {
         h2_head_begin(s, t);
@@ -53,9 +65,10 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, const uint
                      void *data)
 {
     (void)ng;
+    (void)frame;
     (void)flags;
     struct h2_session *s = data;
-    struct h2_stream *t = h2_stream_find(s, frame->hd.stream_id);
+    struct h2_stream *t = s->head.of;
     if (t != NULL) {
         h2_head_add(s, t, slice_of((const char *)name, name_len),
                     slice_of((const char *)value, value_len));
@@ -82,6 +95,8 @@ static int on_invalid_header(nghttp2_session *ng, const nghttp2_frame *frame, co
     return go_on(s);
 }
 
+/* Joins what comes of one body in several frames, over the frames' heads, which nghttp2 has read:
+ * its user gets one piece. */
 static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const uint8_t *bytes,
                          size_t len, void *data)
 {
@@ -89,7 +104,14 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t id, const u
     (void)flags;
     struct h2_session *s = data;
     s->progress++;
-    h2_stream_receive(s, h2_stream_find(s, id), slice_of((const char *)bytes, len));
+    if (s->pending.len > 0 && s->pending_of == id) {
+        memmove((char *)(uintptr_t)s->pending.ptr + s->pending.len, bytes, len);
+        s->pending.len += len;
+        return go_on(s);
+    }
+    flush_data(s);
+    s->pending = slice_of((const char *)bytes, len);
+    s->pending_of = id;
     return go_on(s);
 }
 
@@ -139,11 +161,23 @@ static void on_ping_frame(struct h2_session *s, const nghttp2_ping *frame)
     }
 }
 
+static void on_settings_frame(struct h2_session *s, const nghttp2_settings *frame)
+{
+    for (size_t i = 0; i < frame->niv; i++) {
+        if (frame->iv[i].settings_id == NGHTTP2_SETTINGS_HEADER_TABLE_SIZE) {
+            hpack_encoder_limit(&s->encoder, frame->iv[i].value);
+        }
+    }
+}
+
 static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *data)
 {
     (void)ng;
     struct h2_session *s = data;
     s->progress += frame->hd.stream_id != 0 ? 1 : 0;
+    if (frame->hd.type != NGHTTP2_DATA || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) != 0) {
+        flush_data(s);
+    }
     switch (frame->hd.type) {
     case NGHTTP2_DATA:
     case NGHTTP2_HEADERS:
@@ -151,6 +185,9 @@ static int on_frame(nghttp2_session *ng, const nghttp2_frame *frame, void *data)
         break;
     case NGHTTP2_RST_STREAM:
         on_reset_frame(s, frame->hd.stream_id);
+        break;
+    case NGHTTP2_SETTINGS:
+        on_settings_frame(s, &frame->settings);
         break;
     case NGHTTP2_GOAWAY:
         s->leaving = true;
@@ -243,8 +280,7 @@ static nghttp2_option *options_new(void)
     nghttp2_option_set_no_auto_window_update(o, 1);
     nghttp2_option_set_no_closed_streams(o, 1);
     nghttp2_option_set_peer_max_concurrent_streams(o, H2_STREAMS_MAX);
-    nghttp2_option_set_max_send_header_block_length(o, H2_HEAD_OUT_MAX + H2_HEAD_MAX);
-    nghttp2_option_set_max_deflate_dynamic_table_size(o, 4096);
+    nghttp2_option_set_max_deflate_dynamic_table_size(o, 0); /* hpack_encoder.h encodes */
 #ifdef CMESH_HAVE_MAX_CONTINUATIONS
     /* Its own bound is 8, and ends the connection. */
     nghttp2_option_set_max_continuations(o, H2_CONTINUATIONS_MAX);
@@ -327,6 +363,7 @@ struct h2_session *h2_session_new(const struct h2_handlers *handlers, struct byt
     list_init(&s->held);
     buf_init(&s->head.bytes, H2_HEAD_MAX);
     buf_init(&s->early, SIZE_MAX);
+    buf_init(&s->block, SIZE_MAX);
     s->room_told = H2_STREAMS_MAX;
     s->missed[false] = s->missed[true] = INT64_MAX;
     if (start(s) != 0) {
@@ -348,6 +385,8 @@ void h2_session_free(struct h2_session *s)
     byte_share_give_back(&s->head.share);
     buf_reset(&s->head.bytes);
     buf_reset(&s->early);
+    hpack_encoder_deinit(&s->encoder);
+    buf_reset(&s->block);
     free(s);
 }
 
@@ -410,19 +449,32 @@ void h2_session_goaway(struct h2_session *s)
 
 /* ---- bytes ---- */
 
-/* What nghttp2 has to send, until `out` holds `enough`. */
-static int drain(struct h2_session *s, struct buf *out, size_t enough)
+/* Appends a frame, or the preface. False: there is nothing more. */
+static bool send_next(struct h2_session *s, struct buf *out)
 {
-    ssize_t n = 1;
-    while (n > 0 && out->len < enough) {
-        const uint8_t *bytes = NULL;
-        n = nghttp2_session_mem_send(s->ng, &bytes);
-        if (n > 0 && buf_append(out, bytes, (size_t)n) != 0) {
-            s->error = buf_error(out);
-            return s->error;
-        }
+    const uint8_t *bytes = NULL;
+    if (s->block.len > 0) {
+        h2_head_send_more(s, out);
+        return true;
+    }
+    ssize_t n = nghttp2_session_mem_send(s->ng, &bytes);
+    if (n >= H2_FRAME_HEAD && bytes[3] == NGHTTP2_HEADERS) {
+        h2_head_send(s, bytes, out);
+    } else if (n > 0) {
+        (void)buf_append(out, bytes, (size_t)n);
     }
     h2_note(s, n < 0 ? (int)n : 0);
+    return n > 0;
+}
+
+/* What there is to send, until `out` holds `enough`. */
+static int drain(struct h2_session *s, struct buf *out, size_t enough)
+{
+    bool more = true;
+    while (more && out->len < enough && s->error == 0) {
+        more = send_next(s, out);
+        s->error = s->error == 0 ? buf_error(out) : s->error;
+    }
     return s->error;
 }
 
@@ -477,6 +529,7 @@ int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e)
         s->broken = true;
         (void)snprintf(s->why, sizeof s->why, "%s", nghttp2_strerror((int)n));
     }
+    flush_data(s);
     look_for_break(s);
     finish(s);
     return report(s, e);

@@ -8,13 +8,16 @@
  * when one breaks, is not decided here.
  *
  * Flow control. What has been received of a stream that is paused is kept, at most its window: 64
- * KiB in the beginning. A stream of which a quarter of its window or more comes within a round trip
- * (PING), without a pause, gets a larger one, up to 1 MiB, out of a budget that sessions share. The
+ * KiB in the beginning. A stream of which 256 KiB were read without a pause, and a quarter of its
+ * window or more comes within a round trip (PING), gets a larger one, up to 1 MiB, out of a budget
+ * that sessions share. Each pause doubles what must be read first, so that a slow reader has none,
+ * whatever the kernel takes for it. The
  * connection's window, 16 MiB, counts only what is on its way: whatever is kept of paused streams,
  * others go on. How bodies of requests share the server's window is in h2_upload.c.
  *
  * Header fields that carry credentials (Authorization, Cookie, Proxy-Authorization and
- * Impersonate-*) are sent as never indexed (RFC 7541 section 6.2.3). The server may not push.
+ * Impersonate-*) are sent as never indexed (RFC 7541 section 6.2.3), but for bearer tokens of 64
+ * bytes or more: nobody finds these by trying what the server remembers. The server may not push.
  */
 #ifndef CORE_HTTP_H2_SESSION_H
 #define CORE_HTTP_H2_SESSION_H
@@ -88,7 +91,8 @@ MUST_CHECK struct h2_session *h2_session_new(const struct h2_handlers *handlers,
 /* Without telling its streams. Not inside a handler. NULL is ignored. */
 void h2_session_free(struct h2_session *s);
 
-/* 0; not 0 with `e` set: the server broke the protocol (-HTTP_PARSE_BAD), no memory is left
+/* Overwrites the bytes: what comes of a body in several frames is handed over as one piece. 0; not
+ * 0 with `e` set: the server broke the protocol (-HTTP_PARSE_BAD), no memory is left
  * (-ENOMEM) or HTTP/2 failed otherwise, and the session is of no use any more; its streams are not
  * told. What is to be sent then (GOAWAY) may still be. */
 MUST_CHECK int h2_session_receive(struct h2_session *s, struct slice bytes, struct err *e);

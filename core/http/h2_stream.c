@@ -87,17 +87,20 @@ static void grow(struct h2_stream *t)
 }
 
 /* After each half of a window that came without a pause a PING asks how much comes within a round
- * trip. A watch whose events are many, but come one by one, needs no larger window. */
+ * trip. A watch whose events are many, but come one by one, needs no larger window. Nor does a slow
+ * reader, which looks like a fast one until the kernel has taken what it takes. */
 static void measure(struct h2_stream *t, size_t len)
 {
     struct h2_session *s = t->session;
     t->run += (uint32_t)len;
+    t->flowed += t->flowed < t->proof ? (uint32_t)len : 0;
     if (s->probed == t->id) {
         s->probe_bytes += (uint32_t)len;
-    } else if (s->probed == 0 && t->run >= t->window / 2 && t->window < H2_WINDOW_MAX) {
+    } else if (s->probed == 0 && t->run >= t->window / 2 && t->flowed >= t->proof &&
+               t->window < H2_WINDOW_MAX) {
         t->run = 0;
         s->probed = t->id;
-        s->probe_bytes = 0;
+        s->probe_bytes = len >= t->window / 2 ? (uint32_t)len : 0; /* came within one */
         h2_note(s, nghttp2_submit_ping(s->ng, NGHTTP2_FLAG_NONE, h2_speed_mark));
     }
 }
@@ -152,6 +155,7 @@ struct h2_stream *h2_stream_new(struct h2_session *s, const struct http_head *he
     t->budget = head->budget;
     byte_share_init(&t->wider, s->windows);
     t->window = H2_WINDOW_FIRST;
+    t->proof = H2_FLOW_FIRST;
     t->to_head = slice_eq(head->method, SLICE("HEAD"));
     t->unhurried = head->unhurried;
     t->out = ended ? H2_OUT_ENDED : H2_OUT_OPEN;
@@ -186,6 +190,7 @@ void h2_stream_free(struct h2_stream *t)
     list_remove(&t->due);
     buf_reset(&t->kept);
     buf_reset(&t->unsent);
+    free(t->request);
     free(t);
 }
 
@@ -348,8 +353,9 @@ void h2_stream_receive(struct h2_session *s, struct h2_stream *t, struct slice b
 
 void h2_stream_pause(struct h2_stream *t)
 {
+    t->proof *= t->proof < H2_FLOW_MAX && !t->paused ? 2 : 1;
     t->paused = true;
-    t->run = 0;
+    t->run = t->flowed = 0;
     t->session->probe_bytes = t->session->probed == t->id ? 0 : t->session->probe_bytes;
     list_remove(&t->due);
 }

@@ -4,10 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/array.h"
 #include "kube/selector.h"
 #include "kube/selector_builder.h"
-#include "json/field.h"
+#include "schema/schema.h"
 
 #define PATH_MAX_LEN 256
 
@@ -80,33 +79,6 @@ static void add_match_labels(struct source *s, const cJSON *labels)
     }
 }
 
-static enum selector_op read_operator(struct source *s, const cJSON *item)
-{
-    static const struct {
-        const char *name;
-        enum selector_op op;
-    } operators[] = {{"In", SELECTOR_IN},
-                     {"NotIn", SELECTOR_NOT_IN},
-                     {"Exists", SELECTOR_EXISTS},
-                     {"DoesNotExist", SELECTOR_NOT_EXISTS}};
-    for (size_t i = 0; cJSON_IsString(item) && i < ARRAY_LEN(operators); i++) {
-        if (strcmp(item->valuestring, operators[i].name) == 0) {
-            return operators[i].op;
-        }
-    }
-    if (item == NULL) {
-        fail(s, ".operator: Required value");
-    } else if (!cJSON_IsString(item)) {
-        fail(s, ".operator: Invalid value: must be a string");
-    } else {
-        fail(s,
-             ".operator: Invalid value: \"%.100s\": not a valid selector operator (In, NotIn, "
-             "Exists or DoesNotExist)",
-             item->valuestring);
-    }
-    return SELECTOR_EXISTS;
-}
-
 static void check_values(struct source *s, enum selector_op op, const cJSON *values)
 {
     bool empty = values == NULL || values->child == NULL;
@@ -142,26 +114,55 @@ static void add_values(struct source *s, const cJSON *values)
     }
 }
 
-static void add_expression(struct source *s, const cJSON *expression)
+struct expression {
+    const char *key;
+    unsigned operator;
+    const cJSON *values;
+};
+
+static const char *const operators[] = {"In", "NotIn", "Exists", "DoesNotExist", NULL};
+static const enum selector_op ops[] = {SELECTOR_IN, SELECTOR_NOT_IN, SELECTOR_EXISTS,
+                                       SELECTOR_NOT_EXISTS};
+static const struct schema_field expression_fields[] = {
+    {"key", SCHEMA_TEXT, SCHEMA_MEMBER(struct expression, key), .required = "",
+     .flags = SCHEMA_EMPTY},
+    {"operator", SCHEMA_WORD, SCHEMA_MEMBER(struct expression, operator), .required = "",
+     .words = operators},
+    {"values", SCHEMA_TREE, SCHEMA_MEMBER(struct expression, values)},
+};
+static const struct schema_object expression_object = {
+    SCHEMA_OBJECT_OF(expression_fields, struct expression)};
+
+struct parts {
+    const cJSON *labels;
+    const cJSON *expressions;
+};
+
+static const struct schema_field parts_fields[] = {
+    {"matchLabels", SCHEMA_TREE, SCHEMA_MEMBER(struct parts, labels)},
+    {"matchExpressions", SCHEMA_TREE, SCHEMA_MEMBER(struct parts, expressions)},
+};
+static const struct schema_object parts_object = {SCHEMA_OBJECT_OF(parts_fields, struct parts)};
+
+static bool read_object(struct source *s, const struct schema_object *o, const cJSON *item,
+                        void *out)
 {
-    static const char *const known[] = {"key", "operator", "values", NULL};
-    if (!cJSON_IsObject(expression)) {
-        fail(s, ": Invalid value: must be an object");
+    struct schema_reader r = {.memory = NULL};
+    const struct schema_path at = SCHEMA_AT(NULL, s->path, item);
+    if (s->e->code == 0 && schema_read(&r, o, &at, out) != 0) {
+        err_set(s->e, r.first.code, "%s", r.first.msg);
     }
-    if (s->e->code != 0 || field_known(expression, s->path, known, s->e) != 0) {
-        return;
+    return s->e->code == 0;
+}
+
+static void add_expression(struct source *s, const cJSON *item)
+{
+    struct expression x = {.values = NULL};
+    if (read_object(s, &expression_object, item, &x)) {
+        check_values(s, ops[x.operator], x.values);
+        open_requirement(s, "key", x.key, ops[x.operator]);
+        add_values(s, x.values);
     }
-    const cJSON *key = cJSON_GetObjectItemCaseSensitive(expression, "key");
-    const cJSON *values = field_get(expression, "values");
-    enum selector_op op =
-        read_operator(s, cJSON_GetObjectItemCaseSensitive(expression, "operator"));
-    check_values(s, op, values);
-    if (!cJSON_IsString(key)) {
-        fail(s, key == NULL ? ".key: Required value" : ".key: Invalid value: must be a string");
-        return;
-    }
-    open_requirement(s, "key", key->valuestring, op);
-    add_values(s, values);
 }
 
 static void add_expressions(struct source *s, const cJSON *expressions)
@@ -185,16 +186,14 @@ static void add_expressions(struct source *s, const cJSON *expressions)
 
 struct selector *selector_from_label_selector(const cJSON *object, const char *path, struct err *e)
 {
-    static const char *const known[] = {"matchLabels", "matchExpressions", NULL};
+    struct parts parts = {.labels = NULL};
     struct selector_builder b;
     struct err why = ERR_INIT;
     struct source s = {.path = path, .builder = &b, .e = &why, .nothing = cJSON_IsNull(object)};
     selector_builder_init(&b);
-    if (!cJSON_IsObject(object) && !s.nothing) {
-        fail(&s, ": Invalid value: must be an object");
-    } else if (field_known(object, s.path, known, &why) == 0) {
-        add_match_labels(&s, field_get(object, "matchLabels"));
-        add_expressions(&s, field_get(object, "matchExpressions"));
+    if (!s.nothing && read_object(&s, &parts_object, object, &parts)) {
+        add_match_labels(&s, parts.labels);
+        add_expressions(&s, parts.expressions);
     }
     if (why.code != 0 || s.nothing) {
         selector_builder_deinit(&b);

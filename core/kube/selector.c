@@ -331,16 +331,21 @@ struct selector *selector_nothing(void)
     return selector_parse(SLICE(SELECTOR_NOTHING), NULL);
 }
 
-static int add_copy(struct selector_builder *b, const struct selector *s)
+static int add_requirement(struct selector_builder *b, const struct selector_requirement *r)
 {
     const char *why;
+    int rc = selector_builder_open(b, slice_str(r->key), r->op, &why);
+    for (size_t i = 0; i < r->value_count && rc == 0; i++) {
+        rc = selector_builder_value(b, slice_str(r->values[i]), &why);
+    }
+    return rc;
+}
+
+static int add_copy(struct selector_builder *b, const struct selector *s)
+{
     int rc = 0;
     for (size_t i = 0; i < s->count && rc == 0; i++) {
-        const struct selector_requirement *r = &s->items[i];
-        rc = selector_builder_open(b, slice_str(r->key), r->op, &why);
-        for (size_t j = 0; j < r->value_count && rc == 0; j++) {
-            rc = selector_builder_value(b, slice_str(r->values[j]), &why);
-        }
+        rc = add_requirement(b, &s->items[i]);
     }
     return rc;
 }
@@ -491,6 +496,47 @@ bool selector_matches(const struct selector *s, const struct selector_label *lab
         }
     }
     return true;
+}
+
+/* What is left of a requirement that does not match `value` (NULL: there is none), with it. */
+static int add_widened(struct selector_builder *b, const struct selector_requirement *r,
+                       const struct slice *value)
+{
+    const char *why;
+    bool takes_out = r->op == SELECTOR_NOT_IN || r->op == SELECTOR_NOT_EQUALS;
+    bool lists =
+        r->op == SELECTOR_IN || r->op == SELECTOR_EQUALS || r->op == SELECTOR_DOUBLE_EQUALS;
+    if (value == NULL || !(lists || (takes_out && r->value_count > 1))) {
+        return 0;
+    }
+    int rc = selector_builder_open(b, slice_str(r->key), takes_out ? SELECTOR_NOT_IN : SELECTOR_IN,
+                                   &why);
+    for (size_t i = 0; i < r->value_count && rc == 0; i++) {
+        if (lists || !slice_eq(*value, slice_str(r->values[i]))) {
+            rc = selector_builder_value(b, slice_str(r->values[i]), &why);
+        }
+    }
+    return rc == 0 && lists ? selector_builder_value(b, *value, &why) : rc;
+}
+
+struct selector *selector_widen(const struct selector *s, const struct selector_label *labels,
+                                size_t count, struct err *e)
+{
+    struct selector_builder b;
+    selector_builder_init(&b);
+    int rc = 0;
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        const struct selector_requirement *r = &s->items[i];
+        const struct slice *value = find_label(labels, count, slice_str(r->key));
+        rc = selector_requirement_matches(r, value) ? add_requirement(&b, r)
+                                                    : add_widened(&b, r, value);
+    }
+    if (rc != 0) {
+        selector_builder_deinit(&b);
+        (void)err_set(e, rc, "the selector cannot be widened");
+        return NULL;
+    }
+    return build_selector(&b, true, e);
 }
 
 size_t selector_weight_shared(const struct selector *s)

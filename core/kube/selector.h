@@ -81,6 +81,18 @@ MUST_CHECK struct selector *selector_and_shared(const struct selector *const *li
 /* NULL is fine. */
 void selector_free(struct selector *s);
 
+struct selector_label {
+    struct slice key;
+    struct slice value;
+};
+
+/* The narrowest that matches what `s` does, and also objects with these labels (of labels with the
+ * same key the first counts): their values are added to lists or taken out of them; a requirement
+ * that cannot be widened so is left out. NULL: -EINVAL (they are no labels), -E2BIG or -ENOMEM. */
+MUST_CHECK struct selector *selector_widen(const struct selector *s,
+                                           const struct selector_label *labels, size_t count,
+                                           struct err *e);
+
 /* Whether it has no requirement. */
 bool selector_is_everything(const struct selector *s);
 /* Whether it has one twice, which selector_and would not. */
@@ -95,11 +107,6 @@ size_t selector_weight_shared(const struct selector *s);
 /* Whether an object whose label of that key has this value satisfies it; NULL: has no such label.
  */
 bool selector_requirement_matches(const struct selector_requirement *r, const struct slice *value);
-
-struct selector_label {
-    struct slice key;
-    struct slice value;
-};
 
 /* Whether an object with these labels satisfies all of it; of labels with the same key the first
  * counts. */

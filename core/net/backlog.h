@@ -5,13 +5,9 @@
  * Each stream is an entry, and so is what is kept of one answer on a connection that carries many
  * (http/h2_session.h). They differ in what it means to move, and to be given up.
  *
- * Each stream is `blocked` above NET_WRITE_HIGH by itself. Of many whose peers read nothing the sum
- * is bounded here: from half of the maximum on a stream is blocked as soon as the kernel does not
- * take all at once, and above the maximum those streams fail that have made no progress for
- * longest, as they would have at the end of their write timeout. Whoever reads makes progress.
- *
- * A dialled stream is blocked so from the beginning: what is passed on to a server can wait where
- * it comes from, and the kernel has enough to send meanwhile.
+ * Each stream is `blocked` by itself while the kernel does not take all. Of many whose peers read
+ * nothing the sum is bounded here: above the maximum those streams fail that have made no progress
+ * for longest, as they would have at the end of their write timeout. Whoever reads makes progress.
  */
 #ifndef CORE_NET_BACKLOG_H
 #define CORE_NET_BACKLOG_H

@@ -222,6 +222,7 @@ void stream_opened(struct net_stream *s)
     stream_set_state(s, STATE_OPEN);
     net_deadline_clear(&s->limit);
     dial_free(s);
+    s->was_blocked = s->flight != NULL; /* no drain was reported before */
     stream_update_reading(s);
     if (s->dialled) {
         s->handlers->on_open(s->data);
@@ -483,6 +484,16 @@ void stream_set_options(struct net_stream *s, unsigned user_timeout_ms)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
 }
 
+/* A peer that does not read is noticed when so much waits in the kernel, and not megabytes. */
+static void limit_unsent(struct net_stream *s)
+{
+    int most = ACCEPTED_UNSENT_MAX;
+    uv_os_fd_t fd;
+    if (!s->local && uv_fileno(&s->socket.handle, &fd) == 0) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+    }
+}
+
 int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config *tls,
                       bool plain_too, uint64_t write_timeout_ms, struct net_stream **out)
 {
@@ -505,6 +516,7 @@ int net_stream_accept(struct net_loop *l, uv_stream_t *server, struct tls_config
         return rc;
     }
     stream_set_options(s, 0);
+    limit_unsent(s);
     if (tls != NULL) {
         if (!plain_too) {
             net_deadline_set(l, &s->limit, ACCEPT_HANDSHAKE_MS);

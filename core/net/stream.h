@@ -2,12 +2,13 @@
 /*
  * stream.h - a byte stream over a TCP or Unix socket, plain or TLS, with back-pressure.
  *
- * Reading: bytes are handed over as they come and must be used or copied during the call. After
- * net_stream_read_stop at most the rest of the bytes in hand (NET_READ_SIZE) still arrives.
- * Writing: bytes are copied. Small writes are staged and leave together at the end of the read
- * callback that caused them, or before the loop sleeps; nothing waits for a timer. When the kernel
- * takes no more, bytes queue; above NET_WRITE_HIGH the stream is `blocked`, and its writer should
- * stop its own source until on_drain.
+ * Reading: bytes are handed over as they come and must be used or copied during the call; they may
+ * be overwritten then. After net_stream_read_stop at most the rest of the bytes in hand
+ * (NET_READ_SIZE) still arrives. Writing: bytes are copied. Small writes are staged and leave
+ * together at the end of the read callback that caused them, or before the loop sleeps; nothing
+ * waits for a timer. When the kernel does not take all, bytes queue and the stream is `blocked`:
+ * its writer should stop its own source until on_drain. For a peer of an accepted TCP connection
+ * the kernel takes at most 64 KiB beyond what the peer has room for.
  *
  * A stream that carries nothing holds no buffers.
  */
@@ -29,9 +30,7 @@
 #include "net/loop.h"
 #include "net/peers.h"
 
-/* Bytes queued for the kernel: blocked above HIGH, drained at LOW, an error over MAX. */
-#define NET_WRITE_HIGH ((size_t)128 * 1024)
-#define NET_WRITE_LOW ((size_t)32 * 1024)
+/* Bytes queued for the kernel: above it writing fails. */
 #define NET_WRITE_MAX ((size_t)4 * 1024 * 1024)
 
 struct net_stream;
@@ -45,7 +44,7 @@ struct net_stream_handlers {
     void (*on_read)(void *data, struct slice bytes);
     /* The peer will send no more; writing may go on. */
     void (*on_eof)(void *data);
-    /* The queue went down to NET_WRITE_LOW after the stream had been blocked. */
+    /* The kernel has taken all of the queue after the stream had been blocked. */
     void (*on_drain)(void *data);
     /* The stream is of no use any more: close it. */
     void (*on_error)(void *data, const struct err *e);

@@ -59,7 +59,8 @@ enum {
     FINISH_TIMEOUT_MS = 1000,
     FINISH_STALL_MS = 300000, /* where there was no write timeout */
     ACCEPT_HANDSHAKE_MS = 10000,
-    TLS_IDLE_MS = 1000,
+    TLS_IDLE_MS = 250,
+    ACCEPTED_UNSENT_MAX = 64 * 1024,
     STAGE_MAX = 12 * 1024,
 };
 
@@ -67,8 +68,9 @@ enum {
 struct flight {
     uv_write_t req;
     struct net_stream *stream;
-    struct buf bytes;
     size_t left; /* for the write timeout: what was left when last looked at */
+    size_t len;
+    uint8_t bytes[];
 };
 
 struct net_stream {

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "net/stream_internal.h"
+
+/* Slices of a write that go to the kernel from where they lie. */
+enum { DIRECT_PARTS_MAX = 7 };
 
 static const struct state_machine outputs = {
     .object = "stream output",
@@ -20,9 +24,18 @@ static void set_output(struct net_stream *s, enum output next)
     s->output = state_change(&outputs, s->output, next, SLICE(""));
 }
 
+static size_t sum_of(const struct slice *parts, size_t count)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += parts[i].len;
+    }
+    return sum;
+}
+
 static size_t queued(const struct net_stream *s)
 {
-    size_t flight = s->flight != NULL ? s->flight->bytes.len : 0;
+    size_t flight = s->flight != NULL ? s->flight->len : 0;
     return s->plain.len + s->wire.len + flight;
 }
 
@@ -79,7 +92,6 @@ bool stream_has_moved(struct net_stream *s)
 
 static void end_flight(struct net_stream *s)
 {
-    net_loop_take_back(s->loop, &s->flight->bytes);
     free(s->flight);
     s->flight = NULL;
 }
@@ -99,7 +111,7 @@ static void on_written(uv_write_t *req, int status)
         return;
     }
     stream_flush(s);
-    if (s->was_blocked && queued(s) <= NET_WRITE_LOW && s->state == STATE_OPEN) {
+    if (s->was_blocked && s->flight == NULL && s->state == STATE_OPEN) {
         s->was_blocked = false;
         s->handlers->on_drain(s->data);
     }
@@ -122,6 +134,7 @@ static void encrypt_staged(struct net_stream *s)
         return;
     }
     net_loop_take_back(s->loop, &s->plain);
+    net_deadline_set(s->loop, &s->quiet, TLS_IDLE_MS);
 }
 
 static void watch_flight(struct net_stream *s)
@@ -156,29 +169,38 @@ static void note_unread(struct net_stream *s)
     /* Whoever writes to it holds back as much as was read for it: of a client that is counted where
      * it is held. */
     size_t held_back = s->dialled ? 0 : NET_READ_SIZE;
-    bool strained = net_backlog_count(&s->backlog, s->flight->bytes.cap + s->wire.cap +
-                                                       s->plain.cap + held_back);
-    s->was_blocked = s->was_blocked || s->dialled || strained;
+    (void)net_backlog_count(&s->backlog, s->flight->len + s->wire.cap + s->plain.cap + held_back);
 }
 
-/* What the kernel did not take at once goes on the way with uv_write; `wire` is free again. */
-static void start_flight(struct net_stream *s)
+/* Writes the rest, which the kernel did not take at once: all behind the first `skip` bytes. The
+ * copy has exactly their size, since it may be kept for long. */
+static void start_flight(struct net_stream *s, const struct slice *parts, size_t count, size_t skip)
 {
-    s->flight = malloc(sizeof *s->flight);
+    size_t len = sum_of(parts, count) - skip;
+    s->flight = malloc(sizeof *s->flight + len);
     if (s->flight == NULL) {
         writing_failed(s);
         return;
     }
     s->flight->stream = s;
-    s->flight->bytes = s->wire;
-    s->flight->left = s->wire.len;
-    buf_init(&s->wire, s->wire.max);
-    uv_buf_t b = uv_buf_init((char *)buf_data(&s->flight->bytes), (unsigned)s->flight->left);
+    s->flight->left = len;
+    s->flight->len = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t jump = skip < parts[i].len ? skip : parts[i].len;
+        size_t rest = parts[i].len - jump;
+        skip -= jump;
+        if (rest > 0) {
+            memcpy(s->flight->bytes + s->flight->len, parts[i].ptr + jump, rest);
+            s->flight->len += rest;
+        }
+    }
+    uv_buf_t b = uv_buf_init((char *)s->flight->bytes, (unsigned)len);
     if (uv_write(&s->flight->req, &s->socket.stream, &b, 1, on_written) != 0) {
         end_flight(s);
         writing_failed(s);
         return;
     }
+    s->was_blocked = true;
     watch_flight(s);
     net_backlog_note_progress(&s->backlog);
     note_unread(s);
@@ -207,41 +229,55 @@ void stream_flush(struct net_stream *s)
         buf_consume(&s->wire, n < 0 ? 0 : (size_t)n);
     }
     if (s->wire.len > 0) {
-        start_flight(s);
-        return;
+        struct slice rest = buf_slice(&s->wire);
+        start_flight(s, &rest, 1, 0);
     }
     net_loop_take_back(s->loop, &s->wire);
+    if (s->flight != NULL) {
+        return;
+    }
     if (s->output == OUTPUT_ENDING && s->plain.len == 0) {
         send_shutdown(s);
     }
 }
 
-/* Large plain writes go to the kernel from where they lie. Returns how many bytes went. */
-static size_t write_direct(struct net_stream *s, const struct slice *parts, size_t count)
+/* Large plain writes go to the kernel from where they lie, behind what is staged. */
+static void write_direct(struct net_stream *s, const struct slice *parts, size_t count)
 {
-    uv_buf_t bufs[8];
-    unsigned n = 0;
-    size_t staged = s->wire.len;
-    if (staged > 0) {
-        bufs[n++] = uv_buf_init((char *)buf_data(&s->wire), (unsigned)staged);
+    struct slice all[DIRECT_PARTS_MAX + 1];
+    uv_buf_t bufs[DIRECT_PARTS_MAX + 1];
+    all[0] = buf_slice(&s->wire);
+    memcpy(all + 1, parts, count * sizeof *parts);
+    for (size_t i = 0; i <= count; i++) {
+        bufs[i] = uv_buf_init((char *)(uintptr_t)all[i].ptr, (unsigned)all[i].len);
     }
-    for (size_t i = 0; i < count && n < 8; i++) {
-        bufs[n++] = uv_buf_init((char *)(uintptr_t)parts[i].ptr, (unsigned)parts[i].len);
+    unsigned first = s->wire.len == 0 ? 1 : 0;
+    int rc = uv_try_write(&s->socket.stream, bufs + first, (unsigned)count + 1 - first);
+    size_t went = rc < 0 ? 0 : (size_t)rc;
+    if (rc < 0 && rc != UV_EAGAIN) {
+        writing_failed(s);
+    } else if (went < sum_of(all, count + 1)) {
+        start_flight(s, all, count + 1, went);
     }
-    int rc = uv_try_write(&s->socket.stream, bufs, n);
-    if (rc < 0) {
-        if (rc != UV_EAGAIN) {
-            writing_failed(s);
+    net_loop_take_back(s->loop, &s->wire);
+}
+
+static int stage(struct net_stream *s, const struct slice *parts, size_t count)
+{
+    struct buf *to = stream_is_tls(s) ? &s->plain : &s->wire;
+    net_loop_lend(s->loop, to);
+    for (size_t i = 0; i < count; i++) {
+        int rc = buf_append(to, parts[i].ptr, parts[i].len);
+        if (rc != 0) {
+            return rc;
         }
-        return 0;
     }
-    size_t went = (size_t)rc;
-    if (went < staged) {
-        buf_consume(&s->wire, went);
-        return 0;
+    if (to->len > STAGE_MAX) {
+        stream_flush(s);
+    } else if (to->len > 0) {
+        stream_flush_later(s);
     }
-    buf_clear(&s->wire);
-    return went - staged;
+    return 0;
 }
 
 int net_stream_write(struct net_stream *s, const struct slice *parts, size_t count)
@@ -249,42 +285,24 @@ int net_stream_write(struct net_stream *s, const struct slice *parts, size_t cou
     if (s->output == OUTPUT_FAILED || s->state == STATE_CLOSING) {
         return 0;
     }
-    size_t total = 0;
-    for (size_t i = 0; i < count; i++) {
-        total += parts[i].len;
-    }
+    size_t total = sum_of(parts, count);
     if (queued(s) + total > NET_WRITE_MAX) {
         return -ENOBUFS;
     }
-    size_t skip = 0;
+    if (total == 0) {
+        return 0;
+    }
+    int rc = 0;
     if (!stream_is_tls(s) && s->state == STATE_OPEN && s->flight == NULL &&
-        s->wire.len + total > STAGE_MAX) {
-        skip = write_direct(s, parts, count);
+        s->wire.len + total > STAGE_MAX && count <= DIRECT_PARTS_MAX) {
+        write_direct(s, parts, count);
+    } else {
+        rc = stage(s, parts, count);
     }
-    struct buf *stage = stream_is_tls(s) ? &s->plain : &s->wire;
-    if (skip < total) {
-        net_loop_lend(s->loop, stage);
-    }
-    for (size_t i = 0; i < count; i++) {
-        size_t jump = skip < parts[i].len ? skip : parts[i].len;
-        skip -= jump;
-        int rc = buf_append(stage, parts[i].ptr + jump, parts[i].len - jump);
-        if (rc != 0) {
-            return rc;
-        }
-    }
-    if (stage->len > STAGE_MAX) {
-        stream_flush(s);
-    } else if (stage->len > 0) {
-        stream_flush_later(s);
-    }
-    if (queued(s) > NET_WRITE_HIGH) {
-        s->was_blocked = true;
-    }
-    if (s->flight != NULL) {
+    if (rc == 0 && s->flight != NULL) {
         note_unread(s);
     }
-    return 0;
+    return rc;
 }
 
 /* What lies behind other bytes goes with these. */

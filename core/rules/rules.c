@@ -5,12 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/heap_size.h"
-#include "document/reader.h"
+#include "document/document.h"
 #include "kube/name.h"
+#include "rules/lock_name.h"
 #include "rules/rules_table.h"
 #include "rules/selector_texts.h"
 #include "rules/shared_selectors.h"
+#include "json/field.h"
 #include "json/json.h"
 
 #define LONG_TEXTS ((size_t)256 * 1024)
@@ -22,7 +25,7 @@ static const struct rules_labels default_labels = {
     .control = "ctrlmesh.kusionstack.io/control",
 };
 
-static const char *const versions[RULES_VERSIONS] = {
+static const char *const versions[RULES_VERSIONS + 1] = {
     [RULES_V1] = RULES_API_VERSION,
     [RULES_V2] = "cmesh/v2",
 };
@@ -33,7 +36,6 @@ struct rules {
     struct rules *whole;         /* whose all of this is but the generations; NULL: its own */
     cJSON *document;             /* in version 1; what all strings below point into */
     struct selector_texts texts; /* to which the document refers, in canonical form */
-    struct shared *shared;       /* of version 2, while it is read; NULL: limits have their own */
     uint64_t generation;
     uint64_t voids; /* from this one on; 0: none */
     char checksum[RULES_CHECKSUM_LEN + 1];
@@ -48,97 +50,45 @@ struct rules {
     struct byte_share share; /* of who counts what is in memory */
 };
 
-/* Version 2: limits name their selectors by places in spec.selectors. */
-struct shared {
-    const char **texts;
-    const struct selector_text **known; /* those that a limit has named */
-    size_t count;
-    size_t bytes; /* that the limits have together, as in version 1 */
+/* ---- reading ---- */
+
+struct election {
+    const char *name;
+    const char *namespace;
 };
 
-static enum rules_version read_version(const struct document_reader *s)
-{
-    const char *got = document_string(s, s->root, "apiVersion", "apiVersion");
-    for (enum rules_version v = RULES_V1; v < RULES_VERSIONS; v++) {
-        if (strcmp(got, versions[v]) == 0) {
-            return v;
-        }
-    }
-    document_fail(s, -EINVAL, document_member(s->root, "apiVersion"), "apiVersion",
-                  "Unsupported value: \"%.100s\": supported are \"%s\" to \"%s\"", got,
-                  versions[RULES_V1], versions[RULES_NEWEST]);
-    return RULES_V1;
-}
+struct webhook {
+    const char *cert_dir;
+    uint32_t port;
+};
 
-static void read_generations(const struct document_reader *s, struct rules *r)
-{
-    const cJSON *voids = document_member(s->root, "voids");
-    r->generation = document_generation(
-        s, document_required(s, s->root, "generation", "generation"), "generation");
-    r->voids = voids == NULL ? 0 : document_generation(s, voids, "voids");
-    if (r->voids != 0 && r->voids <= r->generation) {
-        document_fail(s, -EINVAL, voids, "voids",
-                      "Invalid value: must be larger than the generation");
-    }
-}
+struct limit {
+    struct schema_texts groups;
+    struct schema_texts resources;
+    const cJSON *selector; /* a text; in version 2 a place in the spec's selectors */
+};
 
-static void read_leader_election(const struct document_reader *s, const cJSON *spec,
-                                 struct rules *r)
-{
-    static const char *const known[] = {"name", "namespace", NULL};
-    const char *path = "spec.leaderElection.name";
-    const cJSON *item = document_object(s, spec, "leaderElection", "spec.leaderElection", known);
-    if (item == NULL) {
-        return;
-    }
-    r->leader_election = document_name(s, item, "name", path, name_check_subdomain);
-    if (document_member(item, "namespace") != NULL) {
-        r->leader_election_namespace =
-            document_name(s, item, "namespace", "spec.leaderElection.namespace", name_check_label);
-    }
-    /* The shard's own lock is called <name>---<shard>. */
-    size_t len = strlen(r->leader_election) + 3 + strlen(r->shard_name);
-    if (len > NAME_SUBDOMAIN_MAX) {
-        document_fail(
-            s, -EINVAL, item, path,
-            "Invalid value: with \"---\" and the shard's name it has %zu characters, which is "
-            "more than %d",
-            len, NAME_SUBDOMAIN_MAX);
-    }
-}
+struct spec {
+    struct election election;
+    struct webhook webhook;
+    struct rules_labels labels;
+    struct schema_texts selectors; /* of version 2 */
+    struct schema_list limits;
+};
 
-/* Of no use to list and watch: carried along for those who know the shard by its rules. */
-static void read_webhook(const struct document_reader *s, const cJSON *spec)
-{
-    static const char *const known[] = {"certDir", "port", NULL};
-    const cJSON *item = document_object(s, spec, "webhook", "spec.webhook", known);
-    const cJSON *dir = document_member(item, "certDir");
-    const cJSON *port = document_member(item, "port");
-    if (dir != NULL && !cJSON_IsString(dir)) {
-        document_wrong_type(s, dir, "spec.webhook.certDir", "a string");
-    }
-    if (port != NULL &&
-        !(cJSON_IsNumber(port) && port->valuedouble >= 1 && port->valuedouble <= 65535 &&
-          port->valuedouble == (double)port->valueint)) {
-        document_wrong_type(s, port, "spec.webhook.port", "an integer from 1 to 65535");
-    }
-}
+struct document {
+    struct document_head head;
+    uint64_t voids;
+    const cJSON *spec;
+};
 
-static void read_labels(const struct document_reader *s, const cJSON *spec, struct rules *r)
-{
-    static const char *const known[] = {"namespace", "shardHash", "control", NULL};
-    r->labels = default_labels;
-    const char **const targets[] = {&r->labels.namespace, &r->labels.shard_hash,
-                                    &r->labels.control};
-    const cJSON *labels = document_object(s, spec, "labels", "spec.labels", known);
-    for (size_t i = 0; known[i] != NULL; i++) {
-        char path[DOCUMENT_PATH_LEN];
-        (void)snprintf(path, sizeof path, "spec.labels.%s", known[i]);
-        if (document_member(labels, known[i]) != NULL) {
-            *targets[i] = document_name(s, labels, known[i], path, name_check_qualified);
-        }
-    }
-}
+/* What a document is read with. */
+struct reading {
+    struct rules *rules;
+    struct spec spec;
+    const struct selector_text **known; /* of its selectors, those that a limit has named */
+    size_t bytes;                       /* that the limits have together, as in version 1 */
+};
 
 static const char *check_group(struct slice group)
 {
@@ -159,86 +109,89 @@ static const char *check_resource(struct slice resource)
                : "must be a plural name in lower case, as \"pods\", or \"*\"";
 }
 
-/* The place that the limit names; 0 with an error. */
-static size_t shared_place(const struct document_reader *s, const struct shared *all,
-                           const cJSON *item, const char *path)
+static void check_election(struct schema_reader *s, const struct schema_path *at, void *out)
 {
-    double n = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    if (!(n >= 0 && n < (double)all->count) || (double)(size_t)n != n) {
-        document_wrong_type(s, item, path, "a place in spec.selectors, from 0");
-        return 0;
+    const struct election *election = out;
+    const struct reading *x = s->data;
+    char lock[LOCK_NAME_SIZE];
+    if (!lock_name_of_shard(election->name, x->rules->shard_name, lock)) {
+        schema_error(s, at, "name",
+                     "Invalid value: with \"" LOCK_NAME_BETWEEN
+                     "\" and the shard's name it has more than %d characters",
+                     NAME_SUBDOMAIN_MAX);
     }
-    return (size_t)n;
 }
 
-static const struct selector_text *compile_selector(const struct document_reader *s,
-                                                    struct rules *r, const cJSON *item,
-                                                    const char *text, const char *path)
+static const struct selector_text *compile_selector(struct schema_reader *s, struct rules *r,
+                                                    const struct schema_path *at, const char *text)
 {
     struct err inner = ERR_INIT;
     struct selector *selector = selector_parse(slice_str(text), &inner);
     if (selector == NULL) {
-        document_fail(s, inner.code, item, path, "Invalid value: \"%.100s\": %s", text, inner.msg);
+        schema_fail(s, inner.code, at, NULL, "Invalid value: \"%.100s\": %s", text, inner.msg);
         return NULL;
     }
     if (selector_is_everything(selector)) {
-        document_fail(s, -EINVAL, item, path,
-                      "Required value: an empty selector would limit nothing");
+        schema_error(s, at, NULL, "Required value: an empty selector would limit nothing");
         selector_free(selector);
         return NULL;
     }
     const struct selector_text *known = selector_texts_add(&r->texts, text, selector);
     if (known == NULL) {
-        err_memory(s->e);
+        schema_fail(s, -ENOMEM, at, NULL, "%s", "");
     } else if (r->texts.requirements > RULES_REQUIREMENTS_MAX) {
-        document_fail(s, -E2BIG, item, path, "the selectors have more than %d requirements",
-                      RULES_REQUIREMENTS_MAX);
+        schema_fail(s, -E2BIG, at, NULL, "the selectors have more than %d requirements",
+                    RULES_REQUIREMENTS_MAX);
     }
     return known;
 }
 
 /* NULL with an error. */
-static const struct selector_text *obtain_text(const struct document_reader *s, struct rules *r,
-                                               const cJSON *item, const char *text,
-                                               const char *path)
+static const struct selector_text *obtain_text(struct schema_reader *s, struct rules *r,
+                                               const struct schema_path *at, const char *text)
 {
     const struct selector_text *known = selector_texts_find(&r->texts, text);
-    return known != NULL ? known : compile_selector(s, r, item, text, path);
+    return known != NULL ? known : compile_selector(s, r, at, text);
 }
 
 /* Of the limit itself; NULL with an error. */
-static const struct selector_text *own_text(const struct document_reader *s, struct rules *r,
-                                            const cJSON *item, const char *path)
+static const struct selector_text *own_text(struct schema_reader *s, struct rules *r,
+                                            const struct schema_path *at)
 {
-    if (!cJSON_IsString(item)) {
-        document_wrong_type(s, item, path, "a string");
+    if (!cJSON_IsString(at->item)) {
+        schema_error(s, at, NULL, "Invalid value: must be a string");
         return NULL;
     }
-    return obtain_text(s, r, item, item->valuestring, path);
+    return obtain_text(s, r, at, at->item->valuestring);
 }
 
 /* What stands at the place that the limit names, looked for once; NULL with an error. */
-static const struct selector_text *shared_text(const struct document_reader *s, struct rules *r,
-                                               const cJSON *item, const char *path)
+static const struct selector_text *shared_text(struct schema_reader *s, struct reading *x,
+                                               const struct schema_path *at)
 {
-    struct shared *all = r->shared;
-    size_t place = shared_place(s, all, item, path);
-    if (s->e->code != 0) {
+    const struct schema_texts *all = &x->spec.selectors;
+    double n = cJSON_IsNumber(at->item) ? at->item->valuedouble : -1;
+    if (!(n >= 0 && n < (double)all->count) || (double)(size_t)n < n) {
+        schema_error(s, at, NULL, "Invalid value: must be a place in spec.selectors, from 0");
         return NULL;
     }
-    if (all->known[place] == NULL) {
-        all->known[place] = obtain_text(s, r, item, all->texts[place], path);
+    size_t place = (size_t)n;
+    if (x->known == NULL) {
+        x->known = schema_alloc(s->memory, all->count, sizeof *x->known);
     }
-    if (all->known[place] == NULL) {
+    if (x->known == NULL) {
+        schema_fail(s, -ENOMEM, at, NULL, "%s", "");
         return NULL;
     }
-    all->bytes += all->known[place]->length;
-    if (all->bytes > RULES_TEXT_MAX) {
-        document_fail(s, -E2BIG, item, path, "the selectors of all limits have more than %d bytes",
-                      RULES_TEXT_MAX);
-        return NULL;
+    if (x->known[place] == NULL) {
+        x->known[place] = obtain_text(s, x->rules, at, all->items[place]);
     }
-    return all->known[place];
+    x->bytes += x->known[place] == NULL ? 0 : x->known[place]->length;
+    if (x->bytes > RULES_TEXT_MAX) {
+        schema_fail(s, -E2BIG, at, NULL, "the selectors of all limits have more than %d bytes",
+                    RULES_TEXT_MAX);
+    }
+    return x->known[place];
 }
 
 /* It refers to the canonical text from now on, which all limits with it share. */
@@ -249,178 +202,169 @@ static void refer(cJSON *item, const struct selector_text *text)
     item->valuestring = text->canonical;
 }
 
-/* Its place among the selectors. */
-static uint32_t read_selector(const struct document_reader *s, struct rules *r, const cJSON *limit,
-                              const char *limit_path)
-{
-    char path[DOCUMENT_PATH_LEN];
-    (void)snprintf(path, sizeof path, "%s.selector", limit_path);
-    cJSON *item = document_required(s, limit, "selector", path);
-    if (s->e->code != 0) {
-        return 0;
-    }
-    const struct selector_text *text =
-        r->shared != NULL ? shared_text(s, r, item, path) : own_text(s, r, item, path);
-    if (s->e->code != 0) {
-        return 0;
-    }
-    refer(item, text);
-    return text->place;
-}
-
-static void add_pattern(const struct document_reader *s, const cJSON *limit, const char *path,
-                        struct rules *r, struct slice group, struct slice resource, uint32_t place)
+static void add_pattern(struct schema_reader *s, const struct schema_path *at, struct rules *r,
+                        struct slice group, struct slice resource, uint32_t place)
 {
     if (++r->pair_count > RULES_PAIRS_MAX) {
-        document_fail(s, -E2BIG, limit, path, "groups and resources are paired more than %d times",
-                      RULES_PAIRS_MAX);
+        schema_fail(s, -E2BIG, at, NULL, "groups and resources are paired more than %d times",
+                    RULES_PAIRS_MAX);
         return;
     }
     int rc = rules_table_add(&r->table, group, resource, place);
-    if (rc == -E2BIG) {
-        document_fail(s, rc, limit, path, "more than %d pairs of group and resource",
-                      RULES_PATTERNS_MAX);
-    } else if (rc != 0) {
-        err_memory(s->e);
+    if (rc != 0) {
+        schema_fail(s, rc, at, NULL, "more than %d pairs of group and resource",
+                    RULES_PATTERNS_MAX);
     }
 }
 
-static void read_limit(const struct document_reader *s, const cJSON *limit, struct rules *r,
-                       size_t index)
+/* Adds it to the table. */
+static void add_limit(struct schema_reader *s, const struct schema_path *at, void *out)
 {
-    static const char *const known[] = {"apiGroups", "resources", "selector", NULL};
-    char path[64];
-    (void)snprintf(path, sizeof path, "spec.limits[%zu]", index);
-    if (!document_check_object(s, limit, path, known)) {
+    const struct limit *limit = out;
+    struct reading *x = s->data;
+    struct rules *r = x->rules;
+    cJSON *item = cJSON_GetObjectItemCaseSensitive(at->item, "selector");
+    const struct schema_path place = SCHEMA_AT(at, "selector", item);
+    const struct selector_text *text =
+        r->version == RULES_V1 ? own_text(s, r, &place) : shared_text(s, x, &place);
+    if (schema_stopped(s)) {
         return;
     }
-    const cJSON *groups = document_list(s, limit, path, "apiGroups", RULES_LIST_MAX, check_group);
-    const cJSON *resources =
-        document_list(s, limit, path, "resources", RULES_LIST_MAX, check_resource);
-    uint32_t place = s->e->code != 0 ? 0 : read_selector(s, r, limit, path);
-    if (s->e->code != 0) {
-        return;
-    }
-    for (const cJSON *g = groups->child; g != NULL && s->e->code == 0; g = g->next) {
-        for (const cJSON *res = resources->child; res != NULL && s->e->code == 0; res = res->next) {
-            add_pattern(s, limit, path, r, slice_str(g->valuestring), slice_str(res->valuestring),
-                        place);
+    refer(item, text);
+    for (size_t i = 0; i < limit->groups.count; i++) {
+        for (size_t j = 0; j < limit->resources.count && !schema_stopped(s); j++) {
+            add_pattern(s, at, r, slice_str(limit->groups.items[i]),
+                        slice_str(limit->resources.items[j]), text->place);
         }
     }
 }
 
-static void read_limits(const struct document_reader *s, const cJSON *spec, struct rules *r)
+static const struct schema_field election_fields[] = {
+    {"name", SCHEMA_TEXT, SCHEMA_MEMBER(struct election, name), .required = "",
+     .check = name_check_subdomain},
+    {"namespace", SCHEMA_TEXT, SCHEMA_MEMBER(struct election, namespace), .flags = SCHEMA_EMPTY,
+     .check = name_check_label},
+};
+static const struct schema_object election_object = {
+    SCHEMA_OBJECT_OF(election_fields, struct election), .check = check_election};
+
+/* Of no use to list and watch: carried along for those who know the shard by its rules. */
+static const struct schema_field webhook_fields[] = {
+    {"certDir", SCHEMA_TEXT, SCHEMA_MEMBER(struct webhook, cert_dir)},
+    {"port", SCHEMA_NUMBER, SCHEMA_MEMBER(struct webhook, port), .min = 1, .max = 65535},
+};
+static const struct schema_object webhook_object = {
+    SCHEMA_OBJECT_OF(webhook_fields, struct webhook)};
+
+static const struct schema_field labels_fields[] = {
+    {"namespace", SCHEMA_TEXT, SCHEMA_MEMBER(struct rules_labels, namespace), .flags = SCHEMA_EMPTY,
+     .check = name_check_qualified},
+    {"shardHash", SCHEMA_TEXT, SCHEMA_MEMBER(struct rules_labels, shard_hash),
+     .flags = SCHEMA_EMPTY, .check = name_check_qualified},
+    {"control", SCHEMA_TEXT, SCHEMA_MEMBER(struct rules_labels, control), .flags = SCHEMA_EMPTY,
+     .check = name_check_qualified},
+};
+static const struct schema_object labels_object = {
+    SCHEMA_OBJECT_OF(labels_fields, struct rules_labels)};
+
+static const struct schema_field limit_fields[] = {
+    {"apiGroups", SCHEMA_TEXTS, SCHEMA_MEMBER(struct limit, groups), .required = "", .min = 1,
+     .max = RULES_LIST_MAX, .flags = SCHEMA_DISTINCT, .check = check_group},
+    {"resources", SCHEMA_TEXTS, SCHEMA_MEMBER(struct limit, resources), .required = "", .min = 1,
+     .max = RULES_LIST_MAX, .flags = SCHEMA_DISTINCT, .check = check_resource},
+    {"selector", SCHEMA_TREE, SCHEMA_MEMBER(struct limit, selector), .required = ""},
+};
+static const struct schema_object limit_object = {SCHEMA_OBJECT_OF(limit_fields, struct limit),
+                                                  .check = add_limit};
+
+static const struct schema_field spec_fields[] = {
+    {"selectors", SCHEMA_TEXTS, SCHEMA_MEMBER(struct spec, selectors), .required = ""},
+    {"leaderElection", SCHEMA_PART, SCHEMA_MEMBER(struct spec, election),
+     .object = &election_object},
+    {"webhook", SCHEMA_PART, SCHEMA_MEMBER(struct spec, webhook), .object = &webhook_object},
+    {"labels", SCHEMA_PART, SCHEMA_MEMBER(struct spec, labels), .object = &labels_object},
+    {"limits", SCHEMA_LIST, SCHEMA_MEMBER(struct spec, limits),
+     .required = "write [] if the shard has no limits", .max = RULES_LIMITS_MAX,
+     .object = &limit_object},
+};
+static const struct schema_object spec_objects[RULES_VERSIONS] = {
+    /* All but the selectors. */
+    [RULES_V1] = {.fields = spec_fields + 1,
+                  .count = ARRAY_LEN(spec_fields) - 1,
+                  .size = sizeof(struct spec)},
+    [RULES_V2] = {SCHEMA_OBJECT_OF(spec_fields, struct spec)},
+};
+
+static const char *const kind[] = {RULES_KIND, NULL};
+static const struct schema_field document_fields[] = {
+    DOCUMENT_FIELDS(struct document, versions, kind),
+    {"voids", SCHEMA_NUMBER64, SCHEMA_MEMBER(struct document, voids), .min = 1,
+     .max = DOCUMENT_GENERATION_MAX},
+    {"spec", SCHEMA_TREE, SCHEMA_MEMBER(struct document, spec), .required = ""},
+};
+static const struct schema_object document_object = {
+    SCHEMA_OBJECT_OF(document_fields, struct document), .open = true};
+
+static const char *or_default(const char *key, const char *otherwise)
 {
-    const cJSON *limits = document_member(spec, "limits");
-    if (limits == NULL) {
-        document_fail(s, -EINVAL, spec, "spec.limits",
-                      "Required value: write [] if the shard has no limits");
+    return key[0] == '\0' ? otherwise : key;
+}
+
+static void read_spec(struct schema_reader *s, struct reading *x, const cJSON *item)
+{
+    struct rules *r = x->rules;
+    struct spec *spec = &x->spec;
+    struct err inner = ERR_INIT;
+    const struct schema_path at = SCHEMA_AT(NULL, "spec", item);
+    if (schema_read(s, &spec_objects[r->version], &at, spec) != 0) {
         return;
     }
-    size_t count = (size_t)cJSON_GetArraySize(limits);
-    if (!cJSON_IsArray(limits)) {
-        document_wrong_type(s, limits, "spec.limits", "an array");
-    } else if (count > RULES_LIMITS_MAX) {
-        document_fail(s, -E2BIG, limits, "spec.limits", "Too many: must have at most %d entries",
-                      RULES_LIMITS_MAX);
+    if (spec->election.name[0] != '\0') {
+        r->leader_election = spec->election.name;
     }
-    if (s->e->code != 0) {
-        return;
+    if (spec->election.namespace[0] != '\0') {
+        r->leader_election_namespace = spec->election.namespace;
     }
-    r->limit_count = count;
-    size_t i = 0;
-    for (const cJSON *limit = limits->child; limit != NULL && s->e->code == 0;
-         limit = limit->next) {
-        read_limit(s, limit, r, i++);
-    }
-    if (s->e->code == 0) {
-        struct err inner = ERR_INIT;
-        const struct selector *const *selectors = (const struct selector *const *)r->texts.compiled;
-        int rc = rules_table_compile(&r->table, selectors, &inner);
-        if (rc != 0) {
-            document_fail(s, rc, limits, "spec.limits", "%s", inner.msg);
-        }
+    r->labels.namespace = or_default(spec->labels.namespace, default_labels.namespace);
+    r->labels.shard_hash = or_default(spec->labels.shard_hash, default_labels.shard_hash);
+    r->labels.control = or_default(spec->labels.control, default_labels.control);
+    r->limit_count = spec->limits.count;
+    const struct selector *const *selectors = (const struct selector *const *)r->texts.compiled;
+    int rc = rules_table_compile(&r->table, selectors, &inner);
+    if (rc != 0) {
+        schema_fail(s, rc, &at, "limits", "%s", inner.msg);
     }
 }
 
-static void read_selectors(const struct document_reader *s, const cJSON *spec, struct shared *out)
-{
-    const cJSON *list = document_required(s, spec, "selectors", "spec.selectors");
-    const cJSON *item = NULL;
-    if (list != NULL && !cJSON_IsArray(list)) {
-        document_wrong_type(s, list, "spec.selectors", "an array");
-    }
-    if (s->e->code != 0) {
-        return;
-    }
-    size_t count = (size_t)cJSON_GetArraySize(list);
-    out->texts = calloc(count + 1, sizeof *out->texts);
-    out->known = calloc(count + 1, sizeof *out->known);
-    if (out->texts == NULL || out->known == NULL) {
-        err_memory(s->e);
-        return;
-    }
-    cJSON_ArrayForEach(item, list)
-    {
-        out->texts[out->count++] = cJSON_GetStringValue(item);
-        if (!cJSON_IsString(item)) {
-            document_wrong_type(s, item, "spec.selectors", "an array of strings");
-            return;
-        }
-    }
-}
-
-/* Leaves the spec as it would be in version 1. */
-static void read_shared_limits(const struct document_reader *s, cJSON *spec, struct rules *r)
-{
-    struct shared shared = {.count = 0};
-    read_selectors(s, spec, &shared);
-    if (s->e->code == 0) {
-        r->shared = &shared;
-        read_limits(s, spec, r);
-        r->shared = NULL;
-    }
-    free(shared.texts);
-    free(shared.known);
-    cJSON_DeleteItemFromObjectCaseSensitive(spec, "selectors");
-}
-
-static void read_spec(const struct document_reader *s, struct rules *r)
-{
-    static const char *const known[RULES_VERSIONS][6] = {
-        [RULES_V1] = {"leaderElection", "limits", "labels", "webhook", NULL},
-        [RULES_V2] = {"leaderElection", "limits", "labels", "webhook", "selectors", NULL},
-    };
-    (void)document_required(s, s->root, "spec", "spec");
-    cJSON *spec = document_member(s->root, "spec");
-    (void)document_object(s, s->root, "spec", "spec", known[r->version]);
-    read_leader_election(s, spec, r);
-    read_webhook(s, spec);
-    read_labels(s, spec, r);
-    if (r->version == RULES_V1) {
-        read_limits(s, spec, r);
-    } else {
-        read_shared_limits(s, spec, r);
-    }
-}
-
-static void read_document(const struct document_reader *s, struct rules *r)
+static void read_document(struct schema_reader *s, struct reading *x)
 {
     /* However short it was written: programs write version 1, and read no more of it. */
     char too_long[64];
+    struct document d = {0};
+    struct rules *r = x->rules;
+    const struct schema_path at = SCHEMA_AT(NULL, "", r->document);
     (void)snprintf(too_long, sizeof too_long, "the rules have more than %d bytes in version 1",
                    RULES_TEXT_MAX);
-    if (!cJSON_IsObject(s->root)) {
-        err_set(s->e, -EINVAL, "the document must be a JSON object");
+    if (schema_read(s, &document_object, &at, &d) != 0) {
         return;
     }
-    r->version = read_version(s);
-    document_constant(s, "kind", RULES_KIND);
-    document_shard(s, &r->shard_namespace, &r->shard_name);
-    read_generations(s, r);
-    read_spec(s, r);
-    if (s->e->code == 0) {
-        document_checksum(s, RULES_TEXT_MAX - FRAME_MAX, "spec.limits", too_long, r->checksum);
+    if (d.voids != 0 && d.voids <= d.head.generation) {
+        schema_error(s, &at, "voids", "Invalid value: must be larger than the generation");
+        return;
+    }
+    r->version = (enum rules_version)d.head.version;
+    r->shard_namespace = d.head.shard.namespace;
+    r->shard_name = d.head.shard.name;
+    r->generation = d.head.generation;
+    r->voids = d.voids;
+    read_spec(s, x, d.spec);
+    if (r->version == RULES_V2) { /* as it would be in version 1 */
+        cJSON_DeleteItemFromObjectCaseSensitive(
+            cJSON_GetObjectItemCaseSensitive(r->document, "spec"), "selectors");
+    }
+    if (!schema_stopped(s)) {
+        document_checksum(s, &d.head, RULES_TEXT_MAX - FRAME_MAX, "spec.limits", too_long,
+                          r->checksum);
     }
 }
 
@@ -428,7 +372,7 @@ static void read_document(const struct document_reader *s, struct rules *r)
 static bool is_sharding_config(struct slice text)
 {
     static const char key[] = "kind";
-    static const char kind[] = "ShardingConfig";
+    static const char sharding[] = "ShardingConfig";
     if (text.len == 0) {
         return false; /* there may be no pointer */
     }
@@ -437,7 +381,8 @@ static bool is_sharding_config(struct slice text)
     while (at < end && (at = memmem(at, (size_t)(end - at), key, sizeof key - 1)) != NULL) {
         for (at += sizeof key - 1; at < end && memchr("\"': \t", *at, 5) != NULL; at++) {
         }
-        if ((size_t)(end - at) >= sizeof kind - 1 && memcmp(at, kind, sizeof kind - 1) == 0) {
+        if ((size_t)(end - at) >= sizeof sharding - 1 &&
+            memcmp(at, sharding, sizeof sharding - 1) == 0) {
             return true;
         }
     }
@@ -459,9 +404,16 @@ static struct rules *parse(const char *text, size_t len, bool plain, struct err 
     r->table.plain = plain;
     r->document = document_parse(document, &bounds, &why);
     if (why.code == 0) {
-        const struct document_reader s = {
-            .text = document.ptr, .len = document.len, .root = r->document, .e = &why};
-        read_document(&s, r);
+        struct schema_memory memory = {0};
+        struct reading x = {.rules = r};
+        struct schema_reader s = {.memory = &memory,
+                                  .data = &x,
+                                  .null_is_value = true,
+                                  .text = document,
+                                  .root = r->document};
+        read_document(&s, &x);
+        why = s.first;
+        schema_memory_deinit(&memory);
     }
     if (why.code != 0) {
         rules_unref(r);
@@ -694,7 +646,7 @@ int rules_to_version(const struct rules *r, enum rules_version version, struct b
     buf_append_str(out, "\",\"namespace\":\"");
     buf_append_str(out, r->shard_namespace);
     buf_append_str(out, "\"},\"spec\":");
-    write_spec(document_member(r->document, "spec"), version, out);
+    write_spec(field_get(r->document, "spec"), version, out);
     if (r->voids != 0) {
         buf_printf(out, ",\"voids\":%llu", (unsigned long long)r->voids);
     }

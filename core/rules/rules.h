@@ -20,7 +20,7 @@
 #include "base/byte_budget.h"
 #include "base/err.h"
 #include "base/slice.h"
-#include "document/reader.h"
+#include "document/document.h"
 #include "kube/selector.h"
 
 #define RULES_API_VERSION "cmesh/v1"

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/ensure.h"
 #include "net/address.h"
+#include "traffic/plain_path.h"
 #include "traffic/traffic_internal.h"
 
 #define HTTP_PORT 80
@@ -146,15 +147,15 @@ static void find_named(const struct external_table *x, const struct asked_host *
 }
 
 /* Whether an intercept has the host. */
-static enum pattern_result intercept_has(struct search *s, size_t i, const uint64_t *named,
+static enum pattern_result intercept_has(struct search *s, const struct traffic_intercept *x,
+                                         size_t i, const uint64_t *named,
                                          const struct asked_host *h)
 {
-    const struct external_patterns *p = &s->table->intercepts[i].patterns;
     if (has_bit(named, i)) {
         return PATTERN_MATCHES;
     }
-    for (size_t k = p->first; k < p->first + p->count; k++) {
-        enum pattern_result r = search_host(s, s->table->patterns[k], h);
+    for (size_t k = 0; x->content == TRAFFIC_EXPRESSIONS && k < x->contents.count; k++) {
+        enum pattern_result r = search_host(s, x->patterns[k], h);
         if (r != PATTERN_DIFFERS) {
             return r;
         }
@@ -162,17 +163,20 @@ static enum pattern_result intercept_has(struct search *s, size_t i, const uint6
     return PATTERN_DIFFERS;
 }
 
-/* Servers may take a method for one that is written in other letters: forbidden is that, too. */
-static bool methods_have(const struct external_methods *m, struct slice method, bool whitelist)
+static bool is_whitelist(const struct traffic_intercept *x)
 {
-    const cJSON *item;
-    if (m->any) {
+    return x->type == TRAFFIC_WHITELIST;
+}
+
+/* Servers may take a method for one that is written in other letters: forbidden is that, too. */
+static bool methods_have(const struct traffic_intercept *x, struct slice method)
+{
+    if (x->any_method) {
         return true;
     }
-    cJSON_ArrayForEach(item, m->list)
-    {
-        struct slice name = slice_str(item->valuestring);
-        if (whitelist ? slice_eq(name, method) : slice_ieq(name, method)) {
+    for (size_t i = 0; i < x->methods.count; i++) {
+        struct slice name = slice_str(x->methods.items[i]);
+        if (is_whitelist(x) ? slice_eq(name, method) : slice_ieq(name, method)) {
             return true;
         }
     }
@@ -199,12 +203,11 @@ struct judged {
 
 static bool is_asked(const struct judged *j, size_t i)
 {
-    const struct external_methods *m = &j->t->external.intercepts[i].methods;
-    bool whitelist = j->t->intercepts[i].whitelist;
-    if (j->methods == METHODS_ANY || (j->tunnel && !whitelist)) {
+    const struct traffic_intercept *x = j->t->intercepts[i];
+    if (j->methods == METHODS_ANY || (j->tunnel && !is_whitelist(x))) {
         return true;
     }
-    return methods_have(m, j->method, whitelist) == (j->methods == METHODS_FIT);
+    return methods_have(x, j->method) == (j->methods == METHODS_FIT);
 }
 
 /* The first of one kind that names the request. PATTERN_DIFFERS: none does. */
@@ -212,13 +215,13 @@ static enum pattern_result find_first(struct search *s, const struct judged *j, 
                                       const struct traffic_intercept **by)
 {
     for (size_t i = 0; i < j->t->intercept_count; i++) {
-        if (j->t->intercepts[i].whitelist != whitelist || !has_bit(j->a->intercepts, i) ||
+        if (is_whitelist(j->t->intercepts[i]) != whitelist || !has_bit(j->a->intercepts, i) ||
             !is_asked(j, i)) {
             continue;
         }
-        enum pattern_result r = intercept_has(s, i, j->named, &j->host);
+        enum pattern_result r = intercept_has(s, j->t->intercepts[i], i, j->named, &j->host);
         if (r != PATTERN_DIFFERS) {
-            *by = &j->t->intercepts[i];
+            *by = j->t->intercepts[i];
             return r;
         }
     }
@@ -237,8 +240,8 @@ static bool has_intercepts(const struct traffic_active *a)
 static const struct traffic_intercept *first_whitelist(const struct judged *j)
 {
     for (size_t i = 0; i < j->t->intercept_count; i++) {
-        if (j->t->intercepts[i].whitelist && has_bit(j->a->intercepts, i)) {
-            return &j->t->intercepts[i];
+        if (is_whitelist(j->t->intercepts[i]) && has_bit(j->a->intercepts, i)) {
+            return j->t->intercepts[i];
         }
     }
     return NULL;
@@ -428,25 +431,24 @@ void traffic_find_url_limitings(const struct traffic *t, const struct traffic_ac
 
 /* ---- faults ---- */
 
-static bool has_header(const cJSON *header, const struct traffic_external *r)
+static bool has_header(const struct traffic_header *h, const struct traffic_external *r)
 {
-    struct slice name = slice_str(cJSON_GetObjectItemCaseSensitive(header, "name")->valuestring);
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(header, "value");
+    struct slice name = slice_str(h->name);
+    struct slice value = slice_str(h->value);
     for (size_t i = 0; i < r->header_count; i++) {
         if (slice_ieq(r->headers[i].name, name) &&
-            (value == NULL || slice_eq(r->headers[i].value, slice_str(value->valuestring)))) {
+            (value.len == 0 || slice_eq(r->headers[i].value, value))) {
             return true;
         }
     }
     return false;
 }
 
-static bool has_headers(const struct external_http *m, const struct traffic_external *r)
+static bool has_headers(const struct traffic_http *m, const struct traffic_external *r)
 {
-    const cJSON *header;
-    cJSON_ArrayForEach(header, m->headers)
-    {
-        if (!has_header(header, r)) {
+    const struct traffic_header *headers = m->headers.items;
+    for (size_t i = 0; i < m->headers.count; i++) {
+        if (!has_header(&headers[i], r)) {
             return false;
         }
     }
@@ -457,30 +459,27 @@ static bool has_headers(const struct external_http *m, const struct traffic_exte
 static bool http_may_match(const struct external_http *m, const struct traffic_external *r,
                            const struct asked_host *h, const struct plain_path *path)
 {
-    if (r->tunnel && (m->path != EXTERNAL_ANY || m->headers != NULL)) {
+    bool has_path = m->path.ptr != NULL || m->match->path.pattern != NULL;
+    if (r->tunnel && (has_path || m->match->headers.count > 0)) {
         return false;
     }
-    if (m->host == EXTERNAL_EXACT &&
-        (compare_host(h->host, m->host_text) != 0 || !port_matches(m->host_port, h))) {
+    if (m->host[0] != '\0' && (compare_host(h->host, m->host) != 0 || !port_matches(m->port, h))) {
         return false;
     }
     return (m->method == NULL || is_method(m->method, r->method)) &&
-           (m->path != EXTERNAL_EXACT || is_path(path, m->path_text)) &&
-           (m->path != EXTERNAL_REGEX || path->whole) && has_headers(m, r);
+           (m->path.ptr == NULL || is_path(path, m->path)) &&
+           (m->match->path.pattern == NULL || path->whole) && has_headers(m->match, r);
 }
 
 static bool http_matches(struct search *s, const struct external_http *m,
                          const struct traffic_external *r, const struct asked_host *h,
                          const struct plain_path *path)
 {
-    if (!http_may_match(m, r, h, path)) {
-        return false;
-    }
-    if (m->host == EXTERNAL_REGEX && search_host(s, m->host_pattern, h) != PATTERN_MATCHES) {
-        return false;
-    }
-    return m->path != EXTERNAL_REGEX ||
-           search_text(s, m->path_pattern, slice_of(path->text, path->len)) == PATTERN_MATCHES;
+    const struct pattern *host = m->match->host.pattern;
+    const struct pattern *way = m->match->path.pattern;
+    return http_may_match(m, r, h, path) &&
+           (host == NULL || search_host(s, host, h) == PATTERN_MATCHES) &&
+           (way == NULL || search_text(s, way, slice_of(path->text, path->len)) == PATTERN_MATCHES);
 }
 
 void traffic_find_http_faults(const struct traffic *t, const struct traffic_active *a,

@@ -8,30 +8,9 @@
 #ifndef CORE_TRAFFIC_EXTERNAL_TABLE_H
 #define CORE_TRAFFIC_EXTERNAL_TABLE_H
 
-#include <cjson/cJSON.h>
+#include "traffic/policy.h"
 
-#include "traffic/origin_text.h"
-#include "traffic/pattern.h"
-#include "traffic/traffic.h"
-
-/* A list of methods, as the document has it. */
-struct external_methods {
-    const cJSON *list;
-    bool any; /* with a star */
-};
-
-/* Expressions beside one another in the table. */
-struct external_patterns {
-    size_t first;
-    size_t count;
-};
-
-struct external_intercept {
-    struct external_methods methods;
-    struct external_patterns patterns;
-};
-
-/* A Normal content of an intercept. */
+/* A content of an intercept with hosts. */
 struct external_name {
     const char *host;
     unsigned port; /* 0: the scheme's own */
@@ -51,59 +30,39 @@ struct external_url {
     uint16_t row;
 };
 
-/* A text that a http match compares. */
-enum external_how { EXTERNAL_ANY, EXTERNAL_EXACT, EXTERNAL_REGEX };
-
 struct external_http {
-    enum external_how host;
-    const char *host_text; /* EXTERNAL_EXACT */
-    unsigned host_port;
-    const struct pattern *host_pattern;
-    enum external_how path;
-    struct slice path_text;
-    const struct pattern *path_pattern;
-    const char *method;   /* NULL: any */
-    const cJSON *headers; /* NULL: none are named */
+    const struct traffic_http *match;
+    const char *host; /* match->host.exact as requests have it */
+    unsigned port;
+    struct slice path;  /* match->path.exact likewise */
+    const char *method; /* NULL: any */
 };
 
-struct external_text;
-
 struct external_table {
-    struct pattern *patterns[TRAFFIC_PATTERNS_MAX];
-    size_t pattern_count;
+    struct schema_memory *memory;
     struct pattern_scratch *scratch; /* NULL: there are no expressions */
     uint64_t exhausted;              /* since the table was built; of look-ups, which count here */
-    struct external_intercept intercepts[TRAFFIC_INTERCEPTS_MAX];
-    struct external_name *names; /* by host */
+    struct external_name *names;     /* by host */
     size_t name_count;
-    size_t name_room;
-    struct external_url *urls;               /* by host, below_host, https and port */
+    struct external_url *urls;               /* by host */
     uint16_t url_rule[TRAFFIC_EXTERNAL_MAX]; /* of each row; never falls */
     size_t url_count;
     struct external_http *http;
     uint16_t http_rule[TRAFFIC_EXTERNAL_MAX]; /* of each; never falls */
     size_t http_count;
-    struct external_text *texts; /* what is not the document's */
 };
 
-/* Room for so many. 0 or -ENOMEM. */
-MUST_CHECK int external_table_init(struct external_table *x, size_t urls, size_t http);
+/* Room for what was counted, in that memory, which must outlive it. These return 0 or -ENOMEM. */
+MUST_CHECK int external_table_init(struct external_table *x, struct schema_memory *m,
+                                   const struct traffic_counts *counts);
+/* Entries of the rule at that index: contents, struct traffic_rest_rule, struct traffic_http. */
+MUST_CHECK int external_table_names(struct external_table *x, size_t intercept,
+                                    const struct schema_texts *contents);
+MUST_CHECK int external_table_urls(struct external_table *x, size_t limiting,
+                                   const struct schema_list *rules);
+MUST_CHECK int external_table_http(struct external_table *x, size_t fault,
+                                   const struct schema_list *matches);
+MUST_CHECK int external_table_build(struct external_table *x, bool patterns);
 void external_table_deinit(struct external_table *x);
-
-/* A copy that lives as long as the table, with a NUL behind it. NULL: out of memory. */
-MUST_CHECK const char *external_table_text(struct external_table *x, struct slice text);
-
-/* -E2BIG: there are too many; or as pattern_compile. */
-MUST_CHECK int external_table_pattern(struct external_table *x, const char *text, bool any_case,
-                                      const struct pattern **out, struct err *e);
-/* 0 or -ENOMEM. */
-MUST_CHECK int external_table_name(struct external_table *x, size_t intercept,
-                                   const struct origin_host *host);
-/* There must be room. `method` NULL: any. 0 or -ENOMEM. */
-MUST_CHECK int external_table_url(struct external_table *x, size_t rule,
-                                  const struct origin_url *url, const char *method);
-
-/* 0 or -ENOMEM. */
-MUST_CHECK int external_table_build(struct external_table *x);
 
 #endif

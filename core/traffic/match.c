@@ -27,17 +27,17 @@ static bool activate(const struct traffic *t, size_t count, const uint16_t *rule
 
 static const struct traffic_policy *limiting_policy(const struct traffic *t, size_t i)
 {
-    return t->limitings[i].policy;
+    return t->limitings[i]->policy;
 }
 
 static const struct traffic_policy *fault_policy(const struct traffic *t, size_t i)
 {
-    return t->faults[i].policy;
+    return t->faults[i]->policy;
 }
 
 static const struct traffic_policy *intercept_policy(const struct traffic *t, size_t i)
 {
-    return t->intercepts[i].policy;
+    return t->intercepts[i]->policy;
 }
 
 static void activate_external(struct traffic_active *a, const struct traffic *t,

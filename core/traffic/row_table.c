@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/ensure.h"
 #include "base/grow.h"
 
 /* Longer than any resource with its subresource that a document can name. */
@@ -13,14 +14,11 @@
 
 /* ---- building ---- */
 
-int row_table_add(struct row_table *t, size_t rule, uint16_t *row)
+uint16_t row_table_add(struct row_table *t, size_t rule)
 {
-    if (t->count == TRAFFIC_ROWS_MAX) {
-        return -E2BIG;
-    }
+    ensure(t->count < TRAFFIC_ROWS_MAX);
     t->rule[t->count] = (uint16_t)rule;
-    *row = (uint16_t)t->count++;
-    return 0;
+    return (uint16_t)t->count++;
 }
 
 int row_table_name(struct row_table *t, uint16_t row, enum row_dimension d, const char *value)

@@ -34,8 +34,8 @@ struct row_table {
     struct row_names names[ROW_DIMENSIONS];
 };
 
-/* -E2BIG or 0; *row is the new one, of that rule. */
-MUST_CHECK int row_table_add(struct row_table *t, size_t rule, uint16_t *row);
+/* A new row of that rule; there are no more than TRAFFIC_ROWS_MAX. */
+uint16_t row_table_add(struct row_table *t, size_t rule);
 /* A value of it. 0 or -ENOMEM. */
 MUST_CHECK int row_table_name(struct row_table *t, uint16_t row, enum row_dimension d,
                               const char *value);

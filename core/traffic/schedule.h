@@ -17,9 +17,9 @@
 struct schedule {
     uint32_t start; /* seconds of the day, 0 to 86399 */
     uint32_t end;
-    uint8_t days_of_week;   /* bits: 0 is Sunday; 0: any */
+    uint32_t days_of_week;  /* bits: 0 is Sunday; 0: any */
     uint32_t days_of_month; /* bits 1 to 31; 0: any */
-    uint16_t months;        /* bits 1 to 12; 0: any */
+    uint32_t months;        /* bits 1 to 12; 0: any */
     struct time_zone zone;
 };
 

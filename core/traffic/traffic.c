@@ -5,22 +5,8 @@
 #include <string.h>
 
 #include "traffic/traffic_internal.h"
+#include "json/field.h"
 #include "json/json.h"
-
-/* ---- words ---- */
-
-const char *const traffic_trigger_words[TRAFFIC_TRIGGERS] = {
-    [TRAFFIC_NORMAL] = "Normal",
-    [TRAFFIC_LIMITER_ONLY] = "LimiterOnly",
-    [TRAFFIC_FORCE_OPENED] = "ForceOpened",
-    [TRAFFIC_FORCE_CLOSED] = "ForceClosed",
-    [TRAFFIC_HEALTH] = "Health",
-};
-
-const char *const traffic_recover_words[TRAFFIC_RECOVERS] = {
-    [TRAFFIC_MANUAL] = "Manual",
-    [TRAFFIC_SLEEPING_WINDOW] = "SleepingWindow",
-};
 
 struct traffic *traffic_ref(struct traffic *t)
 {
@@ -33,17 +19,10 @@ void traffic_unref(struct traffic *t)
     if (t == NULL || --t->refs > 0) {
         return;
     }
-    for (size_t i = 0; i < t->policy_count; i++) {
-        selector_free((struct selector *)t->policies[i].pods);
-    }
     row_table_deinit(&t->limiting_rows);
     row_table_deinit(&t->fault_rows);
-    free(t->policies);
     external_table_deinit(&t->external);
-    free(t->limitings);
-    free(t->intercepts);
-    free(t->faults);
-    free(t->schedules);
+    traffic_reading_deinit(&t->reading);
     cJSON_Delete(t->document);
     free(t);
 }
@@ -59,7 +38,7 @@ int traffic_to_json(const struct traffic *t, struct buf *out)
     buf_append_str(out, "\",\"namespace\":\"");
     buf_append_str(out, t->shard_namespace);
     buf_append_str(out, "\"},\"spec\":");
-    json_canonical(document_member(t->document, "spec"), out);
+    json_canonical(field_get(t->document, "spec"), out);
     buf_append_char(out, '}');
     return buf_settle(out, before);
 }
@@ -103,7 +82,7 @@ size_t traffic_limiting_count(const struct traffic *t)
 
 const struct traffic_limiting *traffic_limiting_at(const struct traffic *t, size_t i)
 {
-    return &t->limitings[i];
+    return t->limitings[i];
 }
 
 size_t traffic_intercept_count(const struct traffic *t)
@@ -113,7 +92,7 @@ size_t traffic_intercept_count(const struct traffic *t)
 
 const struct traffic_intercept *traffic_intercept_at(const struct traffic *t, size_t i)
 {
-    return &t->intercepts[i];
+    return t->intercepts[i];
 }
 
 size_t traffic_fault_count(const struct traffic *t)
@@ -123,7 +102,7 @@ size_t traffic_fault_count(const struct traffic *t)
 
 const struct traffic_fault *traffic_fault_at(const struct traffic *t, size_t i)
 {
-    return &t->faults[i];
+    return t->faults[i];
 }
 
 static bool same_policy(const struct traffic_policy *a, const struct traffic_policy *b)

@@ -13,10 +13,6 @@
 
 #define TRAFFIC_FRAME_MAX 1024 /* bytes of what traffic_to_json writes around the spec */
 
-/* The texts of the document, by their enums. */
-extern const char *const traffic_trigger_words[TRAFFIC_TRIGGERS];
-extern const char *const traffic_recover_words[TRAFFIC_RECOVERS];
-
 struct traffic {
     size_t refs;
     cJSON *document; /* what all strings below point into */
@@ -24,16 +20,15 @@ struct traffic {
     char checksum[TRAFFIC_CHECKSUM_LEN + 1];
     const char *shard_namespace;
     const char *shard_name;
+    struct traffic_reading reading; /* what all below points into */
     struct traffic_policy *policies;
     size_t policy_count;
-    struct traffic_limiting *limitings;
+    const struct traffic_limiting **limitings;
     size_t limiting_count;
-    struct traffic_intercept *intercepts;
+    const struct traffic_intercept **intercepts;
     size_t intercept_count;
-    struct traffic_fault *faults;
+    const struct traffic_fault **faults; /* that act */
     size_t fault_count;
-    struct schedule *schedules; /* one for each fault, used or not */
-    size_t name_count;          /* that resource rules have */
     struct row_table limiting_rows;
     struct row_table fault_rows;
     struct external_table external;

@@ -4,26 +4,14 @@
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR
-. "$(dirname "${BASH_SOURCE[0]}")/../quickstart/stage.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/shards.sh"
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 prefix=report # of the operator's namespace
-throwaway=1   # the cluster is the demo's own
 operator=$prefix-operator
 network=127.$((RANDOM % 200 + 20)).$((RANDOM % 250 + 1)) # the pods' addresses, on this machine
 teams=$(sed -n 's/^  name: \(team-.*\)/\1/p' "$here/teams.yaml" | sort)
 pods=0          # that run
-failed=
-declare -A programs # of each pod
-
-ok() {
-	say "  ok      $*"
-}
-
-wrong() {
-	say "  WRONG   $*"
-	failed=1
-}
 
 # --- The operator ---
 
@@ -54,70 +42,23 @@ shard_of() {
 	echo "$prefix-$(($1 + 1))-normal"
 }
 
-# start_pod NUMBER: its sidecars, and what the kubelet says of it.
-start_pod() {
-	local pod=$operator-$1 shard address=$network.$(($1 + 1)) first=${#processes[@]}
-	shard=$(shard_of "$1")
-	rm -rf "$pod" "$pod".*ready
-	mkdir "$pod"
-	run "$pod.rulesync.log" "$bin/rulesync/rulesync" --shard="$operator/$shard" \
-		--from-configmap="$operator/cmesh-rules-$shard" --to="$pod/rules.json" \
-		--control="$pod.sock" --admin="$address:5442" --ready-file="$pod.rulesync.ready"
-	XDG_STATE_HOME=$work run "$pod.localproxy.log" "$bin/localproxy/localproxy" \
-		--rules="$pod/rules.json" --control="$pod.sock" --state="$pod/state" --listen=127.0.0.1:0 \
-		--admin="$address:5441" --ready-file="$pod.ready"
-	programs[$pod]=${processes[*]:first}
-	await test -f "$pod.ready" -a -f "$pod.rulesync.ready" ||
-		die "$pod does not start: $(tail -n 3 "$pod".*.log)"
-	await set_ready "$pod" "$address" || die "$(cat await.log)"
-	XDG_STATE_HOME=$work "$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
-		--proxy="https://$(value "$pod.ready" listen)" -o "$pod.kubeconfig"
-}
-
-# stop_pod NUMBER
-stop_pod() {
-	local pod=$operator-$1 pid others=()
-	for pid in "${processes[@]}"; do
-		[[ " ${programs[$pod]} " == *" $pid "* ]] || others+=("$pid")
-	done
-	# shellcheck disable=SC2086 # they are several
-	end_these ${programs[$pod]}
-	processes=("${others[@]}")
-}
-
 # scale NUMBER: as kubectl says it, and what the node does about it.
 scale() {
 	local number
 	say "  kubectl scale statefulset $operator --replicas=$1"
 	for ((number = pods - 1; number >= $1; number--)); do
-		stop_pod "$number"
+		stop_programs "$operator-$number"
 	done
 	admin scale statefulset "$operator" --namespace "$operator" --replicas="$1" >/dev/null
 	for ((number = pods; number < $1; number++)); do
 		await admin get pod "$operator-$number" --namespace "$operator" -o name >/dev/null ||
 			die "$operator-$number is not made: $(cat await.log)"
-		start_pod "$number"
+		start_programs "$operator-$number" "$(shard_of "$number")" "$network.$((number + 1))"
 	done
 	pods=$1
 }
 
 # --- Who has what ---
-
-# SHARD BUCKETS of each, the buckets as in 0-10,13.
-list_buckets() {
-	admin get shardingconfigs --namespace "$operator" -l "$label/auto-sharding-root=$operator" \
-		-o jsonpath="{range .items[*]}{.metadata.name} {.metadata.annotations.${label//./\\.}/auto-sharding-buckets}{\"\\n\"}{end}" |
-		awk 'NF == 2' | sort -V
-}
-
-# BUCKET SHARD of each bucket.
-owners() {
-	awk '{ n = split($2, runs, ",")
-		for (i = 1; i <= n; i++) {
-			last = split(runs[i], ends, "-")
-			for (b = ends[1]; b <= ends[last]; b++) print b, $1
-		} }' "$1" | sort
-}
 
 # NAMESPACE POD of what is seen through each pod.
 list_views() {
@@ -146,21 +87,6 @@ show_shards() {
 		printf '  %-18s%-18s%s\n' "$shard" "$has" \
 			"$(awk -v pod="$pod" '$2 == pod { print $1 }' views | paste -sd' ')"
 	done <buckets
-}
-
-# The numbers of buckets differ by one at most.
-check_balance() {
-	local sizes
-	sizes=$(owners buckets | cut -d' ' -f2 | uniq_count | sort -n)
-	if [ $(($(tail -n 1 <<<"$sizes") - $(head -n 1 <<<"$sizes"))) -le 1 ]; then
-		ok "each of the $(wc -l <buckets) shards has $(uniq <<<"$sizes" | paste -sd/ | sed 's,/, or ,') of the 32 buckets"
-	else
-		wrong "they are not shared evenly: $(paste -sd' ' <<<"$sizes")"
-	fi
-}
-
-uniq_count() {
-	sort | uniq -c | awk '{ print $1 }'
 }
 
 # show_change NUMBER
@@ -257,9 +183,7 @@ main() {
 	say
 	say "  kubectl get shardingconfigs"
 	admin get shardingconfigs --namespace "$operator" | sed 's/^/          /'
-	[ -z "$failed" ] || die "something of this is not as it should be"
-	say
-	say "All of it is as it should be. The demo ends, and removes what it made."
+	end_well
 }
 
 main

@@ -11,6 +11,7 @@ prefix=demo # of the namespaces
 throwaway=  # the cluster is the demo's own
 patience=300 # seconds, for slow machines
 processes=()
+webhook=(--webhook=off) # flags of the manager
 created=
 defined=() # the kinds that are the demo's own: files
 leaving=130
@@ -250,10 +251,10 @@ value() {
 
 # Of a cluster that is not the demo's own it looks at one namespace, and labels nothing.
 start_manager() {
-	local options=()
-	[ -n "$throwaway" ] || options=(--label-qps=0)
+	local options=("${webhook[@]}")
+	[ -n "$throwaway" ] || options+=(--label-qps=0)
 	run manager.log "$bin/manager/manager" --namespace="$prefix-operator" \
-		--watch-namespace="$prefix-operator" --leader-elect=false --webhook=off \
+		--watch-namespace="$prefix-operator" --leader-elect=false \
 		--admin=127.0.0.1:0 --probe-any-address --ready-file=manager.ready "${options[@]}"
 	await test -f manager.ready || die "the manager does not start: $(tail -n 3 manager.log)"
 }

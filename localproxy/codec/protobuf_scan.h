@@ -9,6 +9,7 @@
 #define LOCALPROXY_CODEC_PROTOBUF_SCAN_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include "base/slice.h"
 
@@ -134,6 +135,34 @@ static inline struct slice protobuf_find(struct slice message, uint32_t number)
         }
     }
     return slice_of(NULL, 0);
+}
+
+/* The object inside of an envelope, and what its type is; nothing when it is not plain protobuf. */
+static inline struct slice protobuf_open(struct slice raw, struct slice *type_meta)
+{
+    const struct slice magic = PROTOBUF_MAGIC;
+    struct slice object = {NULL, 0};
+    *type_meta = object;
+    if (raw.len < magic.len || memcmp(raw.ptr, magic.ptr, magic.len) != 0) {
+        return object;
+    }
+    struct slice unknown = slice_of(raw.ptr + magic.len, raw.len - magic.len);
+    struct protobuf_field f;
+    enum protobuf_result rc;
+    while ((rc = protobuf_next(&unknown, &f)) == PROTOBUF_FIELD) {
+        if (f.wire != PROTOBUF_BYTES) {
+            continue;
+        }
+        if (f.number == UNKNOWN_RAW) {
+            object = f.bytes;
+        } else if (f.number == UNKNOWN_TYPE_META) {
+            *type_meta = f.bytes;
+        } else if ((f.number == UNKNOWN_ENCODING || f.number == UNKNOWN_CONTENT_TYPE) &&
+                   f.bytes.len > 0) {
+            return slice_of(NULL, 0);
+        }
+    }
+    return rc == PROTOBUF_END ? object : slice_of(NULL, 0);
 }
 
 #endif

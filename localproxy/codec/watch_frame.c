@@ -162,31 +162,6 @@ enum {
     STATUS_CODE = 6,
 };
 
-/* The object inside of an envelope; nothing when it is not plain protobuf. */
-static struct slice open_envelope(struct slice raw)
-{
-    const struct slice magic = PROTOBUF_MAGIC;
-    struct slice object = {NULL, 0};
-    if (raw.len < magic.len || memcmp(raw.ptr, magic.ptr, magic.len) != 0) {
-        return object;
-    }
-    struct slice unknown = slice_of(raw.ptr + magic.len, raw.len - magic.len);
-    struct protobuf_field f;
-    enum protobuf_result rc;
-    while ((rc = protobuf_next(&unknown, &f)) == PROTOBUF_FIELD) {
-        if (f.wire != PROTOBUF_BYTES) {
-            continue;
-        }
-        if (f.number == UNKNOWN_RAW) {
-            object = f.bytes;
-        } else if ((f.number == UNKNOWN_ENCODING || f.number == UNKNOWN_CONTENT_TYPE) &&
-                   f.bytes.len > 0) {
-            return slice_of(NULL, 0);
-        }
-    }
-    return rc == PROTOBUF_END ? object : slice_of(NULL, 0);
-}
-
 /* Takes the next field of something that ought to be ObjectMeta; false at its end, and when it can
  * be none: its fields come in order, with the types that they have there. */
 static bool next_of_metadata(struct slice *rest, struct protobuf_field *f, uint32_t *last)
@@ -241,7 +216,9 @@ static void scan_protobuf_code(struct slice status, struct watch_frame *out)
 
 static struct slice protobuf_object(struct slice event)
 {
-    return open_envelope(protobuf_find(protobuf_find(event, EVENT_OBJECT), EXTENSION_RAW));
+    struct slice type_meta;
+    return protobuf_open(protobuf_find(protobuf_find(event, EVENT_OBJECT), EXTENSION_RAW),
+                         &type_meta);
 }
 
 static void scan_protobuf(struct slice event, struct watch_frame *out)

@@ -41,7 +41,7 @@ static void on_refuse(void *data, unsigned status, const char *why, struct buf *
     }
 }
 
-static void on_over(void *data, const struct target *t, uint64_t sent, uint64_t received)
+static void on_over(void *data, const struct destination *t, uint64_t sent, uint64_t received)
 {
     (void)data;
     log_debug("tunnel over", log_str("host", t->host), log_num("sent", (int64_t)sent),
@@ -126,17 +126,6 @@ static void on_intercepts(void *data)
 
 /* ---- life ---- */
 
-static int open_via(struct egress *g, struct err *e)
-{
-    const struct localproxy_flags *flags = g->o.flags;
-    g->via = via_new(flags->egress_via, flags->egress_no_proxy, e);
-    if (g->via == NULL) {
-        err_prefix(e, "--egress-via");
-        return e->code;
-    }
-    return 0;
-}
-
 /* Each request would come back, and be sent again. */
 static int refuse_itself(const struct egress *g, struct err *e)
 {
@@ -166,58 +155,10 @@ static int open_reach(struct egress *g, struct err *e)
     return g->reach == NULL ? err_memory(e) : 0;
 }
 
-static int open_origins(struct egress *g, struct err *e)
-{
-    const struct origins_options o = {
-        .ca_file = g->o.flags->egress_ca,
-        .reach = g->reach,
-        .via = g->via,
-        .backlog = g->backlog,
-        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
-        .write_timeout_ms = g->o.flags->egress_idle_s * 1000,
-    };
-    g->origins = origins_new(g->loop, &o, e);
-    return g->origins == NULL ? e->code : 0;
-}
-
-static void init_relays(struct egress *g)
-{
-    g->relays.origins = g->origins;
-    g->relays.pseudonym = &g->pseudonym;
-    g->relays.sent = &g->sent;
-    g->relays.idle_ms = g->o.flags->egress_idle_s * 1000;
-    g->relays.on_failed = egress_on_failed;
-    g->relays.on_answered = egress_on_answered;
-    g->relays.data = g;
-}
-
-static void init_tunnels(struct egress *g)
-{
-    g->tunnels.reach = g->reach;
-    g->tunnels.backlog = g->backlog;
-    g->tunnels.budget = &g->budget;
-    g->tunnels.connect_timeout_ms = CONNECT_TIMEOUT_MS;
-    g->tunnels.idle_ms = g->o.flags->egress_idle_s * 1000;
-    g->tunnels.max = (unsigned)g->o.flags->egress_max_tunnels;
-    g->tunnels.on_failed = egress_on_failed;
-    g->tunnels.on_opened = egress_on_opened;
-    g->tunnels.allows_name = egress_allows_name;
-    g->tunnels.on_over = on_over;
-    g->tunnels.data = g;
-}
-
-static int open_delays(struct egress *g, struct err *e)
-{
-    if (delays_init(&g->delays, g->loop, g->o.clock, egress_on_delay_over, g) != 0) {
-        return err_memory(e);
-    }
-    policies_on_faults(g->o.policies, on_faults, g);
-    policies_on_intercepts(g->o.policies, on_intercepts, g);
-    return 0;
-}
-
 static int open_all(struct egress *g, struct err *e)
 {
+    const struct localproxy_flags *flags = g->o.flags;
+    uint64_t idle_ms = flags->egress_idle_s * 1000;
     if (decide_token(g, e) != 0) {
         return e->code;
     }
@@ -225,13 +166,50 @@ static int open_all(struct egress *g, struct err *e)
     if (g->backlog == NULL) {
         return err_memory(e);
     }
-    if (open_via(g, e) != 0 || open_server(g, e) != 0 || refuse_itself(g, e) != 0 ||
-        open_reach(g, e) != 0 || open_origins(g, e) != 0) {
+    g->via = via_new(flags->egress_via, flags->egress_no_proxy, e);
+    if (g->via == NULL) {
+        err_prefix(e, "--egress-via");
         return e->code;
     }
-    init_relays(g);
-    init_tunnels(g);
-    return open_delays(g, e);
+    if (open_server(g, e) != 0 || refuse_itself(g, e) != 0 || open_reach(g, e) != 0) {
+        return e->code;
+    }
+    const struct origins_options o = {
+        .ca_file = flags->egress_ca,
+        .reach = g->reach,
+        .via = g->via,
+        .backlog = g->backlog,
+        .connect_timeout_ms = CONNECT_TIMEOUT_MS,
+        .write_timeout_ms = idle_ms,
+    };
+    g->origins = origins_new(g->loop, &o, e);
+    if (g->origins == NULL) {
+        return e->code;
+    }
+    g->relays.origins = g->origins;
+    g->relays.pseudonym = &g->pseudonym;
+    g->relays.sent = &g->sent;
+    g->relays.idle_ms = idle_ms;
+    g->relays.on_failed = egress_on_failed;
+    g->relays.on_answered = egress_on_answered;
+    g->relays.data = g;
+    g->tunnels.reach = g->reach;
+    g->tunnels.backlog = g->backlog;
+    g->tunnels.budget = &g->budget;
+    g->tunnels.connect_timeout_ms = CONNECT_TIMEOUT_MS;
+    g->tunnels.idle_ms = idle_ms;
+    g->tunnels.max = (unsigned)flags->egress_max_tunnels;
+    g->tunnels.on_failed = egress_on_failed;
+    g->tunnels.on_opened = egress_on_opened;
+    g->tunnels.allows_name = egress_allows_name;
+    g->tunnels.on_over = on_over;
+    g->tunnels.data = g;
+    if (delays_init(&g->delays, g->loop, g->o.clock, egress_on_delay_over, g) != 0) {
+        return err_memory(e);
+    }
+    policies_on_faults(g->o.policies, on_faults, g);
+    policies_on_intercepts(g->o.policies, on_intercepts, g);
+    return 0;
 }
 
 struct egress *egress_new(struct net_loop *l, const struct egress_options *o, struct err *e)
@@ -326,17 +304,6 @@ void egress_add_memory(const struct egress *g, struct metrics_memory *sum)
     sum->given_up += unread.given_up;
 }
 
-static void describe_more(const struct egress *g, cJSON *egress)
-{
-    const struct origins_stats origins = origins_stats(g->origins);
-    cJSON_AddNumberToObject(egress, "inFlight", egress_busy(g));
-    cJSON_AddNumberToObject(egress, "connections", egress_connections(g));
-    cJSON_AddNumberToObject(egress, "originConnections", origins.open);
-    if (via_name(g->via)[0] != '\0') {
-        cJSON_AddStringToObject(egress, "via", via_name(g->via));
-    }
-}
-
 void egress_describe(const struct egress *g, bool full, cJSON *root)
 {
     struct control_egress_status s = {.known = true, .address = ""};
@@ -351,20 +318,15 @@ void egress_describe(const struct egress *g, bool full, cJSON *root)
     }
     control_egress_status_add(root, &s);
     cJSON *egress = cJSON_GetObjectItemCaseSensitive(root, "egress");
-    if (g != NULL && full && egress != NULL) {
-        describe_more(g, egress);
+    if (g == NULL || !full || egress == NULL) {
+        return;
     }
-}
-
-static void write_bytes(const struct egress *g, struct buf *out)
-{
-    prometheus_head(out, "cmesh_proxy_egress_bytes_total", "counter",
-                    "Bytes of external requests' bodies, and of tunnels, by direction: sent to "
-                    "other places, or received from there.");
-    buf_printf(out, "cmesh_proxy_egress_bytes_total{direction=\"sent\"} %" PRIu64 "\n",
-               g->relays.sent_bytes + g->tunnels.sent);
-    buf_printf(out, "cmesh_proxy_egress_bytes_total{direction=\"received\"} %" PRIu64 "\n",
-               g->relays.received_bytes + g->tunnels.bytes - g->tunnels.sent);
+    cJSON_AddNumberToObject(egress, "inFlight", egress_busy(g));
+    cJSON_AddNumberToObject(egress, "connections", egress_connections(g));
+    cJSON_AddNumberToObject(egress, "originConnections", origins_stats(g->origins).open);
+    if (via_name(g->via)[0] != '\0') {
+        cJSON_AddStringToObject(egress, "via", via_name(g->via));
+    }
 }
 
 int egress_write_metrics(const struct egress *g, struct buf *out)
@@ -376,6 +338,12 @@ int egress_write_metrics(const struct egress *g, struct buf *out)
          g->tunnels.opened},
     };
     prometheus_write(out, numbers, ARRAY_LEN(numbers));
-    write_bytes(g, out);
+    prometheus_head(out, "cmesh_proxy_egress_bytes_total", "counter",
+                    "Bytes of external requests' bodies, and of tunnels, by direction: sent to "
+                    "other places, or received from there.");
+    buf_printf(out, "cmesh_proxy_egress_bytes_total{direction=\"sent\"} %" PRIu64 "\n",
+               g->relays.sent_bytes + g->tunnels.sent);
+    buf_printf(out, "cmesh_proxy_egress_bytes_total{direction=\"received\"} %" PRIu64 "\n",
+               g->relays.received_bytes + g->tunnels.bytes - g->tunnels.sent);
     return hosts_write_metrics(&g->hosts, out);
 }

@@ -3,9 +3,9 @@
  * egress.h - the listener for requests to other places than the API server, an HTTP proxy:
  * --egress.
  *
- * Per request: the target (target.h), whether it may be reached (reach.h), faults, the rules that
- * allow and forbid, circuit breakers; then relay.h, or for CONNECT tunnel.h. It is no firewall:
- * clients come here because they were told to.
+ * Per request: the destination (destination.h), whether it may be reached (reach.h), faults, the
+ * rules that allow and forbid, circuit breakers; then relay.h, or for CONNECT tunnel.h. It is no
+ * firewall: clients come here because they were told to.
  *
  * What it answers itself is text/plain, a sentence that begins with "cmesh:", and has the header
  * EGRESS_HEADER, so that nobody takes it for the origin's.
@@ -17,12 +17,12 @@
 
 #include "egress/reach.h"
 #include "egress/via.h"
+#include "exchange/delays.h"
 #include "flags.h"
 #include "http/server.h"
-#include "listener_secrets.h"
-#include "metrics.h"
+#include "listen/listener_secrets.h"
+#include "metrics/metrics.h"
 #include "net/clock.h"
-#include "traffic/delays.h"
 #include "traffic/policies.h"
 
 /* Threads that libuv needs with it (net_loop_set_threads): of the half that looks up names, two

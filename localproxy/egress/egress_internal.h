@@ -13,9 +13,9 @@
 #include "egress/relay.h"
 #include "egress/tunnel.h"
 #include "egress/via.h"
+#include "exchange/refusal_log.h"
 #include "net/address.h"
 #include "program/local_token.h"
-#include "refusal_log.h"
 
 struct egress {
     struct net_loop *loop;
@@ -45,10 +45,10 @@ struct egress {
 void egress_on_request(void *data, struct http_exchange *x, const struct http_head *head);
 void egress_on_delay_over(void *data, struct http_exchange *x, const struct http_head *head,
                           bool ended, void *body, struct fault_drawn *drawn);
-void egress_on_failed(void *data, struct http_exchange *x, unsigned code, const struct target *t,
-                      const char *why);
-void egress_on_answered(void *data, const struct target *t, unsigned status);
-void egress_on_opened(void *data, const struct target *t);
+void egress_on_failed(void *data, struct http_exchange *x, unsigned code,
+                      const struct destination *t, const char *why);
+void egress_on_answered(void *data, const struct destination *t, unsigned status);
+void egress_on_opened(void *data, const struct destination *t);
 
 /* Whether a connection to there may stay open. */
 bool egress_still_allows(void *data, const struct traffic_external *q);

@@ -14,9 +14,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "exchange/headers.h"
 #include "guard/host.h"
 #include "guard/token.h"
-#include "headers.h"
 #include "net/address.h"
 
 enum { RETRY_AFTER_S = 1, ANSWER_MAX = 16 * 1024, REASON_MAX = 256 };
@@ -37,7 +37,7 @@ struct request {
     bool ended; /* all of the request has come */
     struct passage passage;
     struct fault_drawn *drawn; /* its delay is over; NULL: there was none */
-    struct target target;
+    struct destination to;
     struct traffic_external q;
 };
 
@@ -99,7 +99,7 @@ static void answer(const struct request *r, unsigned code, const char *kind, uns
                    const char *message)
 {
     r->g->refused++;
-    egress_log_refusal(r->g, refused_one, code, r->target.host, message);
+    egress_log_refusal(r->g, refused_one, code, r->to.host, message);
     send_answer(r->x, slice_eq(r->head->method, SLICE("CONNECT")), code, kind, retry_after,
                 message);
 }
@@ -109,13 +109,13 @@ static void answer_with(const struct request *r, unsigned code, const char *kind
                         enum host_result result, unsigned retry_after, struct buf *message)
 {
     const char *text = buf_error(message) == 0 ? buf_cstr(message) : NULL;
-    hosts_count(&r->g->hosts, slice_str(r->target.host), result);
+    hosts_count(&r->g->hosts, slice_str(r->to.host), result);
     answer(r, code, kind, retry_after, text != NULL ? text : "out of memory");
     buf_reset(message);
 }
 
-void egress_on_failed(void *data, struct http_exchange *x, unsigned code, const struct target *t,
-                      const char *why)
+void egress_on_failed(void *data, struct http_exchange *x, unsigned code,
+                      const struct destination *t, const char *why)
 {
     struct egress *g = data;
     bool forbidden = code == 403;
@@ -124,17 +124,17 @@ void egress_on_failed(void *data, struct http_exchange *x, unsigned code, const 
     hosts_count(&g->hosts, slice_str(t->host), forbidden ? HOST_REFUSED : HOST_FAILED);
     egress_log_refusal(g, forbidden ? refused_one : "an external request failed", code, t->host,
                        why);
-    send_answer(x, t->way == TARGET_TUNNEL, code, forbidden ? refused : failed, 0, why);
+    send_answer(x, t->way == DESTINATION_TUNNEL, code, forbidden ? refused : failed, 0, why);
 }
 
-void egress_on_answered(void *data, const struct target *t, unsigned status)
+void egress_on_answered(void *data, const struct destination *t, unsigned status)
 {
     struct egress *g = data;
     (void)status;
     hosts_count(&g->hosts, slice_str(t->host), HOST_ANSWERED);
 }
 
-void egress_on_opened(void *data, const struct target *t)
+void egress_on_opened(void *data, const struct destination *t)
 {
     egress_on_answered(data, t, 200);
 }
@@ -178,11 +178,11 @@ static bool admit_once(const struct request *r)
 static bool admit_no_page(const struct request *r)
 {
     const struct http_head *head = r->head;
-    char host[TARGET_HOST_PORT_SIZE];
-    if (r->target.way != TARGET_HEADER_WAY) {
+    char host[DESTINATION_HOST_PORT_SIZE];
+    if (r->to.way != DESTINATION_HEADER_WAY) {
         return true;
     }
-    target_host_port(&r->target, true, host);
+    destination_host_port(&r->to, true, host);
     bool named = host_is_accepted(head, &r->g->o.flags->accept_hosts) ||
                  slice_ieq(headers_value(head, SLICE("Host")), slice_str(host));
     if (named && http_head_find(head, SLICE("Origin")) == NULL &&
@@ -191,23 +191,23 @@ static bool admit_no_page(const struct request *r)
     }
     answer(r, 403, refused, 0,
            "Origin, Sec-Fetch-Site or Host says that a web page may have sent this request "
-           "with " TARGET_HEADER "; --accept-host=NAME takes the name in Host");
+           "with " DESTINATION_HEADER "; --accept-host=NAME takes the name in Host");
     return false;
 }
 
 /* False: it was refused. */
-static bool read_target(struct request *r)
+static bool read_destination(struct request *r)
 {
     struct err e = ERR_INIT;
-    int rc = target_read(r->head, &r->target, &e);
+    int rc = destination_read(r->head, &r->to, &e);
     if (rc == 0) {
-        target_describe(&r->target, r->head, &r->q);
+        destination_describe(&r->to, r->head, &r->q);
         return true;
     }
-    r->target.host[0] = '\0';
+    r->to.host[0] = '\0';
     answer(r, 400, invalid, 0,
            rc == -ENOENT ? "this is an HTTP proxy: name it by HTTP_PROXY and HTTPS_PROXY, or "
-                           "the URL that is meant in " TARGET_HEADER
+                           "the URL that is meant in " DESTINATION_HEADER
                          : e.msg);
     return false;
 }
@@ -217,10 +217,10 @@ static bool read_target(struct request *r)
 static bool apply_reach(const struct request *r)
 {
     struct err e = ERR_INIT;
-    if (reach_check(r->g->reach, &r->target, &r->q, &e) == 0) {
+    if (reach_check(r->g->reach, &r->to, &r->q, &e) == 0) {
         return true;
     }
-    hosts_count(&r->g->hosts, slice_str(r->target.host), HOST_REFUSED);
+    hosts_count(&r->g->hosts, slice_str(r->to.host), HOST_REFUSED);
     answer(r, 403, refused, 0, e.msg);
     return false;
 }
@@ -296,10 +296,10 @@ static void open_tunnel(struct request *r)
 {
     struct egress *g = r->g;
     char message[128];
-    if (tunnel_begin(&g->tunnels, r->x, &r->target, via_of(g->via, &r->target), &r->passage)) {
+    if (tunnel_begin(&g->tunnels, r->x, &r->to, via_of(g->via, &r->to), &r->passage)) {
         return;
     }
-    hosts_count(&g->hosts, slice_str(r->target.host), HOST_LIMITED);
+    hosts_count(&g->hosts, slice_str(r->to.host), HOST_LIMITED);
     (void)snprintf(message, sizeof message,
                    "%u tunnels are open, and no more than %u can be (--egress-max-tunnels)",
                    g->tunnels.count, g->tunnels.max);
@@ -310,17 +310,17 @@ static void open_tunnel(struct request *r)
 static void send_on(struct request *r)
 {
     log_debug("external request", log_strn("method", r->head->method.ptr, r->head->method.len),
-              log_str("host", r->target.host), log_num("port", r->target.port));
-    if (r->target.way == TARGET_TUNNEL) {
+              log_str("host", r->to.host), log_num("port", r->to.port));
+    if (r->to.way == DESTINATION_TUNNEL) {
         open_tunnel(r);
     } else {
-        relay_begin(&r->g->relays, r->x, r->head, &r->target, r->ended, &r->passage);
+        relay_begin(&r->g->relays, r->x, r->head, &r->to, r->ended, &r->passage);
     }
 }
 
 static void take(struct request *r)
 {
-    if (read_target(r) && admit_no_page(r) && apply_reach(r) && apply_policies(r)) {
+    if (read_destination(r) && admit_no_page(r) && apply_reach(r) && apply_policies(r)) {
         send_on(r);
     }
     passage_end(&r->passage);
@@ -353,7 +353,7 @@ void egress_on_delay_over(void *data, struct http_exchange *x, const struct http
 bool egress_still_allows(void *data, const struct traffic_external *q)
 {
     struct egress *g = data;
-    struct target t = {.https = q->https, .port = q->port};
+    struct destination t = {.https = q->https, .port = q->port};
     struct sockaddr_storage ignored;
     struct err e = ERR_INIT;
     struct buf why = BUF_INIT(ERR_MSG_MAX);

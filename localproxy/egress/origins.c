@@ -24,7 +24,7 @@ enum {
 };
 
 /* Room for "https://" and the host with its port, or "proxy ". */
-#define KEY_SIZE (TARGET_HOST_PORT_SIZE + sizeof "https://")
+#define KEY_SIZE (DESTINATION_HOST_PORT_SIZE + sizeof "https://")
 
 struct origin {
     struct table_node node;
@@ -77,12 +77,6 @@ static void make_room(struct origins *all)
     }
 }
 
-static bool is_forgotten(const struct origins *all, const struct origin *o)
-{
-    const struct http_client_stats *s = http_client_stats(o->client);
-    return s->busy == 0 && s->open == 0 && net_loop_now(all->loop) - o->used_at >= KEPT_MS;
-}
-
 static void on_look(struct net_deadline *d)
 {
     struct origins *all = LIST_ITEM(d, struct origins, look);
@@ -90,10 +84,12 @@ static void on_look(struct net_deadline *d)
     LIST_FOR_EACH_SAFE(node, after, &all->by_use)
     {
         struct origin *o = LIST_ITEM(node, struct origin, link);
-        if (is_forgotten(all, o)) {
+        const struct http_client_stats *s = http_client_stats(o->client);
+        bool unused = net_loop_now(all->loop) - o->used_at >= KEPT_MS;
+        if (unused && s->busy == 0 && s->open == 0) {
             origin_free(all, o);
         } else if (idle > ORIGINS_IDLE_MAX) {
-            idle -= http_client_stats(o->client)->idle;
+            idle -= s->idle;
             close_unused(o);
         }
     }
@@ -104,7 +100,7 @@ static void on_look(struct net_deadline *d)
 
 /* ---- what is there ---- */
 
-static int make_tls(const struct origins *all, const struct target *t, struct origin *o,
+static int make_tls(const struct origins *all, const struct destination *t, struct origin *o,
                     struct err *e)
 {
     const struct tls_client_options to = {.trust = all->trust, .server_name = t->host};
@@ -129,7 +125,7 @@ static struct net_dial_gate *gate_of(const struct origins *all, const struct htt
 }
 
 /* `proxy`: on the way there; `absolute`: it is what is connected to. */
-static struct http_client *client_of(const struct origins *all, const struct target *t,
+static struct http_client *client_of(const struct origins *all, const struct destination *t,
                                      const struct http_proxy *proxy, bool absolute,
                                      struct tls_config *tls, struct err *e)
 {
@@ -152,7 +148,7 @@ static struct http_client *client_of(const struct origins *all, const struct tar
     return c;
 }
 
-static struct origin *origin_new(struct origins *all, const struct target *t, const char *key,
+static struct origin *origin_new(struct origins *all, const struct destination *t, const char *key,
                                  const struct http_proxy *proxy, bool absolute, struct err *e)
 {
     struct origin *o = calloc(1, sizeof *o);
@@ -180,13 +176,13 @@ static struct origin *origin_new(struct origins *all, const struct target *t, co
     return o;
 }
 
-static struct origin *origin_get(struct origins *all, const struct target *t,
+static struct origin *origin_get(struct origins *all, const struct destination *t,
                                  const struct http_proxy *proxy, bool absolute, struct err *e)
 {
     char key[KEY_SIZE] = "proxy";
-    char host[TARGET_HOST_PORT_SIZE];
+    char host[DESTINATION_HOST_PORT_SIZE];
     if (!absolute) {
-        target_host_port(t, false, host);
+        destination_host_port(t, false, host);
         (void)snprintf(key, sizeof key, "%s://%s", t->https ? "https" : "http", host);
     }
     struct table_node *n = table_find(&all->by_key, key);
@@ -208,14 +204,14 @@ static struct origin *origin_get(struct origins *all, const struct target *t,
 
 /* RFC 9112, section 3.2: in absolute form to a proxy, else in origin form, or "*" where OPTIONS is
  * asked of the server as a whole. */
-static int write_target(const struct target *t, const struct http_head *head, bool absolute,
+static int write_target(const struct destination *t, const struct http_head *head, bool absolute,
                         struct buf *out)
 {
-    char host[TARGET_HOST_PORT_SIZE];
+    char host[DESTINATION_HOST_PORT_SIZE];
     bool whole =
         t->origin.len == 0 && t->query.len == 0 && slice_eq(head->method, SLICE("OPTIONS"));
     if (absolute) {
-        target_host_port(t, true, host);
+        destination_host_port(t, true, host);
         buf_printf(out, "http://%s", host);
     }
     if (whole) {
@@ -227,7 +223,7 @@ static int write_target(const struct target *t, const struct http_head *head, bo
     return buf_append(out, t->origin.ptr, t->origin.len);
 }
 
-struct http_exchange *origins_request(struct origins *all, const struct target *t,
+struct http_exchange *origins_request(struct origins *all, const struct destination *t,
                                       const struct http_head *head,
                                       const struct http_exchange_handlers *handlers, void *data,
                                       struct err *e)
@@ -258,12 +254,12 @@ struct http_exchange *origins_request(struct origins *all, const struct target *
     return x;
 }
 
-const char *origins_asked_proxy(const struct origins *all, const struct target *t)
+const char *origins_asked_proxy(const struct origins *all, const struct destination *t)
 {
     return via_of(all->o.via, t) != NULL && !t->https ? via_name(all->o.via) : NULL;
 }
 
-bool origins_still_reaches(const struct origins *all, const struct target *t,
+bool origins_still_reaches(const struct origins *all, const struct destination *t,
                            const struct http_exchange *x)
 {
     const struct net_dial_gate *gate = reach_gate(all->o.reach);

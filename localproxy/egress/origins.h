@@ -11,8 +11,8 @@
 #define LOCALPROXY_EGRESS_ORIGINS_H
 
 #include "base/err.h"
+#include "egress/destination.h"
 #include "egress/reach.h"
-#include "egress/target.h"
 #include "egress/via.h"
 #include "http/client.h"
 #include "net/backlog.h"
@@ -42,16 +42,16 @@ void origins_free(struct origins *all);
 
 /* Sends the request, as http_client_request; plain http through a proxy in absolute form, all else
  * through a tunnel of it. head->target is of no meaning. */
-MUST_CHECK struct http_exchange *origins_request(struct origins *all, const struct target *t,
+MUST_CHECK struct http_exchange *origins_request(struct origins *all, const struct destination *t,
                                                  const struct http_head *head,
                                                  const struct http_exchange_handlers *handlers,
                                                  void *data, struct err *e);
 /* The proxy that requests to it go to in absolute form, and whose answer 407 may be; NULL: none. */
-const char *origins_asked_proxy(const struct origins *all, const struct target *t);
+const char *origins_asked_proxy(const struct origins *all, const struct destination *t);
 
 /* Whether the address to which the request's connection leads may still be reached; what a proxy on
  * the way leads to is not seen. */
-bool origins_still_reaches(const struct origins *all, const struct target *t,
+bool origins_still_reaches(const struct origins *all, const struct destination *t,
                            const struct http_exchange *x);
 
 /* Connections that no request is on are closed: other rules are in force. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api_server_names.h"
 #include "base/array.h"
+#include "listen/api_server_names.h"
 #include "net/address.h"
 #include "net/loop.h"
 #include "net/own_address.h"
@@ -188,7 +188,7 @@ static bool allows(void *data, const struct sockaddr *address)
     return place_of(data, address) == PLACE_FREE;
 }
 
-/* ---- what a target is ---- */
+/* ---- what a destination is ---- */
 
 static enum place place_of_name(const struct reach *r, struct slice host, unsigned port)
 {
@@ -205,8 +205,8 @@ static enum place place_of_name(const struct reach *r, struct slice host, unsign
     return PLACE_FREE;
 }
 
-static enum place place_of_target(const struct reach *r, const struct target *t,
-                                  const struct traffic_external *q)
+static enum place place_of_destination(const struct reach *r, const struct destination *t,
+                                       const struct traffic_external *q)
 {
     struct sockaddr_storage address;
     if (!t->literal) {
@@ -218,12 +218,12 @@ static enum place place_of_target(const struct reach *r, const struct target *t,
     return place_of(r, (const struct sockaddr *)&address);
 }
 
-int reach_check(const struct reach *r, const struct target *t, const struct traffic_external *q,
-                struct err *e)
+int reach_check(const struct reach *r, const struct destination *t,
+                const struct traffic_external *q, struct err *e)
 {
-    char at[TARGET_HOST_PORT_SIZE];
-    target_host_port(t, false, at);
-    switch (place_of_target(r, t, q)) {
+    char at[DESTINATION_HOST_PORT_SIZE];
+    destination_host_port(t, false, at);
+    switch (place_of_destination(r, t, q)) {
     case PLACE_FREE:
         return 0;
     case PLACE_API_SERVER:

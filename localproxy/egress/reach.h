@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 #include "base/url.h"
-#include "egress/target.h"
+#include "egress/destination.h"
 #include "net/dial_gate.h"
 #include "traffic/policies.h"
 
@@ -41,10 +41,10 @@ void reach_add_own(struct reach *r, const char *address);
 /* NULL is ignored. */
 void reach_free(struct reach *r);
 
-/* Whether the target, by what is written there, may be reached at all: not if it is the API server
- * by one of its names, localproxy itself, or a protected address that no rule names. `q` as
- * target_describe has it. 0, or -EACCES with `e` saying why, and what to do. */
-MUST_CHECK int reach_check(const struct reach *r, const struct target *t,
+/* Whether the destination, by what is written there, may be reached at all: not if it is the API
+ * server by one of its names, localproxy itself, or a protected address that no rule names. `q` as
+ * destination_describe has it. 0, or -EACCES with `e` saying why, and what to do. */
+MUST_CHECK int reach_check(const struct reach *r, const struct destination *t,
                            const struct traffic_external *q, struct err *e);
 
 /* Whether that address is one that is only reached by name of a rule. Addresses of IPv4 in IPv6
@@ -52,7 +52,8 @@ MUST_CHECK int reach_check(const struct reach *r, const struct target *t,
  * and NAT64 by a prefix of one's own can carry any, and are protected. */
 bool reach_is_protected(const struct sockaddr *address);
 
-/* What all dialling to targets must pass; streams that use it are closed before `r` is freed. */
+/* What all dialling to destinations must pass; streams that use it are closed before `r` is freed.
+ */
 struct net_dial_gate *reach_gate(struct reach *r);
 /* Of an error with which such dialling ended: where the gate refused, says what to do. */
 void reach_explain(struct err *e);

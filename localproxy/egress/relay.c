@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Happy path: relay_begin > down_on_body, down_on_end > pass_request_end > up_on_head > up_on_body
- * > up_on_end; gone when both sides are closed (free_if_over).
+ * Happy path: relay_begin > pump_begin, which passes the request > up_on_head > up_on_body >
+ * up_on_end; gone when both sides are closed (on_over).
  *
  * Ways to fail: the origin does not answer (fail), its answer ends early (the client's is broken
  * off), nothing moves any more (on_idle), the client goes away (the request is given up). What
- * cannot be sent on breaks off both sides (relay_abort).
+ * cannot be sent on breaks off both sides (pump_abort).
  */
 #include "egress/relay.h"
 
@@ -16,37 +16,28 @@
 
 #include "base/log.h"
 #include "egress/egress.h"
-#include "headers.h"
+#include "exchange/headers.h"
+#include "exchange/pump.h"
 #include "http/client.h"
 #include "http/h1_parser.h"
 #include "net/deadline.h"
 #include "net/dial_gate.h"
-#include "passing.h"
 
 struct relay {
     struct relays *all;
-    struct http_exchange *down; /* NULL once it is over */
-    struct http_exchange *up;   /* likewise */
+    struct pump pump;
     struct list link;
-    struct target target; /* without path and query */
-    enum request_state request;
-    enum response_state response;
+    struct destination to; /* without path and query */
     struct net_deadline idle;
     struct passage passage;
     bool safe;      /* to be asked a second time */
-    bool raw;       /* the connection was upgraded */
     bool forbidden; /* by rules that came since; what was let through is finished, but not upgraded
                      */
 };
 
-static void set_request(struct relay *r, enum request_state next)
+static struct relay *of_pump(struct pump *p)
 {
-    r->request = request_change(r->request, next, slice_str(r->target.host));
-}
-
-static void set_response(struct relay *r, enum response_state next)
-{
-    r->response = response_change(r->response, next, slice_str(r->target.host));
+    return LIST_ITEM(p, struct relay, pump);
 }
 
 /* Something moved. */
@@ -72,7 +63,7 @@ static bool is_own(struct slice name, bool request)
         return slice_ieq(name, SLICE(EGRESS_HEADER));
     }
     return slice_ieq(name, SLICE("Host")) || slice_ieq(name, SLICE("Expect")) ||
-           slice_ieq(name, SLICE(TARGET_HEADER));
+           slice_ieq(name, SLICE(DESTINATION_HEADER));
 }
 
 static size_t keep_passing(struct http_header *headers, size_t count, bool request)
@@ -121,32 +112,6 @@ static void relay_free(struct relay *r)
     free(r);
 }
 
-static void free_if_over(struct relay *r)
-{
-    if (r->down == NULL && r->up == NULL) {
-        relay_free(r);
-    }
-}
-
-static void abort_up(struct relay *r)
-{
-    if (r->up != NULL) {
-        http_exchange_abort(r->up);
-        r->up = NULL;
-    }
-}
-
-/* Breaks off both sides; `r` is gone. */
-static void relay_abort(struct relay *r)
-{
-    abort_up(r);
-    if (r->down != NULL) {
-        http_exchange_abort(r->down);
-        r->down = NULL;
-    }
-    free_if_over(r);
-}
-
 void relays_init(struct relays *all, struct net_loop *l)
 {
     *all = (struct relays){.loop = l};
@@ -156,7 +121,7 @@ void relays_init(struct relays *all, struct net_loop *l)
 void relays_deinit(struct relays *all)
 {
     while (!list_empty(&all->running)) {
-        relay_abort(LIST_ITEM(all->running.next, struct relay, link));
+        pump_abort(&LIST_ITEM(all->running.next, struct relay, link)->pump);
     }
 }
 
@@ -195,101 +160,70 @@ static const char *what_of(const struct err *e, bool sent, bool safe)
     return safe ? "has not answered" : "has not answered a request, which may have been executed";
 }
 
-/* What localproxy itself forbids says nothing of the origin's health. */
-static void tell_breakers(struct relay *r, unsigned code)
-{
-    if (code != 403 && code != 503) {
-        breaker_ticket_answered(&r->passage.ticket, true);
-    }
-    passage_end(&r->passage);
-}
-
 /* Takes the client's side out of it. */
 static void hand_back(struct relay *r, unsigned code, const char *why)
 {
-    struct http_exchange *x = r->down;
-    tell_breakers(r, code);
-    r->down = NULL;
+    struct http_exchange *x = r->pump.down;
+    if (code != 403 && code != 503) { /* what localproxy forbids says nothing of the origin */
+        breaker_ticket_answered(&r->passage.ticket, true);
+    }
+    passage_end(&r->passage);
+    r->pump.down = NULL;
     x->handlers = NULL;
     http_exchange_resume(x);
-    r->all->on_failed(r->all->data, x, code, &r->target, why);
+    r->all->on_failed(r->all->data, x, code, &r->to, why);
 }
 
 /* `sent`: something of the request may have come there. */
 static void fail(struct relay *r, bool sent, const struct err *e)
 {
-    char message[ERR_MSG_MAX + TARGET_HOST_PORT_SIZE + 128];
-    char at[TARGET_HOST_PORT_SIZE];
+    char message[ERR_MSG_MAX + DESTINATION_HOST_PORT_SIZE + 128];
+    char at[DESTINATION_HOST_PORT_SIZE];
     struct err why = *e;
     unsigned code = code_of(e);
     reach_explain(&why);
-    target_host_port(&r->target, true, at);
-    (void)snprintf(message, sizeof message, "http%s://%s %s: %s", r->target.https ? "s" : "", at,
+    destination_host_port(&r->to, true, at);
+    (void)snprintf(message, sizeof message, "http%s://%s %s: %s", r->to.https ? "s" : "", at,
                    what_of(e, sent, r->safe), why.msg);
     hand_back(r, code, message);
 }
 
-/* ---- the client's side ---- */
-
-static void down_on_body(struct http_exchange *x, struct slice data)
+/* The same for one that waits for an answer; `r` may be gone. */
+static void fail_now(struct relay *r, bool sent, const struct err *e)
 {
-    struct relay *r = x->data;
-    if (r->up == NULL) {
-        return; /* answered already: the rest of the request is dropped */
-    }
-    stir(r);
-    r->all->sent_bytes += data.len;
-    if (http_exchange_send_body(r->up, data) != 0) {
-        relay_abort(r);
-    } else if (http_exchange_blocked(r->up)) {
-        http_exchange_pause(x);
-    }
+    pump_set_response(&r->pump, RESPONSE_ENDED);
+    pump_abort_up(&r->pump);
+    fail(r, sent, e);
+    pump_free_if_over(&r->pump);
 }
 
-static void pass_request_end(struct relay *r)
+/* ---- what the pump asks ---- */
+
+static bool may_pass(struct pump *p, size_t bytes)
 {
-    set_request(r, REQUEST_PASSED);
-    stir(r);
-    if (http_exchange_send_end(r->up) != 0) {
-        relay_abort(r);
+    struct relay *r = of_pump(p);
+    if (bytes > 0) {
+        stir(r);
+        r->all->sent_bytes += bytes;
     }
+    return true;
 }
 
-static void down_on_end(struct http_exchange *x)
+static int on_request_passed(struct pump *p)
 {
-    struct relay *r = x->data;
-    set_request(r, REQUEST_WHOLE);
-    if (r->up != NULL && (r->raw || !http_exchange_blocked(r->up))) {
-        pass_request_end(r);
-    }
+    stir(of_pump(p));
+    return 0;
 }
 
-static void down_on_drain(struct http_exchange *x)
+static void on_over(struct pump *p)
 {
-    struct relay *r = x->data;
-    if (r->up != NULL) {
-        http_exchange_resume(r->up);
-    }
+    relay_free(of_pump(p));
 }
 
-static void down_on_close(struct http_exchange *x, const struct err *e)
-{
-    struct relay *r = x->data;
-    r->down = NULL;
-    if (r->response == RESPONSE_AWAITED && r->request != REQUEST_COMING) {
-        breaker_ticket_given_up(&r->passage.ticket);
-    }
-    if (r->up != NULL && (e != NULL || r->response != RESPONSE_ENDED)) {
-        abort_up(r);
-    }
-    free_if_over(r);
-}
-
-static const struct http_exchange_handlers down_handlers = {
-    .on_body = down_on_body,
-    .on_end = down_on_end,
-    .on_drain = down_on_drain,
-    .on_close = down_on_close,
+static const struct pump_ops pump_ops = {
+    .may_pass = may_pass,
+    .on_request_passed = on_request_passed,
+    .free = on_over,
 };
 
 /* ---- the origin's side ---- */
@@ -299,21 +233,18 @@ static const struct http_exchange_handlers down_handlers = {
 static bool fail_unauthorized(struct relay *r, const struct http_head *head)
 {
     struct err e = ERR_INIT;
-    const char *proxy = origins_asked_proxy(r->all->origins, &r->target);
+    const char *proxy = origins_asked_proxy(r->all->origins, &r->to);
     if (head->status != 407 || proxy == NULL) {
         return false;
     }
     (void)err_set(&e, -EACCES, "the proxy %s wants other credentials (407)", proxy);
-    set_response(r, RESPONSE_ENDED);
-    abort_up(r);
-    fail(r, false, &e);
-    free_if_over(r);
+    fail_now(r, false, &e);
     return true;
 }
 
 static bool still_reaches(const struct relay *r)
 {
-    return r->up == NULL || origins_still_reaches(r->all->origins, &r->target, r->up);
+    return r->pump.up == NULL || origins_still_reaches(r->all->origins, &r->to, r->pump.up);
 }
 
 /* The connection is to be upgraded, which rules do not allow any more. True: `r` may be gone. */
@@ -322,95 +253,75 @@ static bool fail_forbidden(struct relay *r, const struct http_head *head)
     if (head->status != 101 || (!r->forbidden && still_reaches(r))) {
         return false;
     }
-    set_response(r, RESPONSE_ENDED);
-    abort_up(r);
+    pump_set_response(&r->pump, RESPONSE_ENDED);
+    pump_abort_up(&r->pump);
     hand_back(r, 403, "a rule that is in force since then forbids it");
-    free_if_over(r);
+    pump_free_if_over(&r->pump);
     return true;
 }
 
 static void up_on_head(struct http_exchange *x, const struct http_head *head)
 {
-    struct relay *r = x->data;
+    struct relay *r = of_pump(x->data);
     struct http_header headers[HEADERS_MAX];
-    struct http_head h = *head;
     if (fail_unauthorized(r, head) || fail_forbidden(r, head)) {
         return;
     }
     stir(r);
     breaker_ticket_answered(&r->passage.ticket, head->status >= 500);
-    h.headers = headers;
-    h.header_count = headers_down(r, head, headers);
-    h.unhurried = true; /* on_idle ends it */
-    if (head->framing == HTTP_BODY_NONE && head->content_length > 0) {
-        h.framing = HTTP_BODY_LENGTH; /* what the answer to a GET would have */
-    }
+    /* on_idle ends it if its reader lets it wait */
+    struct http_head h = headers_answer(head, headers, headers_down(r, head, headers), true);
     if (head->status == 101) {
-        r->raw = true;
+        r->pump.raw = true;
         passage_end(&r->passage);
     }
-    set_response(r, RESPONSE_PASSING);
-    if (http_exchange_send_head(r->down, &h) != 0) {
-        relay_abort(r);
+    pump_set_response(&r->pump, RESPONSE_PASSING);
+    if (http_exchange_send_head(r->pump.down, &h) != 0) {
+        pump_abort(&r->pump);
         return;
     }
-    r->all->on_answered(r->all->data, &r->target, head->status);
+    r->all->on_answered(r->all->data, &r->to, head->status);
 }
 
 static void up_on_body(struct http_exchange *x, struct slice data)
 {
-    struct relay *r = x->data;
+    struct relay *r = of_pump(x->data);
     stir(r);
     r->all->received_bytes += data.len;
-    if (http_exchange_send_body(r->down, data) != 0) {
-        relay_abort(r);
-    } else if (http_exchange_blocked(r->down)) {
-        http_exchange_pause(x);
-    }
+    pump_answer_body(&r->pump, data);
 }
 
 static void up_on_end(struct http_exchange *x)
 {
-    struct relay *r = x->data;
-    (void)x;
-    set_response(r, RESPONSE_ENDED);
+    struct relay *r = of_pump(x->data);
+    pump_set_response(&r->pump, RESPONSE_ENDED);
     passage_end(&r->passage);
-    if (http_exchange_send_end(r->down) != 0) {
-        relay_abort(r);
-    }
-}
-
-static void up_on_drain(struct http_exchange *x)
-{
-    struct relay *r = x->data;
-    if (r->request == REQUEST_WHOLE) {
-        pass_request_end(r);
-    } else if (r->down != NULL) {
-        http_exchange_resume(r->down);
-    }
+    pump_answer_end(&r->pump);
 }
 
 static void up_on_close(struct http_exchange *x, const struct err *e)
 {
-    struct relay *r = x->data;
-    r->up = NULL;
-    if (e != NULL && r->response == RESPONSE_AWAITED && r->down != NULL) {
-        set_response(r, RESPONSE_ENDED);
-        fail(r, http_client_sent(x), e);
-    } else if (e != NULL && r->response != RESPONSE_ENDED && r->down != NULL) {
-        log_debug("the answer to an external request ended early", log_str("host", r->target.host),
-                  log_str("error", e->msg));
-        http_exchange_abort(r->down);
-        r->down = NULL;
+    struct relay *r = of_pump(x->data);
+    bool lost = e != NULL && r->pump.down != NULL;
+    r->pump.up = NULL;
+    if (lost && r->pump.response == RESPONSE_AWAITED) {
+        fail_now(r, http_client_sent(x), e);
+        return;
     }
-    free_if_over(r);
+    if (lost && r->pump.response != RESPONSE_ENDED) {
+        log_debug("the answer to an external request ended early", log_str("host", r->to.host),
+                  log_str("error", e->msg));
+        http_exchange_abort(r->pump.down);
+        r->pump.down = NULL;
+    }
+    pump_free_if_over(&r->pump);
 }
 
 static const struct http_exchange_handlers up_handlers = {
     .on_head = up_on_head,
     .on_body = up_on_body,
     .on_end = up_on_end,
-    .on_drain = up_on_drain,
+    .on_drain = pump_up_drained,
     .on_close = up_on_close,
 };
 
@@ -420,17 +331,14 @@ static void on_idle(struct net_deadline *d)
 {
     struct relay *r = LIST_ITEM(d, struct relay, idle);
     struct err e = ERR_INIT;
-    if (r->response != RESPONSE_AWAITED || r->down == NULL) {
-        relay_abort(r);
+    if (r->pump.response != RESPONSE_AWAITED || r->pump.down == NULL) {
+        pump_abort(&r->pump);
         return;
     }
-    bool sent = r->up != NULL && http_client_sent(r->up);
+    bool sent = r->pump.up != NULL && http_client_sent(r->pump.up);
     (void)err_set(&e, UV_ETIMEDOUT, "nothing came for %llu s (--egress-idle)",
                   (unsigned long long)r->all->idle_ms / 1000);
-    set_response(r, RESPONSE_ENDED);
-    abort_up(r);
-    fail(r, sent, &e);
-    free_if_over(r);
+    fail_now(r, sent, &e);
 }
 
 /* ---- rules come into force ---- */
@@ -442,60 +350,54 @@ void relays_review(struct relays *all, bool (*allows)(void *data, const struct t
     {
         struct relay *r = LIST_ITEM(node, struct relay, link);
         const struct traffic_external q = {
-            .https = r->target.https,
-            .host = slice_str(r->target.host),
-            .port = r->target.port,
+            .https = r->to.https,
+            .host = slice_str(r->to.host),
+            .port = r->to.port,
             .path = SLICE("/"),
             .method = SLICE("GET"), /* no other can be upgraded (RFC 6455, section 4.1) */
         };
         r->forbidden = !allows(data, &q);
-        if (r->raw && (r->forbidden || !still_reaches(r))) {
-            relay_abort(r);
+        if (r->pump.raw && (r->forbidden || !still_reaches(r))) {
+            pump_abort(&r->pump);
         }
     }
 }
 
 /* ---- the beginning ---- */
 
-static bool has_body(const struct http_head *head)
-{
-    return head->framing == HTTP_BODY_CHUNKED ||
-           (head->framing == HTTP_BODY_LENGTH && head->content_length > 0);
-}
-
-static bool is_safe(const struct http_head *head)
-{
-    return slice_eq(head->method, SLICE("GET")) || slice_eq(head->method, SLICE("HEAD")) ||
-           slice_eq(head->method, SLICE("OPTIONS"));
-}
-
-static int ask(struct relay *r, const struct http_head *head, const struct target *t, struct err *e)
+static int ask(struct relay *r, const struct http_head *head, const struct destination *t,
+               struct err *e)
 {
     struct http_header headers[HEADERS_MAX];
-    char host[TARGET_HOST_PORT_SIZE];
+    char host[DESTINATION_HOST_PORT_SIZE];
     struct http_head h = *head;
-    target_host_port(t, true, host);
+    destination_host_port(t, true, host);
     h.upgrade = headers_may_upgrade(head, VERB_OTHER);
     h.header_count = headers_up(r, &h, host, headers);
     h.headers = headers;
     h.budget = r->all->sent;
-    r->safe = is_safe(head) && !h.upgrade;
-    r->up = origins_request(r->all->origins, t, &h, &up_handlers, r, e);
-    return r->up != NULL ? 0 : e->code;
+    r->safe = headers_method_is_safe(head) && !h.upgrade;
+    r->pump.up = origins_request(r->all->origins, t, &h, &up_handlers, &r->pump, e);
+    return r->pump.up != NULL ? 0 : e->code;
 }
 
-static struct relay *relay_new(struct relays *all, struct http_exchange *x, const struct target *t,
-                               bool ended, struct passage *passage)
+static struct relay *relay_new(struct relays *all, struct http_exchange *x,
+                               const struct destination *t, bool ended, struct passage *passage)
 {
     struct relay *r = calloc(1, sizeof *r);
     if (r == NULL) {
         return NULL;
     }
     r->all = all;
-    r->down = x;
-    r->target = *t;
-    r->target.path = r->target.query = r->target.origin = (struct slice){0};
-    r->request = ended ? REQUEST_WHOLE : REQUEST_COMING;
+    r->to = *t;
+    r->to.path = r->to.query = r->to.origin = (struct slice){0};
+    r->pump = (struct pump){
+        .ops = &pump_ops,
+        .down = x,
+        .passage = &r->passage,
+        .about = slice_str(r->to.host),
+        .request = ended ? REQUEST_WHOLE : REQUEST_COMING,
+    };
     list_init(&r->link);
     net_deadline_init(&r->idle, on_idle);
     passage_move(&r->passage, passage);
@@ -503,7 +405,7 @@ static struct relay *relay_new(struct relays *all, struct http_exchange *x, cons
 }
 
 void relay_begin(struct relays *all, struct http_exchange *x, const struct http_head *head,
-                 const struct target *t, bool ended, struct passage *passage)
+                 const struct destination *t, bool ended, struct passage *passage)
 {
     struct err e = ERR_INIT;
     struct relay *r = relay_new(all, x, t, ended, passage);
@@ -516,15 +418,7 @@ void relay_begin(struct relays *all, struct http_exchange *x, const struct http_
         relay_free(r);
         return;
     }
-    x->handlers = &down_handlers;
-    x->data = r;
     list_append(&all->running, &r->link);
     stir(r);
-    if (!http_exchange_blocked(r->up)) {
-        if (r->request == REQUEST_WHOLE) {
-            pass_request_end(r);
-        }
-    } else if (r->request == REQUEST_COMING && has_body(head)) {
-        http_exchange_pause(x);
-    }
+    pump_begin(&r->pump, head);
 }

@@ -15,9 +15,9 @@
 #define LOCALPROXY_EGRESS_RELAY_H
 
 #include "base/list.h"
+#include "egress/destination.h"
 #include "egress/origins.h"
 #include "egress/pseudonym.h"
-#include "egress/target.h"
 #include "http/exchange.h"
 #include "traffic/passage.h"
 
@@ -29,10 +29,10 @@ struct relays {
     uint64_t idle_ms; /* nothing moves for so long: 504, or the answer is broken off; 0: no limit */
     /* The origin did not answer: by the callee, with 502, 503 (for want of memory), 504 or, if it
      * may not be reached, 403. No handlers are set then. */
-    void (*on_failed)(void *data, struct http_exchange *x, unsigned code, const struct target *t,
-                      const char *why);
+    void (*on_failed)(void *data, struct http_exchange *x, unsigned code,
+                      const struct destination *t, const char *why);
     /* The head of the answer was passed on. */
-    void (*on_answered)(void *data, const struct target *t, unsigned status);
+    void (*on_answered)(void *data, const struct destination *t, unsigned status);
     void *data;
     struct list running;
     uint64_t sent_bytes;     /* of bodies and upgraded connections, since the start */
@@ -50,9 +50,9 @@ void relays_deinit(struct relays *all);
 void relays_review(struct relays *all, bool (*allows)(void *data, const struct traffic_external *q),
                    void *data);
 
-/* Takes the exchange, whose target was judged, and the passage. `ended`: all of the request has
- * come. On failure answers by on_failed, perhaps before return. */
+/* Takes the exchange, whose destination was judged, and the passage. `ended`: all of the request
+ * has come. On failure answers by on_failed, perhaps before return. */
 void relay_begin(struct relays *all, struct http_exchange *x, const struct http_head *head,
-                 const struct target *t, bool ended, struct passage *passage);
+                 const struct destination *t, bool ended, struct passage *passage);
 
 #endif

@@ -66,12 +66,12 @@ struct tunnel {
     char *name; /* that the TLS client has asked for; NULL: none but the host */
     uint64_t sent;
     uint64_t received;
-    struct target target;
+    struct destination to;
 };
 
 static void set_state(struct tunnel *t, enum tunnel_state next)
 {
-    t->state = state_change(&machine, t->state, next, slice_str(t->target.host));
+    t->state = state_change(&machine, t->state, next, slice_str(t->to.host));
 }
 
 /* ---- the end ---- */
@@ -117,7 +117,7 @@ static void end(struct tunnel *t)
     bool opened = t->state != TUNNEL_DIALLING;
     leave(t);
     if (opened) {
-        all->on_over(all->data, &t->target, t->sent, t->received);
+        all->on_over(all->data, &t->to, t->sent, t->received);
     }
     free(t);
 }
@@ -138,7 +138,7 @@ static void refuse(struct tunnel *t, unsigned code, const char *why)
     leave(t);
     t->x->handlers = NULL;
     t->x->data = NULL;
-    all->on_failed(all->data, t->x, code, &t->target, why);
+    all->on_failed(all->data, t->x, code, &t->to, why);
     free(t);
 }
 
@@ -210,7 +210,7 @@ static void side_ended(struct tunnel *t, enum tunnel_state ended)
 static void describe(const struct tunnel *t, struct traffic_external *q)
 {
     static const struct http_head none = {.status = 0}; /* nothing of it is used */
-    target_describe(&t->target, &none, q);
+    destination_describe(&t->to, &none, q);
 }
 
 /* As a rule would have it if the client had asked for it in the first place. */
@@ -227,7 +227,7 @@ static bool is_name_allowed(const struct tunnel *t, const char *name,
 /* What the client has asked for. False: it may not, or there is no memory. */
 static bool take_name(struct tunnel *t, const char *name)
 {
-    if (strcmp(name, t->target.host) == 0) {
+    if (strcmp(name, t->to.host) == 0) {
         return true;
     }
     t->name = strdup(name);
@@ -377,7 +377,7 @@ static void on_open(void *data)
     note_move(t);
     net_stream_read_start(t->stream);
     if (t->all->on_opened != NULL) {
-        t->all->on_opened(t->all->data, &t->target);
+        t->all->on_opened(t->all->data, &t->to);
     }
 }
 
@@ -438,8 +438,8 @@ static int dial(struct tunnel *t, const struct http_proxy *proxy, struct err *e)
 {
     struct tunnels *all = t->all;
     const struct net_dial_options o = {
-        .host = t->target.host,
-        .port = t->target.port,
+        .host = t->to.host,
+        .port = t->to.port,
         .gate = proxy == NULL ? reach_gate(all->reach) : NULL,
         .connect_timeout_ms = all->connect_timeout_ms,
     };
@@ -452,7 +452,7 @@ static int dial(struct tunnel *t, const struct http_proxy *proxy, struct err *e)
     return rc;
 }
 
-bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct target *target,
+bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct destination *target,
                   const struct http_proxy *proxy, struct passage *passage)
 {
     struct err e = ERR_INIT;
@@ -462,7 +462,7 @@ bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct tar
     }
     t->all = all;
     t->x = x;
-    t->target = *target;
+    t->to = *target;
     t->proxied = proxy != NULL;
     net_deadline_init(&t->limit, on_limit);
     int rc = dial(t, proxy, &e);
@@ -519,26 +519,26 @@ static struct place *place_of(struct reviewed *r, const char *host, unsigned por
 
 static bool is_host_allowed(struct reviewed *r, const struct tunnel *t, const char *host)
 {
-    const struct place *p = place_of(r, host, t->target.port);
-    bool known = p->host != NULL && p->port == t->target.port && strcmp(p->host, host) == 0;
+    const struct place *p = place_of(r, host, t->to.port);
+    bool known = p->host != NULL && p->port == t->to.port && strcmp(p->host, host) == 0;
     return known || is_name_allowed(t, host, r->allows, r->data);
 }
 
 static void note_allowed(struct reviewed *r, const struct tunnel *t, const char *host)
 {
-    *place_of(r, host, t->target.port) = (struct place){host, t->target.port};
+    *place_of(r, host, t->to.port) = (struct place){host, t->to.port};
 }
 
 /* By the host, by the name, and by the address. */
 static bool still_allowed(struct reviewed *r, const struct tunnel *t)
 {
     bool dialling = t->state == TUNNEL_DIALLING;
-    if (!is_host_allowed(r, t, t->target.host) ||
+    if (!is_host_allowed(r, t, t->to.host) ||
         (t->name != NULL && !is_host_allowed(r, t, t->name)) ||
         (!dialling && !is_address_allowed(t))) {
         return false;
     }
-    note_allowed(r, t, t->target.host);
+    note_allowed(r, t, t->to.host);
     if (t->name != NULL) {
         note_allowed(r, t, t->name);
     }

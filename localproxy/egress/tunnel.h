@@ -18,8 +18,8 @@
 
 #include "base/byte_budget.h"
 #include "base/list.h"
+#include "egress/destination.h"
 #include "egress/reach.h"
-#include "egress/target.h"
 #include "egress/via.h"
 #include "http/exchange.h"
 #include "net/backlog.h"
@@ -38,17 +38,17 @@ struct tunnels {
     unsigned max; /* more are not taken */
     /* The tunnel was not opened: to be answered by the callee, with 502, 504, 403, or 503 when
      * draining (`code`). The exchange has no handlers then. */
-    void (*on_failed)(void *data, struct http_exchange *x, unsigned code, const struct target *t,
-                      const char *why);
+    void (*on_failed)(void *data, struct http_exchange *x, unsigned code,
+                      const struct destination *t, const char *why);
     /* It is open; may be NULL. */
-    void (*on_opened)(void *data, const struct target *t);
+    void (*on_opened)(void *data, const struct destination *t);
     /* Whether rules allow what the client turned out to ask for, TLS with a server of another name
      * than the host's; `host` "": with a ClientHello that cannot be read. If not, the tunnel is
      * broken off before the host has all of it. Not asked where there is no name. NULL: nothing is
      * looked at. */
     bool (*allows_name)(void *data, const struct traffic_external *q);
     /* One that was open is over. Bytes to the host, and from it. */
-    void (*on_over)(void *data, const struct target *t, uint64_t sent, uint64_t received);
+    void (*on_over)(void *data, const struct destination *t, uint64_t sent, uint64_t received);
     void *data;
     struct list all;
     unsigned count;  /* also those that are being dialled */
@@ -62,11 +62,12 @@ void tunnels_init(struct tunnels *all, struct net_loop *l);
 /* Those that are left are closed at once, and nothing is told of them. */
 void tunnels_deinit(struct tunnels *all);
 
-/* Takes the exchange, whose target was judged, and the passage, which is given back with the
+/* Takes the exchange, whose destination was judged, and the passage, which is given back with the
  * answer. `proxy` as via_of has it, outlives the tunnel. on_failed may be called before return.
  * False: there are too many, or there is no memory; nothing is taken. */
-MUST_CHECK bool tunnel_begin(struct tunnels *all, struct http_exchange *x, const struct target *t,
-                             const struct http_proxy *proxy, struct passage *passage);
+MUST_CHECK bool tunnel_begin(struct tunnels *all, struct http_exchange *x,
+                             const struct destination *t, const struct http_proxy *proxy,
+                             struct passage *passage);
 
 /* Other rules are in force: closes those of which `allows` says no, and refuses those that are not
  * open yet with 403. */

@@ -63,7 +63,7 @@ void via_free(struct via *v)
     free(v);
 }
 
-const struct http_proxy *via_of(const struct via *v, const struct target *t)
+const struct http_proxy *via_of(const struct via *v, const struct destination *t)
 {
     struct url to = {.https = t->https, .port = (uint16_t)t->port};
     if (v->proxy.url == NULL) {

@@ -7,7 +7,7 @@
 #define LOCALPROXY_EGRESS_VIA_H
 
 #include "base/err.h"
-#include "egress/target.h"
+#include "egress/destination.h"
 #include "http/client.h"
 
 /* Look-ups of the proxy's name at a time. */
@@ -22,8 +22,8 @@ MUST_CHECK struct via *via_new(const char *url, const char *no_proxy, struct err
 /* After all streams that were dialled to the proxy were closed. NULL is ignored. */
 void via_free(struct via *v);
 
-/* The proxy on the way to the target; NULL: it is reached directly. Lives as long as `v`. */
-const struct http_proxy *via_of(const struct via *v, const struct target *t);
+/* The proxy on the way to the destination; NULL: it is reached directly. Lives as long as `v`. */
+const struct http_proxy *via_of(const struct via *v, const struct destination *t);
 /* "http://host:port" for messages, without user and password; "": there is none. */
 const char *via_name(const struct via *v);
 

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "guard/request_attributes.h"
 #include "kube/name.h"
 #include "rules/sharding.h"
+#include "upstream/request_attributes.h"
 
 /* Whether an object bears its labels already cannot be told, only what they say. */
 static bool op_decides(enum selector_op op)

@@ -74,16 +74,15 @@ int lock_rule_init(struct lock_rule *rule, const struct rules *rules, const char
     const char *ns = rules_leader_election_namespace(rules);
     ns = ns != NULL ? ns : pod_namespace;
     ns = ns != NULL ? ns : rules_shard_namespace(rules);
-    if (strlen(ns) > NAME_LABEL_MAX ||
-        strlen(name) + strlen("---") + strlen(shard) > NAME_SUBDOMAIN_MAX) {
+    if (strlen(ns) > NAME_LABEL_MAX || !lock_name_of_shard(name, shard, rule->renamed)) {
         return err_set(e, -ENAMETOOLONG,
-                       "leader election: \"%.100s---%.100s\" in namespace \"%.100s\" is longer "
+                       "leader election: \"%.100s" LOCK_NAME_BETWEEN
+                       "%.100s\" in namespace \"%.100s\" is longer "
                        "than Kubernetes allows: %d characters for an object, %d for a namespace",
                        name, shard, ns, NAME_SUBDOMAIN_MAX, NAME_LABEL_MAX);
     }
     (void)snprintf(rule->namespace, sizeof rule->namespace, "%s", ns);
     (void)snprintf(rule->name, sizeof rule->name, "%s", name);
-    (void)snprintf(rule->renamed, sizeof rule->renamed, "%s---%s", name, shard);
     return 0;
 }
 

@@ -20,14 +20,14 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/slice.h"
-#include "kube/name.h"
 #include "kube/request_info.h"
+#include "rules/lock_name.h"
 #include "rules/rules.h"
 
 /* Made once per snapshot of rules; holds nothing to free. */
 struct lock_rule {
-    char name[NAME_SUBDOMAIN_MAX + 1];    /* L; "": no leader election, nothing is the lock */
-    char renamed[NAME_SUBDOMAIN_MAX + 1]; /* L---S */
+    char name[NAME_SUBDOMAIN_MAX + 1]; /* L; "": no leader election, nothing is the lock */
+    char renamed[LOCK_NAME_SIZE];
     char namespace[NAME_SUBDOMAIN_MAX + 1];
 };
 

@@ -90,9 +90,16 @@ static struct intercept *find(const struct intercepts *all, const struct traffic
 
 static void append_methods(const struct traffic_intercept *rule, struct buf *why)
 {
-    size_t len = strlen(rule->methods);
-    buf_append(why, rule->methods, len < METHODS_TOLD ? len : METHODS_TOLD);
-    buf_append_str(why, len < METHODS_TOLD ? "" : "...");
+    size_t told = 0;
+    for (size_t i = 0; i < rule->methods.count; i++) {
+        const char *method = rule->methods.items[i];
+        told += strlen(method) + 2;
+        if (told > METHODS_TOLD) {
+            buf_append_str(why, "...");
+            return;
+        }
+        buf_printf(why, "%s%s", i == 0 ? "" : ", ", method);
+    }
 }
 
 static void append_reason(const struct traffic_judgement *j, bool tunnel, struct buf *why)

@@ -12,7 +12,7 @@
 struct passage {
     bool faulted; /* its faults were drawn, and suffered */
     bool charged; /* breakers have let it through */
-    bool counted; /* it is among the load (load.h) */
+    bool counted; /* it is among the load and the resources (localproxy/metrics) */
     struct breaker_ticket ticket;
 };
 

@@ -18,8 +18,8 @@
 #include "codec/frames.h"
 #include "codec/watch_frame_write.h"
 #include "net/deadline.h"
-#include "watch/derived_requests.h"
-#include "watch/derived_retry.h"
+#include "upstream/derived_requests.h"
+#include "upstream/derived_retry.h"
 
 enum {
     TARGET_MAX = 4 * 1024 * 1024,

@@ -20,8 +20,8 @@
 #include "codec/encoding.h"
 #include "http/exchange.h"
 #include "net/loop.h"
+#include "upstream/list_pages.h"
 #include "watch/difference_cache.h"
-#include "watch/list_pages.h"
 
 /* Up to so many bytes all is fetched before the first byte is written: until then it can be
  * given up without a trace. */

@@ -17,12 +17,11 @@
 
 #include "base/log.h"
 #include "base/state_machine.h"
-#include "headers.h"
+#include "exchange/headers.h"
 #include "net/clock.h"
-#include "watch/derived_requests.h"
+#include "upstream/derived_requests.h"
 #include "watch/difference_writer.h"
 #include "watch/version_probe.h"
-#include "watch/watch_memory.h"
 
 enum {
     LAST_EVENT_MS = 5000, /* how long the event may take that the watch is within */
@@ -71,19 +70,9 @@ static void set_state(struct migration *m, enum migration_state next)
 
 /* ---- what all share ---- */
 
-int migration_context_init(struct migration_context *ctx, struct net_loop *l,
-                           struct kube_client *upstream, struct metrics *metrics)
-{
-    *ctx = (struct migration_context){.loop = l, .upstream = upstream, .metrics = metrics};
-    ctx->memory.max = WATCH_MEMORY_MAX;
-    ctx->pages = list_pages_new(l, upstream, &ctx->memory);
-    return ctx->pages != NULL ? 0 : -ENOMEM;
-}
-
 void migration_context_deinit(struct migration_context *ctx)
 {
     difference_cache_deinit(&ctx->differences);
-    list_pages_free(ctx->pages);
 }
 
 void migration_context_change(struct migration_context *ctx, unsigned affected, const char *why)
@@ -132,7 +121,7 @@ void migration_cut(struct migration *m)
     fall_silent(m);
     m->o.handlers->end_upstream(m->o.data);
     ctx->metrics->watches_cut++;
-    cut_pacing_note(&ctx->pacing, m->o.attributes->key.view, net_loop_now(ctx->loop));
+    cut_pacing_note(&ctx->pacing, m->o.attributes->key.view, net_loop_now(m->o.upstream->loop));
     if (watch_cut(m->o.watch, ctx->why, m->o.down) != 0) {
         m->o.handlers->abort(m->o.data);
         return;
@@ -159,8 +148,8 @@ static void cut_after(struct migration *m, uint64_t delay_ms)
     struct migration_context *ctx = m->ctx;
     if (watch_state(m->o.watch) == WATCH_LAST) {
         set_state(m, MIGRATION_LAST_EVENT);
-        m->cut_at_ms = net_loop_now(ctx->loop) + delay_ms;
-        net_deadline_set(ctx->loop, &m->due, LAST_EVENT_MS);
+        m->cut_at_ms = net_loop_now(m->o.upstream->loop) + delay_ms;
+        net_deadline_set(m->o.upstream->loop, &m->due, LAST_EVENT_MS);
         return;
     }
     fall_silent(m);
@@ -169,12 +158,12 @@ static void cut_after(struct migration *m, uint64_t delay_ms)
         return;
     }
     ctx->metrics->watches_silenced++;
-    net_deadline_set(ctx->loop, &m->due, delay_ms);
+    net_deadline_set(m->o.upstream->loop, &m->due, delay_ms);
 }
 
 void migration_last_event_ended(struct migration *m)
 {
-    uint64_t now = net_loop_now(m->ctx->loop);
+    uint64_t now = net_loop_now(m->o.upstream->loop);
     cut_after(m, m->cut_at_ms > now ? m->cut_at_ms - now : 0);
 }
 
@@ -200,8 +189,9 @@ static void on_due(struct net_deadline *d)
 static void cut_when_paced(struct migration *m)
 {
     struct migration_context *ctx = m->ctx;
-    cut_after(m, cut_pacing_delay(&ctx->pacing, m->o.attributes->key.view, net_loop_now(ctx->loop),
-                                  ctx->cut_index++, ctx->affected));
+    cut_after(m,
+              cut_pacing_delay(&ctx->pacing, m->o.attributes->key.view,
+                               net_loop_now(m->o.upstream->loop), ctx->cut_index++, ctx->affected));
 }
 
 static void fall_back(struct migration *m, enum fallback why, const char *text)
@@ -250,11 +240,16 @@ static bool impersonates(const struct http_head *head)
     return false;
 }
 
-static bool has_form(const struct migration *m)
+bool migration_has_form(const struct migration *m)
 {
     const struct http_head *head = m->o.head;
     return head != NULL && derived_possible(head->target) && !impersonates(head) &&
            watch_encoding(m->o.watch) != ENCODING_OTHER && form_of(m) != OBJECT_FORM_TABLE;
+}
+
+bool migration_is_partial(const struct migration *m)
+{
+    return migration_has_form(m) && form_of(m) == OBJECT_FORM_PARTIAL;
 }
 
 /* ---- the difference is listed and written ---- */
@@ -286,7 +281,7 @@ static void on_written(void *data)
     free_writer(m);
     version_probe_free(m->probe);
     m->probe = NULL;
-    derived_retry_init(&m->retry, net_loop_now(m->ctx->loop));
+    derived_retry_init(&m->retry, net_loop_now(m->o.upstream->loop));
     reopen_watch(m);
 }
 
@@ -317,7 +312,7 @@ static int start_writer(struct migration *m, struct err *e)
 {
     struct migration_context *ctx = m->ctx;
     struct difference_writer_options o = {
-        .pages = ctx->pages,
+        .pages = m->o.upstream->pages,
         .down = m->o.down,
         .target = m->o.head->target,
         .encoding = watch_encoding(m->o.watch),
@@ -330,7 +325,7 @@ static int start_writer(struct migration *m, struct err *e)
     if (o.difference == NULL) {
         return e->code;
     }
-    m->writer = difference_writer_new(ctx->loop, &o, &writer_handlers, m, e);
+    m->writer = difference_writer_new(m->o.upstream->loop, &o, &writer_handlers, m, e);
     difference_unref(o.difference);
     return m->writer != NULL ? 0 : e->code;
 }
@@ -339,7 +334,7 @@ static int start_writer(struct migration *m, struct err *e)
 static void list_difference(struct migration *m)
 {
     struct err e = ERR_INIT;
-    if (!has_form(m)) {
+    if (!migration_has_form(m)) {
         fall_back(m, FALLBACK_FORM, "");
     } else if (watch_version(m->o.watch) == 0) {
         fall_back(m, FALLBACK_VERSION, "");
@@ -373,17 +368,17 @@ static void find_version(struct migration *m)
 {
     struct err e = ERR_INIT;
     struct version_probe_options o = {
-        .upstream = m->ctx->upstream,
+        .client = m->o.upstream->client,
         .target = m->o.head->target,
         .selector = selector_under(m, m->from),
         .version = watch_version(m->o.watch),
-        .budget = &m->ctx->memory,
+        .budget = &m->o.upstream->memory,
     };
     free_writer(m);
     if (m->probe != NULL) {
         version_probe_continue(m->probe);
     } else {
-        m->probe = version_probe_new(m->ctx->loop, &o, on_version, m, &e);
+        m->probe = version_probe_new(m->o.upstream->loop, &o, on_version, m, &e);
     }
     if (m->probe == NULL) {
         fall_back(m, FALLBACK_EXPIRED, e.msg);
@@ -431,7 +426,7 @@ static void reopen_watch(struct migration *m)
 /* The API server answered with `head`, or nothing (NULL). */
 static void repeat_reopen(struct migration *m, const struct http_head *head, const char *why)
 {
-    struct net_loop *l = m->ctx->loop;
+    struct net_loop *l = m->o.upstream->loop;
     uint64_t pause =
         derived_retry_pause(&m->retry, head, net_loop_now(l), net_clock_random(&net_clock_system));
     if (pause == 0) {

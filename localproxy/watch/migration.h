@@ -30,18 +30,15 @@
 #ifndef LOCALPROXY_WATCH_MIGRATION_H
 #define LOCALPROXY_WATCH_MIGRATION_H
 
-#include "base/byte_budget.h"
 #include "base/err.h"
-#include "guard/request_attributes.h"
 #include "http/exchange.h"
-#include "kube/client/client.h"
-#include "metrics.h"
+#include "metrics/metrics.h"
 #include "net/deadline.h"
-#include "net/loop.h"
+#include "upstream/derived_retry.h"
+#include "upstream/request_attributes.h"
+#include "upstream/upstream.h"
 #include "watch/cut_pacing.h"
-#include "watch/derived_retry.h"
 #include "watch/difference_cache.h"
-#include "watch/list_pages.h"
 #include "watch/watch.h"
 
 enum migration_state {
@@ -56,24 +53,17 @@ enum migration_state {
     MIGRATION_CUT
 };
 
-/* What all migrations of a proxy share. */
+/* What all migrations of a proxy share. All zero but for what is the caller's to set. */
 struct migration_context {
-    struct net_loop *loop;
-    struct kube_client *upstream;
-    struct metrics *metrics;
-    struct list_pages *pages;
-    struct byte_budget memory; /* watch_memory.h */
-    struct difference_cache differences;
-    struct cut_pacing pacing; /* the caller's to set */
+    struct metrics *metrics;  /* the caller's to set */
+    struct cut_pacing pacing; /* likewise */
     bool seamless;            /* likewise; false: watches are only cut */
-    unsigned affected;        /* watches that the last change of the rules concerns */
-    unsigned cut_index;       /* of the next of them that is cut */
-    char why[ERR_MSG_MAX];    /* the last change, for those who must list again */
+    struct difference_cache differences;
+    unsigned affected;     /* watches that the last change of the rules concerns */
+    unsigned cut_index;    /* of the next of them that is cut */
+    char why[ERR_MSG_MAX]; /* the last change, for those who must list again */
 };
 
-/* What is pointed to must outlive it. 0 or -ENOMEM. */
-MUST_CHECK int migration_context_init(struct migration_context *ctx, struct net_loop *l,
-                                      struct kube_client *upstream, struct metrics *metrics);
 /* No migration is left. */
 void migration_context_deinit(struct migration_context *ctx);
 
@@ -95,6 +85,7 @@ struct migration_handlers {
 struct migration_options {
     struct watch *watch;
     struct http_exchange *down;            /* the client's stream */
+    struct upstream *upstream;             /* that it is of */
     struct request_attributes *attributes; /* key.selector follows what the client has */
     const struct http_head *head;          /* of the client's request; NULL: the watch cannot be
                                               asked for once more, only cut */
@@ -127,6 +118,12 @@ void migration_deinit(struct migration *m);
 enum migration_state migration_state(const struct migration *m);
 /* As /status and the log have it. */
 const char *migration_state_name(const struct migration *m);
+
+/* Whether localproxy can write events of its own into the client's stream, and ask for what the
+ * watch shows: PASSING or not. */
+bool migration_has_form(const struct migration *m);
+/* The same, and the objects are metadata alone. */
+bool migration_is_partial(const struct migration *m);
 
 /* Whether the client is on the way to something else than what `now` lets it see. */
 bool migration_affected(const struct migration *m, const struct rules *now);

@@ -4,26 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/buf.h"
-#include "codec/frames.h"
-#include "codec/watch_frame.h"
-#include "headers.h"
 #include "net/deadline.h"
-#include "watch/derived_requests.h"
-#include "watch/watch_memory.h"
-
-enum {
-    TARGET_MAX = 4 * 1024 * 1024,
-    EVENT_MAX = 1024 * 1024,
-    LIMIT_MS = 6000 /* DERIVED_PROBE_S, and what an answer may take */
-};
+#include "watch/probe_stream.h"
 
 struct probe {
     struct version_probe *version_probe;
-    struct http_exchange *up; /* NULL: over */
-    struct frames frames;
-    struct buf event;
-    struct byte_share event_share;
+    struct probe_stream stream;
     uint64_t found; /* up to it nothing changed; 0: not known */
 };
 
@@ -43,12 +29,7 @@ struct version_probe {
 
 static void end_probe(struct probe *p)
 {
-    if (p->up != NULL) {
-        http_exchange_abort(p->up);
-        p->up = NULL;
-    }
-    buf_reset(&p->event);
-    byte_share_give_back(&p->event_share);
+    probe_stream_stop(&p->stream);
     net_task_queue(p->version_probe->loop, &p->version_probe->report);
 }
 
@@ -62,7 +43,7 @@ static void on_report(struct net_task *t)
     }
     for (int i = 0; i < PROBES; i++) {
         const struct probe *p = &v->probes[i];
-        more = more || p->up != NULL;
+        more = more || p->stream.up != NULL;
         if (p->found > v->version) {
             v->version = p->found;
             v->asked = false;
@@ -77,71 +58,23 @@ static void on_report(struct net_task *t)
     }
 }
 
-/* ---- the answer ---- */
-
-static void read_event(struct probe *p)
+/* The first thing that it tells is all that is wanted. */
+static void on_event(struct probe_stream *stream, const struct watch_frame *ev)
 {
-    struct watch_frame ev;
-    watch_frame_scan(ENCODING_JSON, buf_slice(&p->event), &ev);
-    if (ev.resource_version != 0 && ev.type != WATCH_FRAME_ERROR &&
-        ev.type != WATCH_FRAME_UNKNOWN) {
-        p->found = ev.resource_version - (ev.type == WATCH_FRAME_BOOKMARK ? 0 : 1);
+    struct probe *p = LIST_ITEM(stream, struct probe, stream);
+    if (ev->resource_version != 0 && ev->type != WATCH_FRAME_ERROR &&
+        ev->type != WATCH_FRAME_UNKNOWN) {
+        p->found = ev->resource_version - (ev->type == WATCH_FRAME_BOOKMARK ? 0 : 1);
     }
-}
-
-static void up_on_head(struct http_exchange *x, const struct http_head *head)
-{
-    struct probe *p = x->data;
-    if (head->status != 200 || headers_encoding(head) != ENCODING_JSON) {
-        end_probe(p);
-    }
-}
-
-static bool hold(struct probe *p, struct slice data)
-{
-    return byte_share_set_within(&p->event_share, buf_size_with(&p->event, data.len),
-                                 WATCH_MEMORY_EVENTS) &&
-           buf_append(&p->event, data.ptr, data.len) == 0;
-}
-
-static void up_on_body(struct http_exchange *x, struct slice data)
-{
-    struct probe *p = x->data;
-    size_t n = frames_next(&p->frames, data);
-    bool held = hold(p, slice_of(data.ptr, n > 0 ? n : data.len));
-    if (held && n > 0) {
-        read_event(p);
-    }
-    if (!held || n > 0) {
-        end_probe(p);
-    }
-}
-
-static void up_on_end(struct http_exchange *x)
-{
-    (void)x;
-}
-
-static void up_on_drain(struct http_exchange *x)
-{
-    (void)x;
-}
-
-static void up_on_close(struct http_exchange *x, const struct err *e)
-{
-    struct probe *p = x->data;
-    (void)e;
-    p->up = NULL;
     end_probe(p);
 }
 
-static const struct http_exchange_handlers up_handlers = {
-    .on_head = up_on_head,
-    .on_body = up_on_body,
-    .on_end = up_on_end,
-    .on_drain = up_on_drain,
-    .on_close = up_on_close,
-};
+static void on_over(struct probe_stream *stream)
+{
+    end_probe(LIST_ITEM(stream, struct probe, stream));
+}
+
+static const struct probe_stream_handlers handlers = {.on_event = on_event, .on_over = on_over};
 
 static void on_limit(struct net_deadline *d)
 {
@@ -155,22 +88,13 @@ static void on_limit(struct net_deadline *d)
 
 static int start_probe(struct probe *p, struct slice selector, struct err *e)
 {
-    struct buf target = BUF_INIT(TARGET_MAX);
-    const struct slice accept =
-        SLICE("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,"
-              "application/json");
-    const struct version_probe_options *o = &p->version_probe->o;
-    int rc = derived_probe(o->target, selector, o->version, &target, e);
-    if (rc == 0) {
-        struct derived_request r = {.target = buf_slice(&target),
-                                    .accept = accept,
-                                    .background = true,
-                                    .budget = o->budget};
-        p->up = derived_ask(o->upstream, &r, &up_handlers, p, e);
-        rc = p->up != NULL ? 0 : e->code;
-    }
-    buf_reset(&target);
-    return rc;
+    const struct version_probe_options *v = &p->version_probe->o;
+    struct probe_stream_options o = {.client = v->client,
+                                     .target = v->target,
+                                     .selector = selector,
+                                     .version = v->version,
+                                     .budget = v->budget};
+    return probe_stream_start(&p->stream, &o, e);
 }
 
 struct version_probe *version_probe_new(struct net_loop *l, const struct version_probe_options *o,
@@ -190,9 +114,7 @@ struct version_probe *version_probe_new(struct net_loop *l, const struct version
     net_deadline_init(&v->limit, on_limit);
     for (int i = 0; i < PROBES; i++) {
         v->probes[i].version_probe = v;
-        frames_init(&v->probes[i].frames, ENCODING_JSON);
-        buf_init(&v->probes[i].event, EVENT_MAX);
-        byte_share_init(&v->probes[i].event_share, o->budget);
+        probe_stream_init(&v->probes[i].stream, &handlers, o->budget);
     }
     int rc = start_probe(&v->probes[NARROW], o->selector, e);
     if (rc == 0 && o->selector.len > 0) {
@@ -202,7 +124,7 @@ struct version_probe *version_probe_new(struct net_loop *l, const struct version
         version_probe_free(v);
         return NULL;
     }
-    net_deadline_set(l, &v->limit, LIMIT_MS);
+    net_deadline_set(l, &v->limit, PROBE_STREAM_MS);
     v->asked = true;
     return v;
 }

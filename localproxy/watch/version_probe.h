@@ -25,7 +25,7 @@
 struct version_probe;
 
 struct version_probe_options {
-    struct kube_client *upstream;
+    struct kube_client *client;
     struct slice target;        /* the watch as the client asked for it */
     struct slice selector;      /* ours, encoded; empty: none */
     uint64_t version;           /* R */

@@ -9,16 +9,16 @@
 #include "codec/frames.h"
 #include "codec/watch_frame.h"
 #include "codec/watch_frame_write.h"
-#include "watch/watch_memory.h"
+#include "upstream/watch_memory.h"
 
-enum { CUT_MAX = 4096 };
+enum { CUT_MAX = 4096, BOOKMARK_MAX = 4096 };
 
 struct watch {
     struct delivered_versions *points;
     struct delivered_account
-        *account;      /* `mixed`: before the last watch_migrated, or in its course */
-    struct load *load; /* NULL: events are not counted */
-    uint64_t version;  /* all up to it was delivered; 0: not known */
+        *account;             /* `mixed`: before the last watch_migrated, or in its course */
+    struct bucket_load *load; /* NULL: events are not counted */
+    uint64_t version;         /* all up to it was delivered; 0: not known */
     struct frames frames;
     struct buf held; /* the event that is not complete yet */
     struct byte_share held_share;
@@ -55,7 +55,7 @@ struct watch *watch_new(const struct watch_options *o)
     w->newest = o->newest;
     w->account->unknown = o->encoding == ENCODING_OTHER;
     w->account->synced = !o->initial_events;
-    w->place = load_place(o->namespace);
+    w->place = bucket_load_place(o->namespace);
     if (o->load != NULL && o->encoding == ENCODING_OTHER) {
         o->load->counts.unread++;
     }
@@ -74,12 +74,12 @@ static void drop_held(struct watch *w)
     byte_share_give_back(&w->held_share);
 }
 
-void watch_free(struct watch *w)
+void watch_free(struct watch *w, uint64_t now_ms)
 {
     if (w == NULL) {
         return;
     }
-    delivered_account_close(w->points, w->account, w->state == WATCH_CUT);
+    delivered_account_close(w->points, w->account, w->state == WATCH_CUT ? now_ms : 0);
     drop_held(w);
     free(w);
 }
@@ -136,12 +136,14 @@ static void count_event(const struct watch *w, const struct watch_frame *ev)
 {
     if (ev->type == WATCH_FRAME_ADDED || ev->type == WATCH_FRAME_MODIFIED ||
         ev->type == WATCH_FRAME_DELETED) {
-        unsigned place = w->place != CONTROL_LOAD_OTHERS ? w->place : load_place(ev->namespace);
+        unsigned place =
+            w->place != CONTROL_LOAD_OTHERS ? w->place : bucket_load_place(ev->namespace);
         w->load->counts.of[place].events++;
     }
 }
 
-static void read_event(struct watch *w, struct slice frame)
+/* False: it is a bookmark that says less than watch_bookmark has said, and is left out. */
+static bool read_event(struct watch *w, struct slice frame)
 {
     struct watch_frame ev;
     if (w->encoding == ENCODING_PROTOBUF) {
@@ -155,7 +157,12 @@ static void read_event(struct watch *w, struct slice frame)
         watch_frame_scan_namespace(w->encoding, frame, &ev);
         count_event(w, &ev);
     }
+    if (ev.type == WATCH_FRAME_BOOKMARK && ev.resource_version != 0 &&
+        ev.resource_version < w->version) {
+        return false;
+    }
     note_version(w, &ev);
+    return true;
 }
 
 /* ---- passing ---- */
@@ -202,8 +209,9 @@ static int hold_part(struct watch *w, struct slice data, struct http_exchange *d
 static int complete_event(struct watch *w, struct slice data, struct http_exchange *down)
 {
     bool whole = !w->passing_long && hold(w, data);
-    if (!w->passing_long) {
-        read_event(w, buf_slice(&w->held));
+    if (!w->passing_long && !read_event(w, buf_slice(&w->held)) && whole) {
+        drop_held(w);
+        return 0;
     }
     w->passing_long = false;
     int rc = send_held(w, down);
@@ -222,11 +230,19 @@ static struct slice slice_after(struct slice data, size_t n)
 static int pass_events(struct watch *w, struct slice data, struct http_exchange *down)
 {
     struct slice rest = data;
-    for (size_t n; rest.len > 0 && (n = frames_next(&w->frames, rest)) > 0;) {
-        read_event(w, slice_of(rest.ptr, n));
+    int rc = 0;
+    for (size_t n; rc == 0 && rest.len > 0 && (n = frames_next(&w->frames, rest)) > 0;) {
+        bool passes = read_event(w, slice_of(rest.ptr, n));
+        if (!passes) {
+            rc = send_nonempty(down, slice_of(data.ptr, data.len - rest.len));
+            data = slice_after(rest, n);
+        }
         rest = slice_after(rest, n);
     }
-    int rc = send_nonempty(down, slice_of(data.ptr, data.len - rest.len));
+    if (rc != 0) {
+        return rc;
+    }
+    rc = send_nonempty(down, slice_of(data.ptr, data.len - rest.len));
     if (rc != 0) {
         return rc;
     }
@@ -266,8 +282,25 @@ int watch_end(struct watch *w, struct http_exchange *down)
     if (w->held.len == 0) {
         return 0;
     }
-    read_event(w, buf_slice(&w->held));
+    if (!read_event(w, buf_slice(&w->held))) {
+        drop_held(w);
+        return 0;
+    }
     return send_held(w, down);
+}
+
+int watch_bookmark(struct watch *w, const struct object_type *type, uint64_t version,
+                   struct http_exchange *down)
+{
+    const struct watch_frame ev = {.type = WATCH_FRAME_BOOKMARK, .resource_version = version};
+    struct buf event = BUF_INIT(BOOKMARK_MAX);
+    int rc = watch_frame_write_bookmark(w->encoding, type, version, &event);
+    if (rc == 0) {
+        note_version(w, &ev);
+        rc = send_nonempty(down, buf_slice(&event));
+    }
+    buf_reset(&event);
+    return rc;
 }
 
 void watch_silence(struct watch *w)

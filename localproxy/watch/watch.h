@@ -24,9 +24,10 @@
 
 #include "base/byte_budget.h"
 #include "codec/encoding.h"
-#include "guard/delivered_versions.h"
+#include "codec/list_items.h"
 #include "http/exchange.h"
-#include "load.h"
+#include "metrics/bucket_load.h"
+#include "upstream/delivered_versions.h"
 
 #define WATCH_HELD_MAX ((size_t)1024 * 1024) /* bytes */
 
@@ -43,16 +44,16 @@ struct watch_options {
     bool initial_events;               /* asked for with sendInitialEvents */
     bool newest;                       /* those are of the newest version that there is */
     struct byte_budget *budget;        /* for events that are not whole; NULL: no bound */
-    struct load *load;                 /* counts the events; NULL: they are not counted */
+    struct bucket_load *load;          /* counts the events; NULL: they are not counted */
     struct slice namespace; /* that all of them have; empty: each says its own. Read by watch_new
                                alone */
 };
 
 /* NULL without memory. */
 MUST_CHECK struct watch *watch_new(const struct watch_options *o);
-/* Tells `points` from where the operator may go on and from where not, unless it was cut. NULL is
- * ignored. */
-void watch_free(struct watch *w);
+/* Tells `points` from where the operator may go on, or that it was cut at `now_ms`
+ * (delivered_clock). NULL is ignored. */
+void watch_free(struct watch *w, uint64_t now_ms);
 
 enum watch_state watch_state(const struct watch *w);
 
@@ -68,6 +69,13 @@ MUST_CHECK int watch_feed(struct watch *w, struct slice data, struct http_exchan
 /* No more bytes come, and the API server ended its response in good order. A last event that lacks
  * its newline goes to `down`. 0, or as http_exchange_send_body. */
 MUST_CHECK int watch_end(struct watch *w, struct http_exchange *down);
+
+/* Tells the operator by a BOOKMARK of objects of that type that it has everything up to `version`,
+ * above watch_version, which is known; the caller has made sure of that. The watch is PASSING and
+ * at a boundary. Bookmarks of the API server that say less are left out from then on. 0; -EINVAL
+ * (type) or -ENOTSUP (encoding), and nothing has happened; else as http_exchange_send_body. */
+MUST_CHECK int watch_bookmark(struct watch *w, const struct object_type *type, uint64_t version,
+                              struct http_exchange *down);
 
 /* From now on nothing that comes goes to the operator, but for the end of an event that it has
  * begun to read. */

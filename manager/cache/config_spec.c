@@ -98,16 +98,11 @@ static void keep_ours(struct edit *ed, cJSON *meta, const cJSON *old, const char
     }
 }
 
-/* There can be one that controls it. */
-static void keep_owner(struct edit *ed, cJSON *meta, const cJSON *old)
+/* The one that controls it. */
+static void keep_owner(struct edit *ed, cJSON *meta, const cJSON *owner)
 {
-    const cJSON *owner = NULL;
-    cJSON_ArrayForEach(owner, field_get(old, "ownerReferences"))
-    {
-        if (cJSON_IsTrue(field_get(owner, "controller"))) {
-            edit_append(ed, edit_array(ed, meta, "ownerReferences"), cJSON_Duplicate(owner, true));
-            return;
-        }
+    if (owner != NULL) {
+        edit_append(ed, edit_array(ed, meta, "ownerReferences"), cJSON_Duplicate(owner, true));
     }
 }
 
@@ -124,13 +119,16 @@ static void keep_metadata(struct edit *ed, cJSON *rest, const cJSON *object, con
     (void)edit_object(ed, meta, "annotations");
     keep_ours(ed, meta, old, "labels", prefix);
     keep_ours(ed, meta, old, "annotations", prefix);
-    keep_owner(ed, meta, old);
+    keep_owner(ed, meta, field_controller(object));
+    if (field_get(field_get(object, SPEC), "root") != NULL) {
+        keep(ed, meta, old, "creationTimestamp"); /* root_child_precedes */
+    }
 }
 
 /* What must not be that of another root too. */
 static void keep_root(struct edit *ed, cJSON *kept, const cJSON *root)
 {
-    static const char *const keys[] = {"prefix", "targetStatefulSet"};
+    static const char *const keys[] = {"prefix", "targetStatefulSet", "targetDeployment"};
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         const char *text = field_text(root, keys[i]);
         if (text[0] != '\0' && strlen(text) <= NAME_SUBDOMAIN_MAX) {

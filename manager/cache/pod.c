@@ -209,19 +209,8 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     p->allow_bypass =
         strcmp(field_text(field_get(meta, "annotations"), keys->allow_bypass), "true") == 0;
     read_end(p, meta, status);
+    p->place = pod_place_parse(field_text(field_get(meta, "annotations"), keys->place));
     p->let_go = strcmp(field_text(field_get(meta, "annotations"), keys->let_go), "true") == 0;
-}
-
-static const char *controller_uid(const cJSON *meta)
-{
-    const cJSON *owner = NULL;
-    cJSON_ArrayForEach(owner, field_get(meta, "ownerReferences"))
-    {
-        if (cJSON_IsTrue(field_get(owner, "controller"))) {
-            return field_text(owner, "uid");
-        }
-    }
-    return "";
 }
 
 /* `labels` NULL: while counting. */
@@ -240,7 +229,7 @@ static size_t place_texts(struct pod *p, struct pod_label *labels, struct shelf 
     p->ip = place(s, field_text(field_get(object, "status"), "podIP"));
     const char *account = field_text(field_get(object, "spec"), "serviceAccountName");
     p->account = account[0] != '\0' ? place(s, account) : "default";
-    p->owner = place(s, bounded(controller_uid(meta)));
+    p->owner = place(s, bounded(field_text(field_controller(object), "uid")));
     const char *injected = field_text(field_get(meta, "annotations"), keys->injected);
     p->shard = place_key(s, ns, bounded(injected));
     p->injected = name_in(p->shard);
@@ -302,6 +291,7 @@ bool pod_same(const struct pod *a, const struct pod *b)
            a->proxy_port == b->proxy_port && a->sync_port == b->sync_port && a->ready == b->ready &&
            a->ready_since == b->ready_since && a->unready_since == b->unready_since &&
            a->failing == b->failing && a->allow_bypass == b->allow_bypass &&
+           a->place.rank == b->place.rank && a->place.mark == b->place.mark &&
            a->ending == b->ending && a->over == b->over && a->let_go == b->let_go &&
            same_labels(a, b);
 }

@@ -14,6 +14,7 @@
 #include "base/err.h"
 #include "kube/selector.h"
 #include "object/names.h"
+#include "object/pod_place.h"
 
 struct pod_label {
     const char *key;
@@ -34,21 +35,22 @@ struct pod {
     const struct pod_label *labels; /* sorted by key; none of a pod with too many for an injection
                                        (inject/inject_bounds.h) */
     size_t label_count;
-    uint64_t generation;   /* of its annotation; 0: none, or no number of a generation */
-    uint64_t traffic;      /* the same of the traffic document's */
-    uint16_t proxy_port;   /* localproxy's admin server; 0: there is no such sidecar */
-    uint16_t sync_port;    /* rulesync's */
-    bool ready;            /* its condition Ready */
-    bool allow_bypass;     /* its annotation says so */
-    int64_t ready_since;   /* seconds since 1970; 0: it is not ready, or that is not known */
-    int64_t unready_since; /* since when it is not, its creation at the latest; 0: it is ready, or
-                              that is not known */
-    const char *failing;   /* why a container of it does not start: one of some words that tell of
-                              something wrong, as "CrashLoopBackOff"; NULL: none of them. Static */
-    bool told;             /* it has that annotation, whatever stands there */
-    bool ending;           /* it is being deleted, or is Succeeded or Failed and not over */
-    bool over;             /* Succeeded or Failed, and no container of it is said to run */
-    bool let_go;           /* somebody says that nothing of it need be waited for */
+    uint64_t generation;    /* of its annotation; 0: none, or no number of a generation */
+    uint64_t traffic;       /* the same of the traffic document's */
+    uint16_t proxy_port;    /* localproxy's admin server; 0: there is no such sidecar */
+    uint16_t sync_port;     /* rulesync's */
+    bool ready;             /* its condition Ready */
+    bool allow_bypass;      /* its annotation says so */
+    int64_t ready_since;    /* seconds since 1970; 0: it is not ready, or that is not known */
+    int64_t unready_since;  /* since when it is not, its creation at the latest; 0: it is ready, or
+                               that is not known */
+    const char *failing;    /* why a container of it does not start: one of some words that tell of
+                               something wrong, as "CrashLoopBackOff"; NULL: none of them. Static */
+    struct pod_place place; /* in its shard, of a Deployment */
+    bool told;              /* it has that annotation, whatever stands there */
+    bool ending;            /* it is being deleted, or is Succeeded or Failed and not over */
+    bool over;              /* Succeeded or Failed, and no container of it is said to run */
+    bool let_go;            /* somebody says that nothing of it need be waited for */
 };
 
 /* The keys of the annotations that are read: whole, with the prefix. */
@@ -58,6 +60,7 @@ struct pod_keys {
     const char *injected;
     const char *allow_bypass;
     const char *let_go;
+    const char *place;
 };
 
 /* Memory of which the first `head` bytes are the caller's, and zero; the pod is behind them.

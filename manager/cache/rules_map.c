@@ -175,9 +175,7 @@ static struct rules *read_rules(struct rules_map *m, const cJSON *object, const 
         tell_unreadable(object, text, &e);
         return NULL;
     }
-    m->intact = is_canonical(rules, text, m->foreign_size) &&
-                is_of_shard(rules, shards_namespace(object),
-                            shards_name(object) + strlen(SIDECAR_CONFIGMAP));
+    m->intact = is_canonical(rules, text, m->foreign_size) && is_of_shard(rules, m->ns, m->shard);
     m->generation = rules_generation(rules);
     m->voids = rules_voids(rules);
     return rules;
@@ -209,7 +207,7 @@ static struct rules_map *copy_map(const struct rules_map *found)
     at += sprintf(at, "%s/%s", found->ns, found->shard) + 1;
     m->ns = append(&at, found->ns);
     m->name = append(&at, found->name);
-    m->shard = m->name + strlen(SIDECAR_CONFIGMAP);
+    m->shard = names_shard_of_map(m->name);
     m->uid = append(&at, found->uid);
     m->version = append(&at, found->version);
     m->config_uid = append(&at, found->config_uid);
@@ -235,7 +233,7 @@ static struct rules *take_known(struct rules_map *m, const struct rules_map *kno
     }
     if (known->foreign_size != m->foreign_size) {
         m->intact = is_canonical(known->rules, text, m->foreign_size) &&
-                    is_of_shard(known->rules, m->ns, m->name + strlen(SIDECAR_CONFIGMAP));
+                    is_of_shard(known->rules, m->ns, m->shard);
     }
     return rules_ref(known->rules);
 }
@@ -283,8 +281,7 @@ static void look_at_traffic(struct rules_map *m, const cJSON *object, const stru
         m->traffic = known->traffic;
         return;
     }
-    parse_traffic(&m->traffic, text, shards_namespace(object),
-                  shards_name(object) + strlen(SIDECAR_CONFIGMAP));
+    parse_traffic(&m->traffic, text, m->ns, m->shard);
 }
 
 /* The rules in it, of which the caller holds a reference; NULL: none that can be read, or nobody
@@ -329,15 +326,15 @@ struct rules_map *rules_map_look(const cJSON *object, const char *prefix,
     struct rules_map found = {
         .ns = shards_namespace(object),
         .name = name,
+        .shard = names_shard_of_map(name),
         .uid = field_text(meta, "uid"),
         .version = field_text(meta, "resourceVersion"),
         .changed_by = f.changed,
         .text_hash = f.hash,
     };
-    if (strncmp(name, SIDECAR_CONFIGMAP, strlen(SIDECAR_CONFIGMAP)) != 0) {
+    if (found.shard == NULL) {
         return NULL;
     }
-    found.shard = name + strlen(SIDECAR_CONFIGMAP);
     found.rules = look_at_text(&found, object, known, wanted, &f);
     say_what_is_in_it(&found, known);
     read_metadata(&found, meta, prefix);
@@ -417,7 +414,7 @@ bool rules_map_right(const struct rules_map *m, const char *config_uid, uint64_t
 
 char *rules_map_name(const char *shard)
 {
-    return xasprintf("%s%s", SIDECAR_CONFIGMAP, shard);
+    return xasprintf("%s%s", RULES_MAP_PREFIX, shard);
 }
 
 static void add_metadata(struct edit *ed, cJSON *meta, const struct rules *rules,

@@ -116,6 +116,7 @@ static void set_keys(struct shard_cache *w)
         .injected = names_key(w->prefix, SIDECAR_INJECTED, w->key_texts[2]),
         .allow_bypass = names_key(w->prefix, SIDECAR_ALLOW_BYPASS, w->key_texts[3]),
         .let_go = names_key(w->prefix, POD_LET_GO, w->key_texts[4]),
+        .place = names_key(w->prefix, POD_PLACE, w->key_texts[5]),
     };
 }
 
@@ -138,6 +139,7 @@ struct shard_cache *shard_cache_new(struct net_loop *l, const struct shard_cache
     w->keepers = 1;
     w->loop = l;
     w->ops = o->ops;
+    w->clock = o->clock != NULL ? o->clock : &net_clock_system;
     w->shareable = o->shareable;
     w->shared.unknown = true;
     list_init(&w->listeners);

@@ -25,6 +25,7 @@
 #include "compile/compile.h"
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
+#include "net/clock.h"
 #include "net/loop.h"
 
 /* Of all namespaces; of one: "/namespaces/NS" before the last part. */
@@ -51,6 +52,9 @@ struct shard_cache_config {
     size_t pod_count;            /* that it selects */
     const struct selector *pods; /* which those are; NULL: none, or there is no room for it */
     uint64_t digest;             /* json_digest of the spec */
+    uint64_t sized_ms;           /* when it was first seen, or with another number of pods by its
+                                    annotation ROOT_PODS: of shard_cache_options.clock; 0: before
+                                    all were listed */
     const char *changed_by;      /* of a child of a root: the field manager that changed it last, of
                                     those that are not this manager, and when; "": none */
 };
@@ -90,6 +94,7 @@ struct shard_cache_options {
     struct namespaces *namespaces;   /* that limits ask for, with labels; must outlive the cache, or
                                         until shard_cache_free; NULL: nobody knows them */
     struct flag_list shareable;      /* namespaces that configs of any may share; outlive it */
+    const struct net_clock *clock;   /* NULL: the system's */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 
@@ -154,6 +159,9 @@ void shard_cache_count_rules(struct shard_cache *w, const char *ns, struct rules
 /* The pods that a config selects, in the order of their names: config->pod_count of them, in an
  * array that the caller frees. */
 MUST_CHECK const struct pod **shard_cache_pods_of(const struct shard_cache_config *c);
+/* The same, one after the other in no order, for what is asked often. */
+void shard_cache_each_pod_of(const struct shard_cache_config *c,
+                             void (*cb)(void *data, const struct pod *pod), void *data);
 /* The pods that have the sidecars of the shard `key`, whether there is a config of that name, and
  * selects them, or not: *count of them, in an array that the caller frees. */
 MUST_CHECK const struct pod **shard_cache_injected(const struct shard_cache *w, const char *key,

@@ -129,6 +129,20 @@ static char *find_changer(const struct shard_cache *w, const struct config *c, c
     return text[0] == '\0' ? NULL : xstrdup(text);
 }
 
+static const char *pods_of_shard(const struct shard_cache *w, const cJSON *object)
+{
+    char key[NAMES_KEY_SIZE];
+    return field_text(field_get(field_get(object, "metadata"), "annotations"),
+                      names_key(w->prefix, ROOT_PODS, key));
+}
+
+static uint64_t sized_at(const struct shard_cache *w, const struct config *c, const cJSON *object)
+{
+    bool same =
+        c->object != NULL && strcmp(pods_of_shard(w, c->object), pods_of_shard(w, object)) == 0;
+    return same ? c->seen.sized_ms : w->synced ? net_clock_now(w->clock) : 0;
+}
+
 /* `whole` is what the API server has; takes `object`, which is kept of it. */
 static void set_config(struct shard_cache *w, struct config *c, const cJSON *whole, cJSON *object)
 {
@@ -139,9 +153,11 @@ static void set_config(struct shard_cache *w, struct config *c, const cJSON *who
     }
     free(c->changed_by);
     c->changed_by = changer;
+    uint64_t sized = sized_at(w, c, object);
     cJSON_Delete(c->object);
     c->object = object;
     c->seen = (struct shard_cache_config){
+        .sized_ms = sized,
         .key = c->item.node.key,
         .ns = shards_namespace(object),
         .name = shards_name(object),

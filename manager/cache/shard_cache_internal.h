@@ -75,12 +75,13 @@ struct map_entry {
 
 struct shard_cache {
     struct net_loop *loop;
+    const struct net_clock *clock;
     const struct reflector_ops *ops;
     struct list listeners;
     struct list *next_listener; /* to be told of what is being told */
     char *prefix;
     struct pod_keys keys; /* of key_texts */
-    char key_texts[5][NAMES_KEY_SIZE];
+    char key_texts[6][NAMES_KEY_SIZE];
 
     /* Maps and pods are held until the configs are known: which of them are to be read, and so that
      * each pod is compared with few selectors, in place of each selector with all pods. */

@@ -68,13 +68,9 @@ void shard_cache_share_rules(struct shard_cache *w, const char *key, struct rule
 
 static char *key_of(void *data, const cJSON *object)
 {
-    const char *name = shards_name(object);
-    const size_t head = strlen(SIDECAR_CONFIGMAP);
+    const char *shard = names_shard_of_map(shards_name(object));
     (void)data;
-    if (strncmp(name, SIDECAR_CONFIGMAP, head) != 0) {
-        return NULL; /* it is not that of rules */
-    }
-    return xasprintf("%s/%s", shards_namespace(object), name + head);
+    return shard == NULL ? NULL : xasprintf("%s/%s", shards_namespace(object), shard);
 }
 
 static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)

@@ -206,6 +206,16 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
+void shard_cache_each_pod_of(const struct shard_cache_config *c,
+                             void (*cb)(void *data, const struct pod *pod), void *data)
+{
+    const struct pod_selection_shard *s = &LIST_ITEM(c, struct config, seen)->shard;
+    LIST_FOR_EACH(n, &s->pods)
+    {
+        cb(data, &pod_of_member(LIST_ITEM(n, struct member, of_shard)->pod)->pod);
+    }
+}
+
 const struct pod **shard_cache_pods_of(const struct shard_cache_config *c)
 {
     const struct pod_selection_shard *s = &LIST_ITEM(c, struct config, seen)->shard;

@@ -73,10 +73,11 @@ static const struct flag table[] = {
              "standard input. The generation shown is the one that follows."},
     {.name = "children",
      FLAG_BOOL_AT(struct compile_flags, command.children),
-     .help =
-         "Print the shards of roots as the ShardingConfigs that the manager makes of them, in "
-         "place of rules. With a StatefulSet among the files the number of its replicas counts; "
-         "with shards that there are, buckets stay where they are as far as they can."},
+     .help = "Print the shards of roots as the ShardingConfigs that the manager makes of them, in "
+             "place of rules. With its StatefulSet or Deployment among the files the number of "
+             "replicas "
+             "counts; "
+             "with shards that there are, buckets stay where they are as far as they can."},
     FLAGS_STRICT(struct compile_flags, command.strict),
     {.name = "generation",
      .value = "NUMBER",

@@ -17,7 +17,7 @@
 #include "yaml/yaml.h"
 #include "json/field.h"
 
-#define STATEFUL_SET "StatefulSet"
+static const char *const workload_kinds[] = {"StatefulSet", "Deployment"};
 
 struct config_file {
     const char *name; /* as messages show it */
@@ -102,10 +102,14 @@ void config_files_add(struct config_list *list, const cJSON *config,
            (struct config_entry){.config = config, .file = source->file, .source = source->config});
 }
 
-static bool is_stateful_set(const cJSON *object)
+static bool is_workload(const cJSON *object)
 {
-    return strcmp(field_text(object, "kind"), STATEFUL_SET) == 0 &&
-           strncmp(field_text(object, "apiVersion"), "apps/", 5) == 0;
+    const char *kind = field_text(object, "kind");
+    bool known = false;
+    for (size_t i = 0; i < ARRAY_LEN(workload_kinds); i++) {
+        known = known || strcmp(kind, workload_kinds[i]) == 0;
+    }
+    return known && strncmp(field_text(object, "apiVersion"), "apps/", 5) == 0;
 }
 
 /* False if it is of another kind. */
@@ -124,8 +128,8 @@ static bool add_object(const struct reader *r, const cJSON *object)
         add_entry(r, &r->files->namespaces, object);
         return true;
     }
-    if (is_stateful_set(object)) {
-        add_entry(r, &r->files->stateful_sets, object);
+    if (is_workload(object)) {
+        add_entry(r, &r->files->workloads, object);
         return true;
     }
     return false;
@@ -136,7 +140,9 @@ static const cJSON *list_items(const struct reader *r, const cJSON *document)
 {
     const cJSON *items = input_list_items(document, COMPILE_KIND);
     items = items != NULL ? items : input_list_items(document, "Namespace");
-    items = items != NULL ? items : input_list_items(document, STATEFUL_SET);
+    for (size_t i = 0; items == NULL && i < ARRAY_LEN(workload_kinds); i++) {
+        items = input_list_items(document, workload_kinds[i]);
+    }
     for (int i = TRAFFIC_BREAKER; i <= TRAFFIC_FAULT_INJECTION && r->files->take_policies; i++) {
         if (items == NULL) {
             items = input_list_items(document, policy_kind_name((enum traffic_kind)i));
@@ -253,7 +259,7 @@ void config_files_deinit(struct config_files *c)
     }
     free(c->configs.entries);
     free(c->policies.entries);
-    free(c->stateful_sets.entries);
+    free(c->workloads.entries);
     free(c->namespaces.entries);
     *c = (struct config_files)CONFIG_FILES_INIT;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_files.h - the ShardingConfigs that files hold, and where in them they stand; beside them
- * Namespaces, StatefulSets, and traffic policies (policy/policy.h), if these are asked for.
+ * Namespaces, StatefulSets and Deployments, and traffic policies (policy/policy.h), if these are
+ * asked for.
  */
 #ifndef MANAGER_COMMANDS_CONFIG_FILES_H
 #define MANAGER_COMMANDS_CONFIG_FILES_H
@@ -19,7 +20,7 @@ struct config_entry {
     const cJSON *config; /* or policy */
     const struct config_file *file;
     const cJSON *source; /* what stands in the file, if the config was made of that; NULL */
-    bool used;           /* of a StatefulSet: some root has it */
+    bool used;           /* of a workload: some root has it */
 };
 
 /* In the order of the files. */
@@ -34,8 +35,8 @@ struct config_files {
     struct config_list policies; /* CircuitBreakers and FaultInjections */
     bool take_policies;          /* or skip them like other kinds; set before reading */
     struct config_list namespaces;
-    struct config_list stateful_sets;
-    struct config_file *files; /* a list */
+    struct config_list workloads; /* StatefulSets and Deployments */
+    struct config_file *files;    /* a list */
 };
 
 #define CONFIG_FILES_INIT                                                                          \

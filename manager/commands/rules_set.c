@@ -156,15 +156,15 @@ static int add_value(struct rules_set *s, const cJSON *meta, const char *text, b
 {
     const char *name = field_text(meta, "name");
     const char *ns = field_text(meta, "namespace");
-    size_t prefix = strlen(SIDECAR_CONFIGMAP);
+    const char *shard = names_shard_of_map(name);
     struct err why = ERR_INIT;
     if (text[0] == '\0') {
         return 0;
     }
     int rc =
         traffic ? add_traffic(s, text, strlen(text), &why) : add_text(s, text, strlen(text), &why);
-    if (rc != 0 && ns[0] != '\0' && strncmp(name, SIDECAR_CONFIGMAP, prefix) == 0) {
-        add_unread(s, ns, name + prefix, traffic, &why);
+    if (rc != 0 && ns[0] != '\0' && shard != NULL) {
+        add_unread(s, ns, shard, traffic, &why);
         return 0;
     }
     return rc == 0 ? 0 : err_set(e, rc, "%s: %s", name, why.msg);

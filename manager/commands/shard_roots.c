@@ -60,9 +60,9 @@ static struct config_entry *find_child(const struct expansion *x, unsigned numbe
     return entry != NULL && is_own(x, entry) ? entry : NULL;
 }
 
-static int replicas_of(const cJSON *stateful_set)
+static int replicas_of(const cJSON *workload)
 {
-    const cJSON *replicas = field_get(field_get(stateful_set, "spec"), "replicas");
+    const cJSON *replicas = field_get(field_get(workload, "spec"), "replicas");
     if (replicas == NULL) {
         return 1; /* the API server's default */
     }
@@ -71,15 +71,16 @@ static int replicas_of(const cJSON *stateful_set)
 
 static void find_replicas(struct expansion *x)
 {
-    const struct config_list *list = &x->files->files.stateful_sets;
+    const struct config_list *list = &x->files->files.workloads;
     x->replicas = -1;
     x->first = -1;
     for (size_t i = 0; i < list->count; i++) {
-        const cJSON *set = list->entries[i].config;
-        if (strcmp(field_meta(set, "name"), x->spec.target) == 0 &&
-            strcmp(namespace_of(x->files, set), x->ns) == 0) {
-            x->replicas = replicas_of(set);
-            x->first = root_first_ordinal(set);
+        const cJSON *workload = list->entries[i].config;
+        if (strcmp(field_text(workload, "kind"), root_target_kind(&x->spec)) == 0 &&
+            strcmp(field_meta(workload, "name"), x->spec.target) == 0 &&
+            strcmp(namespace_of(x->files, workload), x->ns) == 0) {
+            x->replicas = replicas_of(workload);
+            x->first = root_first_ordinal(workload);
             list->entries[i].used = true;
         }
     }
@@ -173,12 +174,13 @@ static void drop_others(struct expansion *x)
 static void note_unknown(const struct expansion *x)
 {
     char msg[ERR_MSG_MAX];
+    const char *kind = root_target_kind(&x->spec);
     bool counts = x->spec.automatic.there && x->spec.automatic.size == 0;
     if (x->replicas < 0 && counts) {
         (void)snprintf(msg, sizeof msg,
-                       "spec.root.targetStatefulSet: StatefulSet %.253s is not in the input: the "
-                       "number of shards is what there is: %u",
-                       x->spec.target, x->layout.size);
+                       "spec.root.target%s: %s %.253s is not in the input: the number of shards is "
+                       "what there is: %u",
+                       kind, kind, x->spec.target, x->layout.size);
         note(x, msg);
     }
     if (child_needs_namespaces(&x->spec) && x->child.namespaces.names == NULL) {
@@ -186,17 +188,15 @@ static void note_unknown(const struct expansion *x)
                 "alone, and what else it would have is in no shard: give --namespaces");
     }
     if (x->replicas >= 0 && (unsigned)x->replicas < x->layout.needed) {
-        (void)snprintf(msg, sizeof msg,
-                       "spec.root: the shards need %u pods, and StatefulSet %.253s has %d",
-                       x->layout.needed, x->spec.target, x->replicas);
+        (void)snprintf(msg, sizeof msg, "spec.root: the shards need %u pods, and %s %.253s has %d",
+                       x->layout.needed, kind, x->spec.target, x->replicas);
         warn(x, msg);
     }
     if (x->replicas >= 0 && (unsigned)x->replicas > x->layout.room) {
-        (void)snprintf(
-            msg, sizeof msg,
-            "spec.root: the shards have room for %u pods, and StatefulSet %.253s has %d: "
-            "further ones are refused if they ask for sidecars",
-            x->layout.room, x->spec.target, x->replicas);
+        (void)snprintf(msg, sizeof msg,
+                       "spec.root: the shards have room for %u pods, and %s %.253s has %d: "
+                       "further ones are refused if they ask for sidecars",
+                       x->layout.room, kind, x->spec.target, x->replicas);
         warn(x, msg);
     }
 }
@@ -256,11 +256,13 @@ static void expand_entry(struct shard_files *r, const struct config_entry *entry
 
 static void note_unused(struct shard_files *r)
 {
-    const struct config_list *list = &r->files.stateful_sets;
+    const struct config_list *list = &r->files.workloads;
     for (size_t i = 0; i < list->count; i++) {
         if (!list->entries[i].used) {
-            shard_files_note_entry(r, &list->entries[i],
-                                   "skipped: kind StatefulSet, not a " COMPILE_KIND);
+            char msg[80];
+            (void)snprintf(msg, sizeof msg, "skipped: kind %.20s, not a " COMPILE_KIND,
+                           field_text(list->entries[i].config, "kind"));
+            shard_files_note_entry(r, &list->entries[i], msg);
         }
     }
 }

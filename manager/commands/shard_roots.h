@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shard_roots.h - the shards of the roots among ShardingConfigs of files, made as the manager would
- * in the end, when all pods of the StatefulSet are there and live.
+ * in the end, when all pods of the target are there and live.
  *
  * Shards of a root that the files hold too, as `kubectl get` prints them, are what there is:
  * buckets stay where they are, as far as they can. They are replaced by what is made.

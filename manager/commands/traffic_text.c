@@ -2,9 +2,9 @@
 #include "commands/traffic_text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/xalloc.h"
 #include "policy/policy.h"
 #include "json/field.h"
@@ -15,14 +15,8 @@ enum {
     VALUE_MAX = 2 * TRAFFIC_TEXT_MAX, /* what is printed is hardly longer than in the document */
 };
 
-/* Of each kind. */
-static const struct {
-    const char *policies;
-    const char *rules;
-} lists[] = {
-    [TRAFFIC_BREAKER] = {"breakers", "limitings"},
-    [TRAFFIC_FAULT_INJECTION] = {"faults", "rules"},
-};
+static const char *const lists[TRAFFIC_KINDS] = {
+    [TRAFFIC_BREAKER] = "breakers", [TRAFFIC_FAULT_INJECTION] = "faults"};
 
 /* ---- values ---- */
 
@@ -53,7 +47,7 @@ static void print_value(const cJSON *value, struct buf *out)
         print_array(value, out);
         return;
     }
-    if (!cJSON_IsObject(value)) {
+    if (!cJSON_IsObject(value) || value->child == NULL) {
         print_scalar(value, out);
         return;
     }
@@ -68,6 +62,38 @@ static void print_value(const cJSON *value, struct buf *out)
     }
 }
 
+/* ---- fields ---- */
+
+static bool has_objects(const cJSON *value)
+{
+    return cJSON_IsArray(value) && cJSON_IsObject(value->child);
+}
+
+/* Whether it is more than one line. */
+static bool is_tree(const cJSON *value)
+{
+    const cJSON *field;
+    cJSON_ArrayForEach(field, value)
+    {
+        if (cJSON_IsObject(value) && (cJSON_IsObject(field) || has_objects(field))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_fields(struct rules_text *t, const char *path, const cJSON *object);
+
+/* `what` has the name of the field, and its own if it has one. */
+static void add_object(struct rules_text *t, const char *path, const char *what,
+                       const cJSON *object)
+{
+    char below[2 * PATH_LEN];
+    rules_text_line(t, path, "%s:", what);
+    (void)snprintf(below, sizeof below, "%s%c%s:", path, RULES_TEXT_JOIN, what);
+    add_fields(t, below, object);
+}
+
 static void add_value(struct rules_text *t, const char *path, const char *name, const cJSON *value)
 {
     struct buf text = BUF_INIT(VALUE_MAX);
@@ -76,91 +102,52 @@ static void add_value(struct rules_text *t, const char *path, const char *name, 
     buf_reset(&text);
 }
 
+static void add_entry(struct rules_text *t, const char *path, const char *list, const cJSON *entry)
+{
+    char what[PATH_LEN];
+    const char *name = field_text(entry, "name");
+    if (name[0] == '\0') {
+        add_value(t, path, list, entry);
+    } else {
+        (void)snprintf(what, sizeof what, "%s %s", list, name);
+        add_object(t, path, what, entry);
+    }
+}
+
+/* But for the name, which stands above. */
+static void add_fields(struct rules_text *t, const char *path, const cJSON *object)
+{
+    const cJSON *field;
+    cJSON_ArrayForEach(field, object)
+    {
+        const cJSON *entry;
+        if (has_objects(field)) {
+            cJSON_ArrayForEach(entry, field)
+            {
+                add_entry(t, path, field->string, entry);
+            }
+        } else if (is_tree(field)) {
+            add_object(t, path, field->string, field);
+        } else if (strcmp(field->string, "name") != 0) {
+            add_value(t, path, field->string, field);
+        }
+    }
+}
+
 /* ---- policies ---- */
 
-static void add_requests(struct rules_text *t, const char *path, const cJSON *rows)
+/* Writes the rules of time zones behind their names. */
+static void explain_zones(const cJSON *policy, const cJSON *zones)
 {
-    const cJSON *row;
-    cJSON_ArrayForEach(row, rows)
+    cJSON *fault;
+    cJSON_ArrayForEach(fault, field_get(field_get(policy, "spec"), "httpFault"))
     {
-        if (row->child == NULL) {
-            rules_text_line(t, path, "requests: all");
-        } else {
-            add_value(t, path, "requests", row);
-        }
-    }
-}
-
-static void add_urls(struct rules_text *t, const char *path, const cJSON *urls)
-{
-    const cJSON *item;
-    cJSON_ArrayForEach(item, urls)
-    {
-        rules_text_line(t, path, "requests: %s %s", field_text(item, "method"),
-                        field_text(item, "url"));
-    }
-}
-
-/* "host is a", "path matches ^/b": what a request must have. */
-static void print_match(const cJSON *http, const char *key, struct buf *out)
-{
-    const cJSON *match = field_get(http, key);
-    bool exact = field_get(match, "exact") != NULL;
-    if (match != NULL) {
-        (void)buf_printf(out, "%s%s %s %s", out->len == 0 ? "" : ", ", key,
-                         exact ? "is" : "matches", field_text(match, exact ? "exact" : "regex"));
-    }
-}
-
-static void add_http(struct rules_text *t, const char *path, const cJSON *matches)
-{
-    const cJSON *http;
-    cJSON_ArrayForEach(http, matches)
-    {
-        struct buf text = BUF_INIT(VALUE_MAX);
-        const cJSON *header;
-        const char *method = field_text(http, "method");
-        (void)buf_append_str(&text, method);
-        print_match(http, "host", &text);
-        print_match(http, "path", &text);
-        cJSON_ArrayForEach(header, field_get(http, "headers"))
-        {
-            const char *value = field_text(header, "value");
-            (void)buf_printf(&text, "%sheader %s%s%s", text.len == 0 ? "" : ", ",
-                             field_text(header, "name"), value[0] == '\0' ? "" : ": ", value);
-        }
-        rules_text_line(t, path, "requests: %s", xptr(buf_cstr(&text)));
-        buf_reset(&text);
-    }
-}
-
-static void add_field(struct rules_text *t, const char *path, const cJSON *field)
-{
-    static const struct {
-        const char *name;
-        void (*add)(struct rules_text *t, const char *path, const cJSON *list);
-    } requests[] = {{"resources", add_requests}, {"urls", add_urls}, {"http", add_http}};
-    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
-        if (strcmp(field->string, requests[i].name) == 0) {
-            requests[i].add(t, path, field);
-            return;
-        }
-    }
-    add_value(t, path, field->string, field);
-}
-
-/* `what` is "rule" or another word, for names are unique among those of a list alone. */
-static void add_rule(struct rules_text *t, const char *policy, const char *what, const cJSON *rule)
-{
-    char path[2 * PATH_LEN];
-    const cJSON *field;
-    const char *name = field_text(rule, "name");
-    rules_text_line(t, policy, "%s %s:", what, name);
-    (void)snprintf(path, sizeof path, "%s%c%s %s:", policy, RULES_TEXT_JOIN, what, name);
-    cJSON_ArrayForEach(field, rule)
-    {
-        if (strcmp(field->string, "name") != 0) {
-            add_field(t, path, field);
+        const cJSON *time = field_get(fault, "effectiveTime");
+        const char *name = field_text(time, "timeZone");
+        if (name[0] != '\0') {
+            char *both = xasprintf("%s (%s)", name, field_text(zones, name));
+            (void)xptr(cJSON_SetValuestring((cJSON *)field_get(time, "timeZone"), both));
+            free(both);
         }
     }
 }
@@ -169,32 +156,24 @@ static void add_policy(struct rules_text *t, enum traffic_kind kind, const cJSON
 {
     char path[PATH_LEN];
     const cJSON *item;
-    const char *pods = field_text(policy, "pods");
     (void)snprintf(path, sizeof path, "%s %s:", policy_kind_name(kind), field_text(policy, "name"));
     rules_text_line(t, "", "%s", path);
-    rules_text_line(t, path, "pods: %s", pods[0] == '\0' ? "all" : pods);
     cJSON_ArrayForEach(item, field_get(policy, "reset"))
     {
         rules_text_line(t, path, "recover %s: %s", item->string, item->valuestring);
     }
-    cJSON_ArrayForEach(item, field_get(policy, lists[kind].rules))
-    {
-        add_rule(t, path, "rule", item);
-    }
-    cJSON_ArrayForEach(item, field_get(policy, "intercepts"))
-    {
-        add_rule(t, path, "intercept rule", item);
-    }
+    add_fields(t, path, field_get(policy, "spec"));
 }
 
 static void add_spec(struct rules_text *t, const cJSON *spec, traffic_text_wants_cb wants,
                      void *data)
 {
-    for (int i = TRAFFIC_BREAKER; i <= TRAFFIC_FAULT_INJECTION; i++) {
+    for (int i = 0; i < TRAFFIC_KINDS; i++) {
         enum traffic_kind kind = (enum traffic_kind)i;
         const cJSON *policy;
-        cJSON_ArrayForEach(policy, field_get(spec, lists[kind].policies))
+        cJSON_ArrayForEach(policy, field_get(spec, lists[kind]))
         {
+            explain_zones(policy, field_get(spec, "zones"));
             if (wants(data, kind, field_text(policy, "name"))) {
                 add_policy(t, kind, policy);
             }

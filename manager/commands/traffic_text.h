@@ -3,11 +3,12 @@
  * traffic_text.h - traffic policies as lines of plain text, as rules_text.h has those of rules:
  *
  *     CircuitBreaker guard:
- *       pods: app=operator
- *       rule deletePod:
- *         bucket: burst 1, intervalMs 10000, limit 1
- *         requests: apiGroups "", namespaces *, resources pods, verbs delete
- *         trigger: LimiterOnly
+ *       rateLimitings deletePod:
+ *         bucket: burst 1, interval 10s, limit 1
+ *         resourceRules: apiGroups "", namespaces *, resources pods, verbs delete
+ *         triggerPolicy: LimiterOnly
+ *       selector:
+ *         matchLabels: app operator
  *
  * What the API server and the manager give to an object is not shown: uid, and hash of the spec.
  */

@@ -12,16 +12,15 @@
 #include "base/xalloc.h"
 #include "compile/control_labels.h"
 #include "compile/namespace_selectors.h"
+#include "config/sharding_config.h"
 #include "kube/selector.h"
 #include "kube/user_agent.h"
 #include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 
-enum { PATH_LEN = 128 };
+enum { PATH_LEN = 128, LIMIT_PATH_LEN = 64 };
 
-static const char *const api_groups[] = {"ctrlmesh.kusionstack.io", "kridge.kusionstack.io", NULL};
-#define API_VERSION "v1alpha1"
 #define CONTROLLER "spec.controller"
 
 /* Where a limit of the rules came from, for messages. */
@@ -33,7 +32,7 @@ struct origin {
 
 struct compilation {
     const struct compile_options *options;
-    const char *group; /* the config's API group */
+    const cJSON *config;
     struct control_label_keys keys;
     struct sharing sharing;
     struct namespace_selectors namespaces;
@@ -45,11 +44,6 @@ struct compilation {
     size_t selector_bytes; /* copied into the rules so far */
     struct err *e;
 };
-
-static int not_object(struct compilation *c, const char *path)
-{
-    return err_set(c->e, -EINVAL, "%s: Invalid value: must be an object", path);
-}
 
 bool compile_is_config(const cJSON *document)
 {
@@ -73,48 +67,18 @@ void compile_prefix(const cJSON *config, const struct compile_labels *l,
                    l->prefix != NULL ? l->prefix : version);
 }
 
-static int read_api_version(struct compilation *c, const cJSON *config)
-{
-    const char *text = "";
-    if (field_required(config, "", "apiVersion", &text, c->e) != 0) {
-        return c->e->code;
-    }
-    const char *slash = strrchr(text, '/');
-    size_t len = slash == NULL ? 0 : (size_t)(slash - text);
-    for (size_t i = 0; api_groups[i] != NULL && slash != NULL; i++) {
-        if (strcmp(slash + 1, API_VERSION) == 0 && strlen(api_groups[i]) == len &&
-            memcmp(api_groups[i], text, len) == 0) {
-            c->group = api_groups[i];
-            return 0;
-        }
-    }
-    return err_set(c->e, -EINVAL,
-                   "apiVersion: Unsupported value: \"%.100s\": supported are \"%s/%s\" and "
-                   "\"%s/%s\"",
-                   text, api_groups[0], API_VERSION, api_groups[1], API_VERSION);
-}
-
 /* Adds {"namespace": …, "name": …}; whether they are good names is checked with the rules. */
-static int add_shard(struct compilation *c, const cJSON *config, cJSON *document)
+static void add_shard(struct compilation *c, const struct sharding_metadata *meta, cJSON *document)
 {
-    const cJSON *meta = NULL;
-    const char *name = "";
-    const char *ns = "";
-    if (field_object(config, "", "metadata", &meta, c->e) != 0 ||
-        field_required(meta, "metadata", "name", &name, c->e) != 0 ||
-        field_string(meta, "metadata", "namespace", &ns, c->e) != 0) {
-        return c->e->code;
-    }
     cJSON *shard = edit_object(&c->edit, document, "shard");
-    edit_string(&c->edit, shard, "name", name);
-    edit_string(&c->edit, shard, "namespace", ns[0] == '\0' ? c->options->namespace : ns);
-    return 0;
+    edit_string(&c->edit, shard, "name", meta->name);
+    edit_string(&c->edit, shard, "namespace",
+                meta->namespace[0] == '\0' ? c->options->namespace : meta->namespace);
 }
 
 /* The pods of the shard: of no use to the rules, but nothing works without. */
-static int check_pod_selector(struct compilation *c, const cJSON *spec)
+static int check_pod_selector(struct compilation *c, const cJSON *item)
 {
-    const cJSON *item = field_get(spec, "selector");
     if (item == NULL) {
         return err_set(c->e, -EINVAL,
                        "spec.selector: Required value: selects the pods of the shard");
@@ -124,67 +88,30 @@ static int check_pod_selector(struct compilation *c, const cJSON *spec)
     return selector != NULL ? 0 : c->e->code;
 }
 
-static int add_webhook(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
+static void add_webhook(struct compilation *c, const cJSON *spec,
+                        const struct sharding_webhook *webhook, cJSON *rules_spec)
 {
-    static const char path[] = "spec.webhook";
-    static const char *const known[] = {"certDir", "port", NULL};
-    const cJSON *webhook = NULL;
-    const char *dir = "";
-    int port = 0;
-    if (field_object(spec, "spec", "webhook", &webhook, c->e) != 0 ||
-        field_known(webhook, path, known, c->e) != 0 ||
-        field_string(webhook, path, "certDir", &dir, c->e) != 0 ||
-        field_int(webhook, path, "port", 1, 65535, &port, c->e) != 0) {
-        return c->e->code;
-    }
     cJSON *out = webhook == NULL ? NULL : edit_object(&c->edit, rules_spec, "webhook");
-    if (field_get(webhook, "certDir") != NULL) {
-        edit_string(&c->edit, out, "certDir", dir);
+    if (field_get(field_get(spec, "webhook"), "certDir") != NULL) {
+        edit_string(&c->edit, out, "certDir", webhook->cert_dir);
     }
-    if (port != 0) {
-        edit_number(&c->edit, out, "port", port);
+    if (webhook != NULL && webhook->port != 0) {
+        edit_number(&c->edit, out, "port", webhook->port);
     }
-    return 0;
 }
 
-/* It is not of the rules: the webhook tells the sidecars of new pods. */
-static int check_user_agent(struct compilation *c, const cJSON *controller)
+/* The user agent is not of the rules: the webhook tells the sidecars of new pods. */
+static void add_leader_election(struct compilation *c, const struct sharding_controller *controller,
+                                cJSON *rules_spec)
 {
-    const char *text = "";
-    int rc = field_string(controller, CONTROLLER, COMPILE_USER_AGENT, &text, c->e);
-    const char *why = text[0] == '\0' ? NULL : user_agent_check(slice_str(text));
-    return rc != 0 || why == NULL ? rc
-                                  : field_invalid(c->e, CONTROLLER, COMPILE_USER_AGENT, text, why);
-}
-
-static int add_leader_election(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
-{
-    static const char *const known[] = {COMPILE_LOCK_NAME, COMPILE_LOCK_NAMESPACE,
-                                        COMPILE_USER_AGENT, NULL};
-    const cJSON *controller = NULL;
-    const char *name = "";
-    const char *ns = "";
-    if (field_object(spec, "spec", "controller", &controller, c->e) != 0 ||
-        field_known(controller, CONTROLLER, known, c->e) != 0 ||
-        field_string(controller, CONTROLLER, COMPILE_LOCK_NAME, &name, c->e) != 0 ||
-        field_string(controller, CONTROLLER, COMPILE_LOCK_NAMESPACE, &ns, c->e) != 0 ||
-        check_user_agent(c, controller) != 0) {
-        return c->e->code;
-    }
-    /* An empty string is how Go writes a field that is not set. */
-    if (name[0] == '\0') {
-        return ns[0] == '\0'
-                   ? 0
-                   : err_set(c->e, -EINVAL,
-                             CONTROLLER "." COMPILE_LOCK_NAME
-                                        ": Required value: " COMPILE_LOCK_NAMESPACE " is set");
+    if (controller->lock[0] == '\0') {
+        return;
     }
     cJSON *election = edit_object(&c->edit, rules_spec, "leaderElection");
-    edit_string(&c->edit, election, "name", name);
-    if (ns[0] != '\0') {
-        edit_string(&c->edit, election, "namespace", ns);
+    edit_string(&c->edit, election, "name", controller->lock);
+    if (controller->lock_namespace[0] != '\0') {
+        edit_string(&c->edit, election, "namespace", controller->lock_namespace);
     }
-    return 0;
 }
 
 /* Whether they are good keys is checked with the rules. */
@@ -192,7 +119,8 @@ static void make_keys(struct compilation *c)
 {
     const struct compile_labels *l = &c->options->labels;
     const char *const names[CONTROL_LABEL_KEYS] = {l->namespace, l->shard_hash, l->control};
-    const char *prefix = l->prefix != NULL ? l->prefix : c->group;
+    char prefix[COMPILE_PREFIX_SIZE];
+    compile_prefix(c->config, l, prefix);
     for (size_t i = 0; i < CONTROL_LABEL_KEYS; i++) {
         (void)names_key(prefix, names[i], c->keys.key[i]);
     }
@@ -221,31 +149,28 @@ static int check_size(struct compilation *c, const char *path, const char *selec
                          RULES_TEXT_MAX);
 }
 
-/* Copies one list; whether it is in order is checked with the rules. */
-static void copy_list(struct compilation *c, const cJSON *from, cJSON *to, const char *key)
+/* Whether it is in order is checked with the rules. */
+static void add_texts(struct compilation *c, cJSON *limit, const char *key,
+                      const struct schema_texts *texts)
 {
-    const cJSON *list = field_get(from, key);
-    if (list != NULL) {
-        edit_set(&c->edit, to, key, cJSON_Duplicate(list, true));
+    cJSON *list = edit_array(&c->edit, limit, key);
+    for (size_t i = 0; i < texts->count; i++) {
+        edit_append_string(&c->edit, list, texts->items[i]);
     }
 }
 
 /* One entry of relateResources becomes one limit of the rules. */
-static int add_rule(struct compilation *c, const cJSON *resources, const char *path,
-                    const char *selector, const struct origin *o)
+static int add_rule(struct compilation *c, const struct sharding_resources *resources,
+                    const char *path, const char *selector, const struct origin *o)
 {
-    static const char *const known[] = {"apiGroups", "resources", NULL};
-    if (!cJSON_IsObject(resources)) {
-        return not_object(c, path);
-    }
-    if (field_known(resources, path, known, c->e) != 0 || check_size(c, path, selector) != 0) {
+    if (check_size(c, path, selector) != 0) {
         return c->e->code;
     }
     c->origins = xptr(grow_array(c->origins, c->origin_count, &c->origin_cap, sizeof *o));
     c->origins[c->origin_count++] = *o;
     cJSON *limit = edit_append_object(&c->edit, c->limits);
-    copy_list(c, resources, limit, "apiGroups");
-    copy_list(c, resources, limit, "resources");
+    add_texts(c, limit, "apiGroups", &resources->groups);
+    add_texts(c, limit, "resources", &resources->resources);
     edit_string(&c->edit, limit, "selector", selector);
     return 0;
 }
@@ -263,11 +188,11 @@ static char *print_selector(const struct selector *selector, const char *path, s
 }
 
 /* By labels of the objects; empty, if there is a namespaceSelector. The caller frees. */
-static struct selector *read_own_selector(struct compilation *c, const cJSON *limit,
+static struct selector *read_own_selector(struct compilation *c, const struct sharding_limit *limit,
                                           const char *path)
 {
-    const cJSON *item = field_get(limit, "selector");
-    if (item == NULL && field_get(limit, NAMESPACE_SELECTOR) != NULL) {
+    const cJSON *item = limit->selector;
+    if (item == NULL && limit->namespaces != NULL) {
         return selector_and(NULL, 0, c->e);
     }
     if (item == NULL) {
@@ -302,16 +227,15 @@ static struct selector *select_namespaces(struct compilation *c, const cJSON *it
 }
 
 /* Takes `own`, and returns what is selected by it and by labels of namespaces. */
-static struct selector *and_namespaces(struct compilation *c, const cJSON *limit,
+static struct selector *and_namespaces(struct compilation *c, const struct sharding_limit *limit,
                                        const char *limit_path, struct selector *own)
 {
     char path[PATH_LEN];
-    const cJSON *item = field_get(limit, NAMESPACE_SELECTOR);
-    if (item == NULL) {
+    if (limit->namespaces == NULL) {
         return own;
     }
     (void)snprintf(path, sizeof path, "%s." NAMESPACE_SELECTOR, limit_path);
-    struct selector *names = select_namespaces(c, item, path);
+    struct selector *names = select_namespaces(c, limit->namespaces, path);
     const struct selector *const both[] = {own, names};
     struct selector *made = names == NULL ? NULL : selector_and(both, ARRAY_LEN(both), c->e);
     selector_free(names);
@@ -320,7 +244,8 @@ static struct selector *and_namespaces(struct compilation *c, const cJSON *limit
 }
 
 /* What the limit selects as canonical text; the caller frees. NULL with the error set. */
-static char *read_selector(struct compilation *c, const cJSON *limit, const char *limit_path)
+static char *read_selector(struct compilation *c, const struct sharding_limit *limit,
+                           const char *limit_path)
 {
     char path[PATH_LEN];
     (void)snprintf(path, sizeof path, "%s.selector", limit_path);
@@ -339,62 +264,23 @@ static char *read_selector(struct compilation *c, const cJSON *limit, const char
     return text;
 }
 
-static int add_rules(struct compilation *c, const cJSON *limit, const char *path, struct origin o)
+static int add_limit(struct compilation *c, const struct sharding_limit *limit, unsigned index)
 {
-    /* Beside it the other spelling may stand as null: so Go's encoder writes what is not set. */
-    const char *const known[] = {"relateResources", "selector", NAMESPACE_SELECTOR,
-                                 o.wrapped ? NULL : "objectSelector", NULL};
-    const cJSON *list = NULL;
-    if (field_known(limit, path, known, c->e) != 0 ||
-        field_array(limit, path, "relateResources", &list, c->e) != 0) {
-        return c->e->code;
-    }
-    if (list == NULL || list->child == NULL) {
-        return err_set(c->e, -EINVAL,
-                       "%s.relateResources: Required value: must have at least one entry", path);
-    }
-    char *selector = read_selector(c, limit, path);
+    struct origin o = {.limit = index, .wrapped = limit->wrapped != NULL};
+    const struct sharding_limit *said = o.wrapped ? limit->wrapped : limit;
+    const struct sharding_resources *related = said->related.items;
+    char path[LIMIT_PATH_LEN];
+    (void)snprintf(path, sizeof path, "spec.limits[%u]%s", index,
+                   o.wrapped ? ".objectSelector" : "");
+    char *selector = read_selector(c, said, path);
     int rc = selector == NULL ? c->e->code : 0;
-    for (const cJSON *item = list->child; item != NULL && rc == 0; item = item->next) {
+    for (; o.resource < said->related.count && rc == 0; o.resource++) {
         char inner[PATH_LEN];
         (void)snprintf(inner, sizeof inner, "%s.relateResources[%u]", path, o.resource);
-        rc = add_rule(c, item, inner, selector, &o);
-        o.resource++;
+        rc = add_rule(c, &related[o.resource], inner, selector, &o);
     }
     free(selector);
     return rc;
-}
-
-static int add_limit(struct compilation *c, const cJSON *limit, unsigned index)
-{
-    static const char *const known[] = {"objectSelector", "relateResources", "selector",
-                                        NAMESPACE_SELECTOR, NULL};
-    struct origin o = {.limit = index};
-    char path[PATH_LEN];
-    (void)snprintf(path, sizeof path, "spec.limits[%u]", index);
-    if (!cJSON_IsObject(limit)) {
-        return not_object(c, path);
-    }
-    const cJSON *inner = field_get(limit, "objectSelector");
-    if (inner == NULL) {
-        return add_rules(c, limit, path, o);
-    }
-    if (field_known(limit, path, known, c->e) != 0) {
-        return c->e->code;
-    }
-    for (size_t i = 1; known[i] != NULL; i++) {
-        if (field_get(limit, known[i]) != NULL) {
-            return err_set(c->e, -EINVAL,
-                           "%s.%s: Forbidden: may not be set together with objectSelector", path,
-                           known[i]);
-        }
-    }
-    (void)snprintf(path, sizeof path, "spec.limits[%u].objectSelector", index);
-    if (!cJSON_IsObject(inner)) {
-        return not_object(c, path);
-    }
-    o.wrapped = true;
-    return add_rules(c, inner, path, o);
 }
 
 /* A list that is not there may have been lost on the way: under another name by the API server,
@@ -412,60 +298,79 @@ bool compile_lacks_limits(const cJSON *config)
     return field_get(field_get(config, "spec"), "limits") == NULL;
 }
 
-static int add_limits(struct compilation *c, const cJSON *spec, cJSON *rules_spec)
+static int add_limits(struct compilation *c, const struct schema_list *limits, cJSON *rules_spec)
 {
-    const cJSON *limits = NULL;
-    unsigned i = 0;
-    const cJSON *item;
+    const struct sharding_limit *items = limits->items;
     c->limits = edit_array(&c->edit, rules_spec, "limits");
-    if (field_array(spec, "spec", "limits", &limits, c->e) != 0) {
-        return c->e->code;
-    }
-    if (limits == NULL) {
+    if (compile_lacks_limits(c->config)) {
         add_nothing(c);
     }
-    cJSON_ArrayForEach(item, limits)
-    {
-        if (add_limit(c, item, i++) != 0) {
+    for (unsigned i = 0; i < limits->count; i++) {
+        if (add_limit(c, &items[i], i) != 0) {
             return c->e->code;
         }
     }
     return 0;
 }
 
-static int add_spec(struct compilation *c, const cJSON *config, cJSON *document)
+/* `name`: of the shard. */
+static int add_spec(struct compilation *c, const cJSON *item, const struct sharding_spec *spec,
+                    const char *name, cJSON *document)
 {
-    static const char *const known[] = {"selector", "controller",  "webhook", "limits",
-                                        "root",     SHARING_FIELD, NULL};
-    const cJSON *spec = NULL;
-    if (field_object(config, "", "spec", &spec, c->e) != 0) {
+    cJSON *rules_spec = edit_object(&c->edit, document, "spec");
+    make_keys(c);
+    c->sharing = (struct sharing){.own = sharing_of(c->config),
+                                  .all = c->options->shared,
+                                  .namespace_key = c->keys.key[CONTROL_LABEL_NAMESPACE],
+                                  .hash_key = c->keys.key[CONTROL_LABEL_HASH]};
+    add_labels(c, rules_spec);
+    if (check_pod_selector(c, spec->selector) != 0) {
         return c->e->code;
     }
-    if (spec == NULL) {
-        return err_set(c->e, -EINVAL, "spec: Required value");
+    add_webhook(c, item, spec->webhook, rules_spec);
+    if (spec->leaving[0] != '\0' && strcmp(spec->leaving, name) == 0) {
+        (void)edit_array(&c->edit, rules_spec, "limits");
+        return 0; /* as a pod without sidecars, elected by the same lock */
     }
-    if (field_known(spec, "spec", known, c->e) != 0) {
-        return c->e->code;
+    add_leader_election(c, &spec->controller, rules_spec);
+    int rc = add_limits(c, &spec->limits, rules_spec);
+    if (rc == 0 && spec->leaving[0] != '\0') {
+        const struct rules_labels keys = {.namespace = c->keys.key[CONTROL_LABEL_NAMESPACE],
+                                          .shard_hash = c->keys.key[CONTROL_LABEL_HASH]};
+        sharing_hide(c->limits, &keys, c->sharing.own);
     }
-    if (field_get(spec, "root") != NULL) {
-        return err_set(
+    return rc;
+}
+
+/* The document that the rules are made of; NULL with the error set. */
+static cJSON *make_document(struct compilation *c)
+{
+    struct sharding_head head;
+    struct sharding_spec spec;
+    struct schema_memory memory = {0};
+    if (sharding_read_head(c->config, &head, c->e) != 0) {
+        return NULL;
+    }
+    if (field_get(head.spec, "root") != NULL) {
+        (void)err_set(
             c->e, -EINVAL,
             "spec.root: Forbidden: a root has no rules of its own: its shards have, which "
             "are ShardingConfigs that are made of it");
+        return NULL;
     }
-    cJSON *rules_spec = edit_object(&c->edit, document, "spec");
-    make_keys(c);
-    c->sharing = (struct sharing){.all = c->options->shared,
-                                  .namespace_key = c->keys.key[CONTROL_LABEL_NAMESPACE],
-                                  .hash_key = c->keys.key[CONTROL_LABEL_HASH]};
-    if (sharing_read(spec, &c->sharing.own, c->e) != 0) {
-        return c->e->code;
+    cJSON *document = cJSON_CreateObject();
+    edit_string(&c->edit, document, "apiVersion", RULES_API_VERSION);
+    edit_string(&c->edit, document, "kind", RULES_KIND);
+    edit_number(&c->edit, document, "generation", (double)c->options->generation);
+    add_shard(c, &head.metadata, document);
+    bool made = sharding_read_spec(head.spec, &memory, &spec, c->e) == 0 &&
+                add_spec(c, head.spec, &spec, head.metadata.name, document) == 0;
+    schema_memory_deinit(&memory);
+    if (!made) {
+        cJSON_Delete(document);
+        return NULL;
     }
-    add_labels(c, rules_spec);
-    bool added = check_pod_selector(c, spec) == 0 && add_webhook(c, spec, rules_spec) == 0 &&
-                 add_leader_election(c, spec, rules_spec) == 0 &&
-                 add_limits(c, spec, rules_spec) == 0;
-    return added ? 0 : c->e->code;
+    return document;
 }
 
 /* Finds what the rules call `path` in the config: "spec.limits[3]" is the fourth entry of
@@ -552,16 +457,9 @@ static struct rules *make_rules(struct compilation *c, const cJSON *document)
 
 struct rules *compile_config(const cJSON *config, const struct compile_options *o, struct err *e)
 {
-    struct compilation c = {.options = o, .e = e};
-    struct rules *made = NULL;
-    cJSON *document = cJSON_CreateObject();
-    edit_string(&c.edit, document, "apiVersion", RULES_API_VERSION);
-    edit_string(&c.edit, document, "kind", RULES_KIND);
-    edit_number(&c.edit, document, "generation", (double)o->generation);
-    if (read_api_version(&c, config) == 0 && add_shard(&c, config, document) == 0 &&
-        add_spec(&c, config, document) == 0) {
-        made = make_rules(&c, document);
-    }
+    struct compilation c = {.options = o, .config = config, .e = e};
+    cJSON *document = make_document(&c);
+    struct rules *made = document == NULL ? NULL : make_rules(&c, document);
     if (made == NULL) {
         xerr(e);
     }

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cjson/cJSON.h>
 
@@ -30,6 +31,7 @@ struct shards_item {
     const char *name;
     bool root;
     const struct selector *pods; /* that it selects; NULL: to be read from the config */
+    uint64_t sized_ms;           /* cache/shard_cache.h; 0: long ago */
 };
 
 /* Those of any namespace, or of one. */

@@ -9,65 +9,26 @@
 #include "base/array.h"
 #include "base/xalloc.h"
 #include "compile/control_labels.h"
+#include "config/sharding_config.h"
 #include "kube/name.h"
 #include "rules/sharding.h"
 #include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 
-#define SPEC_PATH "spec"
-
 /* ---- names ---- */
-
-/* NULL: nothing is wrong with it. */
-static const char *check_text(const char *text)
-{
-    const char *why = name_check_label(slice_str(text));
-    return why == NULL && sharding_is_hash(slice_str(text))
-               ? "a namespace that is called as a hash, 0 to 31, cannot be shared"
-               : why;
-}
-
-static const char *check_name(const cJSON *item)
-{
-    const char *text = cJSON_GetStringValue(item);
-    return text == NULL ? "must be a string" : check_text(text);
-}
-
-int sharing_read(const cJSON *spec, const cJSON **own, struct err *e)
-{
-    const cJSON *list = NULL;
-    unsigned i = 0;
-    *own = NULL;
-    if (field_array(spec, SPEC_PATH, SHARING_FIELD, &list, e) != 0) {
-        return e->code;
-    }
-    if (cJSON_GetArraySize(list) > SHARING_MAX) {
-        return err_set(e, -EINVAL,
-                       SPEC_PATH "." SHARING_FIELD ": Too many: must have at most %d "
-                                 "items",
-                       SHARING_MAX);
-    }
-    const cJSON *item;
-    cJSON_ArrayForEach(item, list)
-    {
-        char key[64];
-        const char *why = check_name(item);
-        (void)snprintf(key, sizeof key, SHARING_FIELD "[%u]", i++);
-        if (why != NULL) {
-            return field_invalid(e, SPEC_PATH, key, cJSON_IsString(item) ? item->valuestring : "",
-                                 why);
-        }
-    }
-    *own = list == NULL || list->child == NULL ? NULL : list;
-    return 0;
-}
 
 const cJSON *sharing_of(const cJSON *config)
 {
-    struct err ignored = ERR_INIT;
-    const cJSON *own = NULL;
-    return sharing_read(field_get(config, "spec"), &own, &ignored) == 0 ? own : NULL;
+    const cJSON *list = field_get(field_get(config, "spec"), SHARING_FIELD);
+    const cJSON *item;
+    bool right = cJSON_IsArray(list) && cJSON_GetArraySize(list) <= SHARDING_SHARED_MAX;
+    cJSON_ArrayForEach(item, list)
+    {
+        right = right && cJSON_IsString(item) &&
+                sharding_check_shared(slice_str(item->valuestring)) == NULL;
+    }
+    return right && list->child != NULL ? list : NULL;
 }
 
 /* ---- those of all configs ---- */
@@ -94,7 +55,7 @@ static void add_name(struct sharing_set *s, const char *name)
 int sharing_check_flag(const struct flag_list *names, struct err *e)
 {
     for (size_t i = 0; i < names->count; i++) {
-        const char *why = check_text(names->items[i]);
+        const char *why = sharding_check_shared(slice_str(names->items[i]));
         if (why != NULL) {
             return err_set(e, -EINVAL, "--shareable-namespaces: Invalid value: \"%.100s\": %s",
                            names->items[i], why);
@@ -373,23 +334,88 @@ static bool narrow(cJSON *limit, const struct rules_labels *keys, const cJSON *o
     return fits;
 }
 
-static struct rules *narrow_all(const struct rules *rules, cJSON *document, const cJSON *own,
-                                const struct sharing_set *all)
+/* ---- what is shared alone ---- */
+
+static bool asks_for_namespaces(const char *text, const struct rules_labels *keys)
+{
+    struct err e = ERR_INIT;
+    struct selector *selector = selector_parse(slice_str(text), &e);
+    if (selector == NULL) { /* canonical text may be longer than what was written */
+        xerr(&e);
+        return false;
+    }
+    bool asks = asks_for(selector, keys->shard_hash) || asks_for(selector, keys->namespace);
+    selector_free(selector);
+    return asks;
+}
+
+/* By the namespaces' names, if the limit knows namespaces at all, and that is not too long. */
+static void show_shared(cJSON *limit, const struct rules_labels *keys, const cJSON *own)
+{
+    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
+    struct edit ed = {.rc = 0};
+    const char *old = field_text(limit, "selector");
+    if (own != NULL && asks_for_namespaces(old, keys)) {
+        const char *between = "";
+        const cJSON *item;
+        (void)buf_printf(&text, "%s,%s in (", old, keys->namespace);
+        cJSON_ArrayForEach(item, own)
+        {
+            (void)buf_printf(&text, "%s%s", between, item->valuestring);
+            between = ",";
+        }
+        (void)buf_append_char(&text, ')');
+    }
+    bool shares = text.len > 0 && xrc(buf_error(&text)) == 0;
+    edit_string(&ed, limit, "selector", shares ? xptr(buf_cstr(&text)) : SELECTOR_NOTHING);
+    buf_reset(&text);
+}
+
+void sharing_hide(cJSON *limits, const struct rules_labels *keys, const cJSON *own)
+{
+    struct edit ed = {.rc = 0};
+    cJSON *limit;
+    cJSON_ArrayForEach(limit, limits)
+    {
+        show_shared(limit, keys, own);
+    }
+    if (limits->child == NULL) {
+        limit = edit_append_object(&ed, limits);
+        edit_append_string(&ed, edit_array(&ed, limit, "apiGroups"), "*");
+        edit_append_string(&ed, edit_array(&ed, limit, "resources"), "*");
+        edit_string(&ed, limit, "selector", SELECTOR_NOTHING);
+    }
+}
+
+/* ---- whole rules ---- */
+
+static cJSON *document_of(const struct rules *rules)
+{
+    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
+    xok(rules_to_json(rules, &text)); /* which has room for all rules */
+    cJSON *document = xptr(json_parse((const char *)buf_data(&text), text.len, NULL));
+    cJSON_DeleteItemFromObjectCaseSensitive(document, "checksum");
+    buf_reset(&text);
+    return document;
+}
+
+static cJSON *limits_of(cJSON *document)
+{
+    return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(document, "spec"),
+                                            "limits");
+}
+
+/* Takes the document. NULL: it is too large. */
+static struct rules *parse(cJSON *document)
 {
     struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
     struct err e = ERR_INIT;
     struct rules *made = NULL;
-    bool fits = true;
-    cJSON *limit;
-    cJSON_ArrayForEach(limit, field_get(field_get(document, "spec"), "limits"))
-    {
-        fits = fits && narrow(limit, rules_labels(rules), own, all);
-    }
-    cJSON_DeleteItemFromObjectCaseSensitive(document, "checksum");
-    if (fits && xrc(json_canonical(document, &text)) == 0) {
+    if (xrc(json_canonical(document, &text)) == 0) {
         made = rules_parse_plain((const char *)buf_data(&text), text.len, &e);
         xerr(&e);
     }
+    cJSON_Delete(document);
     buf_reset(&text);
     return made;
 }
@@ -401,11 +427,23 @@ struct rules *sharing_leave_out(struct rules *rules, const cJSON *own,
     if (own == NULL && !named) {
         return rules_ref(rules);
     }
-    struct buf text = BUF_INIT((size_t)2 * RULES_TEXT_MAX);
-    xok(rules_to_json(rules, &text)); /* which has room for all rules */
-    cJSON *document = xptr(json_parse((const char *)buf_data(&text), text.len, NULL));
-    struct rules *made = narrow_all(rules, document, own, all);
-    cJSON_Delete(document);
-    buf_reset(&text);
-    return made;
+    cJSON *document = document_of(rules);
+    cJSON *limit;
+    bool fits = true;
+    cJSON_ArrayForEach(limit, limits_of(document))
+    {
+        fits = fits && narrow(limit, rules_labels(rules), own, all);
+    }
+    if (!fits) {
+        cJSON_Delete(document);
+        return NULL;
+    }
+    return parse(document);
+}
+
+struct rules *sharing_only_shared(const struct rules *rules, const cJSON *own)
+{
+    cJSON *document = document_of(rules);
+    sharing_hide(limits_of(document), rules_labels(rules), own);
+    return parse(document);
 }

@@ -26,7 +26,6 @@
 #include "rules/rules.h"
 
 #define SHARING_FIELD "sharedNamespaces" /* of a config's spec */
-#define SHARING_MAX 32                   /* entries of it */
 
 /* The namespaces that are shared. All zero: none. */
 struct sharing_set {
@@ -53,10 +52,7 @@ bool sharing_set_has(const struct sharing_set *s, const char *ns);
 bool sharing_set_equal(const struct sharing_set *a, const struct sharing_set *b);
 void sharing_set_deinit(struct sharing_set *s);
 
-/* What a config shares; an array of strings, or NULL: nothing. -EINVAL: something is wrong with it.
- */
-MUST_CHECK int sharing_read(const cJSON *spec, const cJSON **own, struct err *e);
-/* The same of what is taken for right. */
+/* What a config shares: an array of strings; NULL: nothing, or something is wrong with it. */
 const cJSON *sharing_of(const cJSON *config);
 
 struct sharing {
@@ -76,5 +72,11 @@ struct selector *sharing_widen_names(const struct sharing *s, const struct selec
  * shares none. NULL: they would be too large. */
 MUST_CHECK struct rules *sharing_leave_out(struct rules *rules, const cJSON *own,
                                            const struct sharing_set *all);
+
+/* The reverse: limits of rules come to show nothing but the namespaces that the config shares;
+ * nothing at all if there are none. */
+void sharing_hide(cJSON *limits, const struct rules_labels *keys, const cJSON *own);
+/* Rules with such limits. The caller holds one reference. NULL: they would be too large. */
+MUST_CHECK struct rules *sharing_only_shared(const struct rules *rules, const cJSON *own);
 
 #endif

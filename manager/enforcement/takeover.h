@@ -8,7 +8,7 @@
  *         -> that succeeded: the pod shows nothing, and will show nothing older than that
  *
  * How that is certain: localproxy stops by itself when the lease is over that began when it *sent*
- * its last successful write of the Lease (localproxy/rules/rules_lease.h), and the manager counts
+ * its last successful write of the Lease (localproxy/guard/rules_lease.h), and the manager counts
  * from when it *saw* that write, which was later. Whether another write came since is not a
  * question of what the watch shows: the patch names the version, and fails if there is a newer one.
  * After it localproxy cannot renew without having read what is required.

@@ -2,6 +2,7 @@
 #include "inject/inject.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@
 #include "json/edit.h"
 #include "json/field.h"
 
+#define DELETION_COST "controller.kubernetes.io/pod-deletion-cost"
 #define DEFAULT_CONTAINER "kubectl.kubernetes.io/default-container"
 
 const struct inject_settings inject_defaults = {
@@ -91,6 +93,25 @@ static void label_with_shard(struct edit *ed, cJSON *labels, const char *key, co
     edit_string(ed, labels, key, value);
 }
 
+/* A cost that the pod has is somebody's, who wants other pods to go first. */
+static void mark_assigned(struct edit *ed, const struct inject_plan *plan, cJSON *labels,
+                          cJSON *annotations)
+{
+    const struct inject_assignment *a = plan->settings->assignment;
+    char key[NAMES_KEY_SIZE];
+    char text[POD_PLACE_SIZE];
+    if (a == NULL) {
+        return;
+    }
+    edit_string(ed, labels, names_key(plan->settings->prefix, POD_SHARD, key), plan->shard);
+    pod_place_print(&a->place, text);
+    edit_string(ed, annotations, names_key(plan->settings->prefix, POD_PLACE, key), text);
+    if (field_get(annotations, DELETION_COST) == NULL) {
+        (void)snprintf(text, sizeof text, "%" PRId32, a->deletion_cost);
+        edit_string(ed, annotations, DELETION_COST, text);
+    }
+}
+
 static void mark_pod(struct edit *ed, const struct inject_plan *plan, const cJSON *pod, cJSON *copy)
 {
     char key[NAMES_KEY_SIZE];
@@ -98,7 +119,9 @@ static void mark_pod(struct edit *ed, const struct inject_plan *plan, const cJSO
     cJSON *annotations = edit_object(ed, metadata, "annotations");
     (void)names_key(plan->settings->prefix, SIDECAR_INJECTED, key);
     edit_string(ed, annotations, key, plan->shard);
-    label_with_shard(ed, edit_object(ed, metadata, "labels"), key, plan->shard);
+    cJSON *labels = edit_object(ed, metadata, "labels");
+    label_with_shard(ed, labels, key, plan->shard);
+    mark_assigned(ed, plan, labels, annotations);
     if (!plan->settings->native) {
         keep_default_container(ed, plan->options, pod, annotations);
     }
@@ -252,11 +275,9 @@ static bool is_ignored(const struct inject_settings *s, const cJSON *pod)
     return strcmp(field_text(labels, names_key(s->prefix, LABELS_IGNORE, key)), "true") == 0;
 }
 
-int inject_choose(const struct admission_request *r, const struct inject_settings *s,
-                  const struct shards_list *shards, struct warnings *warnings, const cJSON **config,
-                  struct err *e)
+int inject_asked(const struct admission_request *r, const struct inject_settings *s,
+                 struct warnings *warnings, struct err *e)
 {
-    *config = NULL;
     if (r->operation != ADMISSION_CREATE || strcmp(r->resource.resource, "pods") != 0 ||
         r->resource.group[0] != '\0' || r->resource.subresource[0] != '\0' ||
         !inject_wanted(s, r->object)) {
@@ -275,16 +296,19 @@ int inject_choose(const struct admission_request *r, const struct inject_setting
                      s->prefix);
         return 0;
     }
-    if (inject_bounds_check(r->object, e) != 0) {
-        return e->code;
-    }
-    *config = shards_of_pod(shards, r->namespace, r->object, e);
-    if (*config == NULL && e->code == -ENOENT) {
+    return inject_bounds_check(r->object, e) == 0 ? 1 : e->code;
+}
+
+const cJSON *inject_choose(const struct inject_settings *s, const struct shards_list *shards,
+                           const char *ns, const cJSON *pod, struct err *e)
+{
+    const cJSON *config = shards_of_pod(shards, ns, pod, e);
+    if (config == NULL && e->code == -ENOENT) {
         char key[NAMES_KEY_SIZE];
-        return err_set(e, -ENOENT,
-                       "no ShardingConfig in namespace \"%.63s\" selects this pod: create one "
-                       "first, or remove the label %s",
-                       r->namespace, names_key(s->prefix, SIDECAR_ENABLE, key));
+        (void)err_set(e, -ENOENT,
+                      "no ShardingConfig in namespace \"%.63s\" selects this pod: create one "
+                      "first, or remove the label %s",
+                      ns, names_key(s->prefix, SIDECAR_ENABLE, key));
     }
-    return *config == NULL ? e->code : 0;
+    return config;
 }

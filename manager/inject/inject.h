@@ -24,6 +24,7 @@
 #include "base/err.h"
 #include "compile/shards.h"
 #include "object/admission_review.h"
+#include "object/pod_place.h"
 #include "object/warnings.h"
 
 /* Quantities as Kubernetes writes them, "50m", "64Mi"; NULL: none. */
@@ -32,6 +33,12 @@ struct inject_resources {
     const char *memory_request;
     const char *cpu_limit;
     const char *memory_limit;
+};
+
+/* What the pod of a Deployment gets, whose shard was chosen for it: a label, and annotations. */
+struct inject_assignment {
+    struct pod_place place;
+    int32_t deletion_cost; /* unless it has one */
 };
 
 struct inject_settings {
@@ -58,6 +65,8 @@ struct inject_settings {
      * own annotation goes before it. */
     const char *user_agent;
     bool count_load; /* of the shard, as inject_counts_load has it; likewise */
+    const struct inject_assignment *assignment; /* NULL: the pod's labels say which shard it is of
+                                                 */
 };
 
 /* All but the image. */
@@ -80,12 +89,15 @@ MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, con
                           const char *shard, struct warnings *warnings, cJSON **patch,
                           struct err *e);
 
-/* The webhook's question before that: the config of the shard that the pod is to become one of, as
- * long as the list; NULL with 0: it is left alone, as is what is not a new pod that asks for
- * injection. Then inject_pod is due, with what the config says of user_agent and count_load. Errors
- * as above, and -ENOENT or -EEXIST when not exactly one of the configs selects the pod. */
-MUST_CHECK int inject_choose(const struct admission_request *r, const struct inject_settings *s,
-                             const struct shards_list *shards, struct warnings *warnings,
-                             const cJSON **config, struct err *e);
+/* The webhook's questions before that. Whether sidecars are to be put into it: 1; 0: it is left
+ * alone, as is what is not a new pod that asks for injection; -EINVAL as above. */
+MUST_CHECK int inject_asked(const struct admission_request *r, const struct inject_settings *s,
+                            struct warnings *warnings, struct err *e);
+/* The config of the shard that the pod is to become one of, as long as the list. Then inject_pod is
+ * due, with what the config says of user_agent and count_load. NULL: -ENOENT or -EEXIST: not
+ * exactly one of the configs selects the pod. */
+MUST_CHECK const cJSON *inject_choose(const struct inject_settings *s,
+                                      const struct shards_list *shards, const char *ns,
+                                      const cJSON *pod, struct err *e);
 
 #endif

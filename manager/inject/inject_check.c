@@ -70,11 +70,11 @@ static int check_mounts(const cJSON *container, unsigned index, struct err *e)
 
 static int check_containers(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
-    const cJSON *list = NULL;
+    const cJSON *list = field_get(spec, "containers");
     unsigned i = 0;
     const cJSON *container;
-    if (field_array(spec, "spec", "containers", &list, e) != 0) {
-        return e->code;
+    if (list != NULL && !cJSON_IsArray(list)) {
+        return err_set(e, -EINVAL, "spec.containers: Invalid value: must be an array");
     }
     if (list == NULL || list->child == NULL) {
         return err_set(e, -EINVAL, "spec.containers: Required value");
@@ -96,9 +96,12 @@ static int check_containers(const struct inject_options *o, const cJSON *spec, s
 /* Of those that go on running beside ours. */
 static int check_init_containers(const struct inject_options *o, const cJSON *spec, struct err *e)
 {
-    const cJSON *list = NULL;
-    int rc = field_array(spec, "spec", "initContainers", &list, e);
+    const cJSON *list = field_get(spec, "initContainers");
     unsigned i = 0;
+    int rc = 0;
+    if (list != NULL && !cJSON_IsArray(list)) {
+        return err_set(e, -EINVAL, "spec.initContainers: Invalid value: must be an array");
+    }
     const cJSON *container;
     cJSON_ArrayForEach(container, list)
     {

@@ -42,6 +42,8 @@ static const char *const known[] = {
     POD_GENERATION,
     POD_TRAFFIC,
     POD_LET_GO,
+    POD_SHARD,
+    POD_PLACE,
     "watching",
 };
 

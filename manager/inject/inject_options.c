@@ -15,6 +15,7 @@
 #include "inject/inject_paths.h"
 #include "kube/user_agent.h"
 #include "object/names.h"
+#include "schema/schema.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -82,18 +83,25 @@ static int read_json(const struct source *s, const char *name, cJSON **out)
 static int read_resources(const struct source *s, struct inject_options *o)
 {
     static const char name[] = "proxy-resource";
-    static const char *const known[] = {"limits", "requests", "claims", NULL};
+    static const struct schema_field fields[] = {
+        {"limits", SCHEMA_TREE, .offset = 0},
+        {"requests", SCHEMA_TREE, .offset = 0},
+        {"claims", SCHEMA_TREE, .offset = 0},
+    };
+    static const struct schema_object resources = {SCHEMA_OBJECT_OF(fields, const cJSON *)};
+    const cJSON *ignored = NULL;
+    struct schema_reader r = {.memory = NULL};
     int rc = read_json(s, name, &o->resources);
+    const struct schema_path at = SCHEMA_AT(NULL, "", o->resources);
     if (rc != 0 || o->resources == NULL) {
         return rc;
     }
-    struct err inner = ERR_INIT;
     if (!cJSON_IsObject(o->resources)) {
         return invalid_annotation(s, name, "must be an object with limits and requests");
     }
-    return field_known(o->resources, "", known, &inner) == 0
+    return schema_read(&r, &resources, &at, &ignored) == 0
                ? 0
-               : invalid_annotation(s, name, inner.msg);
+               : invalid_annotation(s, name, r.first.msg);
 }
 
 static int check_variables(const struct source *s, const cJSON *list)

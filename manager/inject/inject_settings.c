@@ -19,6 +19,7 @@
 static const char *const no_rules[] = {"block", "passthrough", NULL};
 static const char *const fence[] = {"enforce", "audit", "off", NULL};
 static const char *const reload_mode[] = {"seamless", "cut", NULL};
+static const char *const switches[] = {"off", "on", NULL};
 static const char *const protocol[] = {"auto", "http1", NULL};
 
 #define TEXT(flag_name)                                                                            \
@@ -40,6 +41,7 @@ const struct flag inject_proxy_flags[] = {
     CHOICE("read-fence", fence),
     {.name = "api-prefix", .type = FLAG_LIST},
     CHOICE("reload-mode", reload_mode),
+    CHOICE("write-bookmarks", switches),
     CHOICE("upstream-protocol", protocol),
     NUMBER("cut-interval", 0, 3600),
     NUMBER("cut-spread", 0, 3600),

@@ -435,8 +435,8 @@ static void add_volumes(struct edit *ed, const struct inject_plan *plan, cJSON *
     cJSON *rules = edit_append_object(ed, list);
     edit_string(ed, rules, "name", RULES_VOLUME);
     cJSON *source = edit_object(ed, rules, "configMap");
-    char name[512] = SIDECAR_CONFIGMAP;
-    strncat(name, plan->shard, sizeof name - sizeof SIDECAR_CONFIGMAP);
+    char name[512] = RULES_MAP_PREFIX;
+    strncat(name, plan->shard, sizeof name - sizeof RULES_MAP_PREFIX);
     edit_string(ed, source, "name", name);
     edit_bool(ed, source, "optional", true);
     add_empty_dir(ed, list, STATE_VOLUME, "32Mi");

@@ -11,6 +11,7 @@
 #include "base/grow.h"
 #include "base/xalloc.h"
 #include "kube/name.h"
+#include "schema/schema.h"
 #include "yaml/yaml.h"
 #include "json/field.h"
 
@@ -20,7 +21,9 @@ enum {
     NEEDED = DISCOVERY_LIST | DISCOVERY_WATCH | DISCOVERY_PATCH,
 };
 
-static const char field[] = "groupVersionKinds";
+#define FIELD "groupVersionKinds"
+
+static const char field[] = FIELD;
 
 struct entry {
     const char *group_version; /* "*": any */
@@ -133,24 +136,37 @@ static int read_kinds(struct reading *r, const cJSON *kinds)
     return 0;
 }
 
+struct document {
+    const cJSON *versions;
+    const cJSON *other;
+};
+
+static const struct schema_field document_fields[] = {
+    {FIELD, SCHEMA_TREE, SCHEMA_MEMBER(struct document, versions), .required = ""},
+    {"apiVersion", SCHEMA_TREE, SCHEMA_MEMBER(struct document, other)},
+    {"kind", SCHEMA_TREE, SCHEMA_MEMBER(struct document, other)},
+};
+static const struct schema_object document_object = {
+    SCHEMA_OBJECT_OF(document_fields, struct document)};
+
 static int read_document(struct reading *r, const cJSON *document)
 {
-    static const char *const known[] = {field, "apiVersion", "kind", NULL};
-    const cJSON *versions = NULL;
+    struct document d = {.versions = NULL};
+    struct schema_reader s = {.memory = NULL};
+    const struct schema_path at = SCHEMA_AT(NULL, "", document);
     const cJSON *item;
     if (!cJSON_IsObject(document)) {
         (void)err_set(r->e, -EINVAL, "must be an object with %s", field);
         return wrong(r, document);
     }
-    if (field_known(document, "", known, r->e) != 0 ||
-        field_object(document, "", field, &versions, r->e) != 0) {
+    if (schema_read(&s, &document_object, &at, &d) == 0 && !cJSON_IsObject(d.versions)) {
+        schema_error(&s, &at, field, "Invalid value: must be an object");
+    }
+    if (s.first.code != 0) {
+        (void)err_set(r->e, s.first.code, "%s", s.first.msg);
         return wrong(r, document);
     }
-    if (versions == NULL) {
-        (void)err_set(r->e, -EINVAL, "%s: Required value", field);
-        return wrong(r, document);
-    }
-    cJSON_ArrayForEach(item, versions)
+    cJSON_ArrayForEach(item, d.versions)
     {
         int rc = read_kinds(r, item);
         if (rc != 0) {

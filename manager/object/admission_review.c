@@ -10,7 +10,7 @@
 #include "base/xalloc.h"
 #include "crypto/digest.h"
 #include "kube/status.h"
-#include "json/field.h"
+#include "schema/schema.h"
 #include "json/json.h"
 #include "json/scanner.h"
 
@@ -25,6 +25,7 @@ static const char *const operations[] = {
     [ADMISSION_UPDATE] = "UPDATE",
     [ADMISSION_DELETE] = "DELETE",
     [ADMISSION_CONNECT] = "CONNECT",
+    NULL,
 };
 
 const char *admission_operation_name(enum admission_operation op)
@@ -41,87 +42,70 @@ struct review_text {
     struct slice old_object;
 };
 
-static int read_head(struct admission_request *r, struct err *e)
+static const char *check_version(struct slice text)
 {
-    const char *kind = "";
-    if (field_required(r->root, "", "kind", &kind, e) != 0) {
-        return e->code;
-    }
-    if (strcmp(kind, KIND) != 0) {
-        return err_set(e, -EINVAL, "kind: Unsupported value: \"%.100s\": must be " KIND, kind);
-    }
-    if (field_required(r->root, "", "apiVersion", &r->api_version, e) != 0) {
-        return e->code;
-    }
-    bool known = strcmp(r->api_version, V1) == 0 || strcmp(r->api_version, V1BETA1) == 0;
-    return known ? 0
-                 : err_set(e, -EINVAL,
-                           "apiVersion: Unsupported value: \"%.100s\": supported are \"" V1
-                           "\" and \"" V1BETA1 "\": see admissionReviewVersions of the webhook",
-                           r->api_version);
+    return slice_eq(text, SLICE(V1)) || slice_eq(text, SLICE(V1BETA1))
+               ? NULL
+               : "supported are \"" V1 "\" and \"" V1BETA1
+                 "\": see admissionReviewVersions of the webhook";
 }
 
-static int read_resource(struct admission_request *r, const cJSON *request, struct err *e)
-{
-    static const char path[] = "request.resource";
-    const cJSON *resource = NULL;
-    const cJSON *kind = NULL;
-    struct admission_resource *out = &r->resource;
-    bool read = field_object(request, "request", "resource", &resource, e) == 0 &&
-                field_string(resource, path, "group", &out->group, e) == 0 &&
-                field_string(resource, path, "version", &out->version, e) == 0 &&
-                field_required(resource, path, "resource", &out->resource, e) == 0 &&
-                field_string(request, "request", "subResource", &out->subresource, e) == 0 &&
-                field_object(request, "request", "kind", &kind, e) == 0 &&
-                field_string(kind, "request.kind", "kind", &r->kind, e) == 0;
-    return read ? 0 : e->code;
-}
-
-static int read_operation(struct admission_request *r, const cJSON *request, struct err *e)
-{
-    const char *name = "";
-    if (field_required(request, "request", "operation", &name, e) != 0) {
-        return e->code;
+#define TEXT(name_, member_)                                                                       \
+    {                                                                                              \
+        (name_), SCHEMA_TEXT, SCHEMA_MEMBER(struct admission_request, member_)                     \
     }
-    for (size_t i = 0; i < ARRAY_LEN(operations); i++) {
-        if (strcmp(operations[i], name) == 0) {
-            r->operation = (enum admission_operation)i;
-            return 0;
-        }
+#define REQUIRED_TEXT(name_, member_)                                                              \
+    {                                                                                              \
+        (name_), SCHEMA_TEXT, SCHEMA_MEMBER(struct admission_request, member_), .required = ""     \
     }
-    return err_set(e, -EINVAL, "request.operation: Unsupported value: \"%.100s\"", name);
-}
+/* All of them fill the request itself, and skip other fields. */
+#define PART(rows)                                                                                 \
+    {                                                                                              \
+        SCHEMA_OBJECT_OF(rows, struct admission_request), .open = true                             \
+    }
 
-static int read_dry_run(struct admission_request *r, const cJSON *request, struct err *e)
-{
-    const cJSON *item = field_get(request, "dryRun");
-    r->dry_run = cJSON_IsTrue(item);
-    return item == NULL || cJSON_IsBool(item)
-               ? 0
-               : field_wrong_type(e, "request", "dryRun", "true or false");
-}
+static const struct schema_field resource_fields[] = {
+    TEXT("group", resource.group),
+    TEXT("version", resource.version),
+    REQUIRED_TEXT("resource", resource.resource),
+};
+static const struct schema_object resource = PART(resource_fields);
 
-static int read_request(struct admission_request *r, const cJSON *request, struct err *e)
-{
-    const cJSON *user = NULL;
-    bool read = field_required(request, "request", "uid", &r->uid, e) == 0 &&
-                read_operation(r, request, e) == 0 && read_resource(r, request, e) == 0 &&
-                field_string(request, "request", "namespace", &r->namespace, e) == 0 &&
-                field_string(request, "request", "name", &r->name, e) == 0 &&
-                field_object(request, "request", "userInfo", &user, e) == 0 &&
-                field_string(user, "request.userInfo", "username", &r->user, e) == 0 &&
-                read_dry_run(r, request, e) == 0;
-    return read ? 0 : e->code;
-}
+static const struct schema_field kind_fields[] = {TEXT("kind", kind)};
+static const struct schema_object kind = PART(kind_fields);
+
+static const struct schema_field user_fields[] = {TEXT("username", user)};
+static const struct schema_object user = PART(user_fields);
+
+static const struct schema_field request_fields[] = {
+    REQUIRED_TEXT("uid", uid),
+    {"operation", SCHEMA_WORD, SCHEMA_MEMBER(struct admission_request, operation), .required = "",
+     .words = operations},
+    {"resource", SCHEMA_PART, .required = "", .object = &resource},
+    TEXT("subResource", resource.subresource),
+    {"kind", SCHEMA_PART, .object = &kind},
+    TEXT("namespace", namespace),
+    TEXT("name", name),
+    {"userInfo", SCHEMA_PART, .object = &user},
+    {"dryRun", SCHEMA_BOOL, SCHEMA_MEMBER(struct admission_request, dry_run)},
+};
+static const struct schema_object request = PART(request_fields);
+
+static const char *const review_kind[] = {KIND, NULL};
+static const struct schema_field review_fields[] = {
+    {"kind", SCHEMA_CONSTANT, .required = "", .words = review_kind},
+    {"apiVersion", SCHEMA_TEXT, SCHEMA_MEMBER(struct admission_request, api_version),
+     .required = "", .check = check_version},
+    {"request", SCHEMA_PART, .required = "", .object = &request},
+};
+static const struct schema_object review = PART(review_fields);
 
 static int read_review(struct admission_request *r, struct err *e)
 {
-    const cJSON *request = NULL;
-    if (read_head(r, e) != 0 || field_object(r->root, "", "request", &request, e) != 0) {
-        return e->code;
-    }
-    return request != NULL ? read_request(r, request, e)
-                           : err_set(e, -EINVAL, "request: Required value");
+    struct schema_reader reader = {.memory = NULL};
+    const struct schema_path at = SCHEMA_AT(NULL, "", r->root);
+    int rc = schema_read(&reader, &review, &at, r);
+    return rc == 0 ? 0 : err_set(e, rc, "%s", reader.first.msg);
 }
 
 static int fail_duplicate(const char *key, struct err *e)
@@ -138,12 +122,12 @@ static int find_member(struct slice object, const char *key, struct slice *value
 
 static int find_objects(struct review_text *t, struct slice document, struct err *e)
 {
-    struct slice request;
-    int rc = find_member(document, "request", &request, e);
+    struct slice inner;
+    int rc = find_member(document, "request", &inner, e);
     if (rc == 0) {
-        rc = find_member(request, "object", &t->object, e);
+        rc = find_member(inner, "object", &t->object, e);
     }
-    return rc != 0 ? rc : find_member(request, "oldObject", &t->old_object, e);
+    return rc != 0 ? rc : find_member(inner, "oldObject", &t->old_object, e);
 }
 
 static cJSON *parse(struct slice text, struct err *e)
@@ -294,7 +278,7 @@ static int parse_object(const struct admission_request *r, struct slice text, bo
         return 0;
     }
     if (text.ptr[0] != '{') {
-        return field_wrong_type(e, "request", key, "an object");
+        return err_set(e, -EINVAL, "request.%s: Invalid value: must be an object", key);
     }
     *root = whole ? parse(text, e) : parse_labels(text, &extra, e);
     *object = *root;

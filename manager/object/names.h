@@ -6,6 +6,8 @@
 #ifndef MANAGER_OBJECT_NAMES_H
 #define MANAGER_OBJECT_NAMES_H
 
+#include "kube/name.h"
+
 /* Containers. */
 #define SIDECAR_PROXY "cmesh-localproxy"
 #define SIDECAR_RULESYNC "cmesh-rulesync"
@@ -26,8 +28,10 @@
 #define SIDECAR_RULESYNC_PORT_NAME "cmesh-rulesync"
 #define SIDECAR_EGRESS_PORT_NAME "cmesh-egress"
 
-/* The ConfigMap with a shard's rules, in its namespace: the prefix and the shard's name. */
-#define SIDECAR_CONFIGMAP "cmesh-rules-"
+/* The ConfigMap with a shard's rules, in its namespace: the prefix and the shard's name, which has
+ * that many characters at most. */
+#define RULES_MAP_PREFIX "cmesh-rules-"
+#define RULES_MAP_SHARD_MAX (NAME_SUBDOMAIN_MAX - ((int)sizeof RULES_MAP_PREFIX - 1))
 
 /* Names below the prefix of labels and annotations (labels.h). */
 #define SIDECAR_ENABLE "enable-proxy"               /* label: "true" asks for injection */
@@ -40,8 +44,15 @@
 #define SIDECAR_USER_AGENT "user-agent"   /* of the operator at the API server */
 #define SIDECAR_RULES_LEASE "rules-lease" /* annotation: seconds; "0": none */
 /* "true", of a pod or its ShardingConfig: what is done for each bucket is counted
- * (localproxy/load.h) */
+ * (localproxy/metrics/load.h) */
 #define SIDECAR_COUNT_LOAD "count-load"
+/* The label that StatefulSets give to their pods. */
+#define POD_NAME_LABEL "statefulset.kubernetes.io/pod-name"
+/* Label of the pods of a Deployment with automatic shards: the ShardingConfig of their shard, by
+ * which that selects them. The webhook for pods sets it. */
+#define POD_SHARD "shard"
+/* Annotation of them: which place they have in it (object/pod_place.h). */
+#define POD_PLACE "shard-place"
 /* Annotation on a ShardingConfig: the names of others, separated by commas, or "*", with which it
  * shares objects on purpose. */
 #define SHARDING_SHARES_WITH "shares-with"
@@ -59,5 +70,8 @@
 
 /* "PREFIX/NAME", or `name` itself if it is a whole key, with a slash. Returns `out`. */
 const char *names_key(const char *prefix, const char *name, char out[NAMES_KEY_SIZE]);
+
+/* The shard whose rules a ConfigMap of that name has, a part of `name`; NULL: it is none. */
+const char *names_shard_of_map(const char *name);
 
 #endif

@@ -55,7 +55,7 @@ enum handover_hold handover_hold_of(const struct pod *p, const struct probe_resu
                                     const struct handover_past *past, enum handover_mode mode);
 
 /* Whether its proxy says that writes to what it lost may still be executed; and for how long it
- * says so at most (95 s: localproxy/guard/pending_writes.h), in ms, with the questions to it. */
+ * says so at most (95 s: localproxy/upstream/pending_writes.h), in ms, with the questions to it. */
 bool handover_unsettled(const struct probe_result *r);
 #define HANDOVER_UNSETTLED_MS 110000
 

@@ -2,13 +2,13 @@
 /*
  * ownership_plan:
  *
- *   - It gains nothing: give.
+ *   - It gains nothing, and there is no pod without a sidecar that a shard selects: give.
  *   - Collect whom it has to wait for:
  *       of each other shard of the operator with which it does not share on purpose,
  *           its ConfigMap, if that shows what is gained;
  *           each of its pods that may show it;
  *       each pod of the operator without a sidecar, which may show everything.
- *   - There is nobody: give. Else release what it loses, and wait.
+ *   - There is nobody: give. Else release what it loses, or all if there is such a pod, and wait.
  */
 #include "ownership/ownership.h"
 
@@ -24,6 +24,7 @@ struct search {
     struct ownership_plan *plan;
     uint64_t doubt; /* a hash of the specs of the shard itself, and of those that are doubtful */
     bool certain;   /* somebody is waited for who is not */
+    bool withdraw;  /* a pod without a sidecar is */
     bool now;       /* ownership_overlaps */
 };
 
@@ -287,17 +288,32 @@ static void look_at_shard(struct search *q, const struct ownership_shard *s)
     }
 }
 
-static void look_at_bare_pods(struct search *q)
+/* Whoever runs it has said by a selector that it is a pod of the operator. Others with the same
+ * service account, such as a Job, take nothing away. */
+static bool is_replaced(const struct ownership_bare_pod *p)
+{
+    return p->pod->proxy_port == 0 && p->selected_count > 0;
+}
+
+static void look_at_bare_pods(struct search *q, bool gains_any)
 {
     for (size_t i = 0; i < q->facts->bare_count; i++) {
         const struct ownership_bare_pod *p = &q->facts->bare[i];
-        if (operator_has_bare_pod(q->question->shard, p)) {
+        if ((gains_any || is_replaced(p)) && operator_has_bare_pod(q->question->shard, p)) {
             struct ownership_wait *w = add_wait(
                 q, NULL,
                 p->pod->proxy_port == 0 ? OWNERSHIP_NO_SIDECAR : OWNERSHIP_UNKNOWN_SIDECAR);
             w->bare = p->pod;
+            q->withdraw = q->withdraw || is_replaced(p);
         }
     }
+}
+
+/* Whether its pods keep what they have beside those without a sidecar: they have held the lock of
+ * these already, if they act. */
+static bool is_elected(const struct ownership_question *q)
+{
+    return q->elected && q->from != NULL && rules_leader_election(q->from) == NULL;
 }
 
 static void search(struct search *q)
@@ -306,6 +322,9 @@ static void search(struct search *q)
     *plan = (struct ownership_plan){.waits = plan->waits, .again_ms = UINT64_MAX};
     bool gains_any = gains(q, NULL);
     if (q->question->from != NULL && !gains_any) {
+        if (!q->now && !is_elected(q->question)) {
+            look_at_bare_pods(q, false);
+        }
         return;
     }
     note_doubt(q, q->question->shard);
@@ -314,8 +333,8 @@ static void search(struct search *q)
             look_at_shard(q, &q->facts->shards[i]);
         }
     }
-    if (gains_any) { /* what no limit mentions of these rules, it never lost to them */
-        look_at_bare_pods(q);
+    if (gains_any || !q->now) { /* what no limit mentions of these rules, it never lost to them */
+        look_at_bare_pods(q, gains_any);
     }
 }
 
@@ -356,11 +375,11 @@ void ownership_plan(const struct ownership_facts *f, const struct ownership_ques
     set_patience(&q);
     uint64_t doubted = out->doubt == question->doubt ? question->doubt_ms : 0;
     uint64_t waited = out->doubtful ? doubted : question->waited_ms;
-    out->step = OWNERSHIP_RELEASE;
+    out->step = q.withdraw ? OWNERSHIP_WITHDRAW : OWNERSHIP_RELEASE;
     out->late = waited >= out->patience;
     if (!out->late) {
         out->again_ms = out->patience - waited;
-    } else if (f->mode != HANDOVER_STRICT || out->doubtful) {
+    } else if (!q.withdraw && (f->mode != HANDOVER_STRICT || out->doubtful)) {
         out->step = OWNERSHIP_OVERRIDE;
     }
 }

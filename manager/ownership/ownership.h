@@ -10,6 +10,11 @@
  * it up: no ConfigMap of theirs shows it, and no pod of theirs may enforce rules that do. What a
  * shard loses it loses at once.
  *
+ * A pod without a sidecar may act on everything. While a shard of the operator selects one, no
+ * shard shows anything: a pod that is still to be replaced when shards are introduced, or that
+ * comes when they are left. Only pods of a shard that is elected by the operator's own lock, which
+ * those without a sidecar take too, keep what they have.
+ *
  * What is not promised: see docs/one-owner.md.
  */
 #ifndef MANAGER_OWNERSHIP_OWNERSHIP_H
@@ -113,6 +118,7 @@ struct ownership_question {
     const struct ownership_shard *shard; /* one of facts->shards */
     const struct rules *from; /* what its own pods may enforce; NULL: nothing is known of */
     const struct rules *to;   /* what it is to have, but for what it shares on purpose */
+    bool elected; /* whoever acts by `to` holds the lock of the operator's pods without sidecars */
     /* For ownership_plan alone: */
     uint64_t limit_ms;  /* for so long a handover should take at most */
     uint64_t waited_ms; /* and so long it has waited for these rules by now; 0: it begins */
@@ -123,6 +129,7 @@ struct ownership_question {
 enum ownership_step {
     OWNERSHIP_GIVE,     /* nobody may act on what it gains: publish `to` */
     OWNERSHIP_RELEASE,  /* publish what both `from` and `to` show; nothing if there is no `from` */
+    OWNERSHIP_WITHDRAW, /* publish nothing: a pod without a sidecar may act on all of it */
     OWNERSHIP_OVERRIDE, /* publish `to`, although others were not heard to have given it up */
 };
 

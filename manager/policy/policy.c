@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/policy.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/rfc3339.h"
 #include "base/xalloc.h"
 #include "crypto/digest.h"
 #include "kube/name.h"
-#include "policy/policy_check.h"
-#include "policy/policy_pattern.h"
-#include "policy/policy_reader.h"
+#include "policy/policy_advice.h"
+#include "policy/policy_recover.h"
+#include "policy/zone_file.h"
 #include "json/field.h"
 #include "json/json.h"
 #include "json/scanner.h"
-
-/* To compare it with the selectors of shards takes time that grows with these. */
-enum { REQUIREMENTS_MAX = 64 };
 
 #define GENERATION_MAX 9007199254740992.0 /* 2^53: more a JSON number does not tell */
 
@@ -34,11 +33,18 @@ struct policy {
     int64_t generation;
     char spec_hash[POLICY_SPEC_HASH_LEN + 1];
     struct selector *selector;
-    size_t rules;
-    size_t external_rules;
-    size_t blind_rules;
+    struct policy_tally tally; /* of one that is valid */
     char *entry_text;
-    struct policy_entry entry; /* with the text above */
+    cJSON *zones;              /* rules of time zones by name */
+    struct policy_entry entry; /* with both of the above */
+};
+
+/* What it is read with. */
+struct reader {
+    const struct policy_options *options;
+    struct policy_findings *out;
+    struct policy *policy;
+    struct traffic_reading reading;
 };
 
 /* ---- kinds ---- */
@@ -47,11 +53,12 @@ static const struct {
     const char *name;
     const char *plural;
     const char *disable; /* label */
-    const char *rules;   /* their list in an entry of the document */
-} kinds[] = {
-    [TRAFFIC_BREAKER] = {"CircuitBreaker", "circuitbreakers", POLICY_DISABLE_BREAKER, "limitings"},
+    const struct schema_object *spec;
+} kinds[TRAFFIC_KINDS] = {
+    [TRAFFIC_BREAKER] = {"CircuitBreaker", "circuitbreakers", POLICY_DISABLE_BREAKER,
+                         &circuit_breaker_spec},
     [TRAFFIC_FAULT_INJECTION] = {"FaultInjection", "faultinjections", POLICY_DISABLE_FAULT,
-                                 "rules"},
+                                 &fault_injection_spec},
 };
 
 const char *policy_kind_name(enum traffic_kind kind)
@@ -62,6 +69,11 @@ const char *policy_kind_name(enum traffic_kind kind)
 const char *policy_kind_plural(enum traffic_kind kind)
 {
     return kinds[kind].plural;
+}
+
+const struct schema_object *policy_spec_rows(enum traffic_kind kind)
+{
+    return kinds[kind].spec;
 }
 
 bool policy_is_one(const cJSON *document, enum traffic_kind *kind)
@@ -115,145 +127,165 @@ static void read_metadata(struct policy *p, const cJSON *object)
     read_spec_hash(p, field_get(object, "spec"));
 }
 
-static void check_name(struct policy_reader *r, const char *key, const char *name,
-                       const char *(*check)(struct slice))
+/* ---- the spec ---- */
+
+static void on_finding(void *data, bool error, const char *text)
 {
-    const char *why = check(slice_str(name));
-    if (why != NULL) {
-        policy_error(r, "metadata.%s: Invalid value: \"%.100s\": %s", key, name, why);
-    }
+    struct reader *x = data;
+    warnings_add(error ? &x->out->errors : &x->out->warnings, "%s", text);
 }
 
-static void check_metadata(struct policy_reader *r, const struct policy *p, const cJSON *object)
+/* The rows of what is checked, beside the spec. */
+struct head {
+    const char *name;
+    const char *namespace;
+    const char *uid;
+};
+
+static const struct schema_field metadata_fields[] = {
+    {"name", SCHEMA_TEXT, SCHEMA_MEMBER(struct head, name), .required = "",
+     .check = name_check_subdomain},
+    {"namespace", SCHEMA_TEXT, SCHEMA_MEMBER(struct head, namespace), .check = name_check_label},
+    /* The API server makes none that is longer. */
+    {"uid", SCHEMA_TEXT, SCHEMA_MEMBER(struct head, uid), .max = TRAFFIC_UID_MAX},
+};
+static const struct schema_object metadata = {SCHEMA_OBJECT_OF(metadata_fields, struct head),
+                                              .open = true};
+
+static const char *const versions[] = {POLICY_API_VERSION, NULL};
+static const struct schema_field head_fields[] = {
+    {"apiVersion", SCHEMA_CONSTANT, .required = "", .words = versions},
+    {"metadata", SCHEMA_PART, .required = "", .object = &metadata},
+};
+static const struct schema_object head = {SCHEMA_OBJECT_OF(head_fields, struct head), .open = true};
+
+static void check_metadata(struct reader *x, const cJSON *object)
 {
-    const char *version = policy_required(r, object, "", "apiVersion");
-    if (version[0] != '\0' && strcmp(version, POLICY_API_VERSION) != 0) {
-        policy_error(r, "apiVersion: Unsupported value: \"%.100s\": supported values: \"%s\"",
-                     version, POLICY_API_VERSION);
-    }
-    if (policy_required(r, field_get(object, "metadata"), "metadata", "name")[0] != '\0') {
-        check_name(r, "name", p->name, name_check_subdomain);
-    }
-    if (policy_text(r, field_get(object, "metadata"), "metadata", "namespace")[0] != '\0') {
-        check_name(r, "namespace", p->ns, name_check_label);
-    }
+    struct head ignored;
+    struct schema_reader r = {.on_finding = on_finding, .data = x};
+    const struct schema_path at = SCHEMA_AT(NULL, "", object);
+    (void)!schema_read(&r, &head, &at, &ignored);
 }
 
-/* ---- the selector ---- */
-
-static void read_selector(struct policy_reader *r, struct policy *p, const cJSON *spec)
+/* Notes its rule for the document. */
+static void on_zone(struct schema_reader *r, const struct schema_path *at, const char *name,
+                    struct time_zone *out)
 {
-    static const char path[] = "spec.selector";
+    const struct reader *x = ((const struct traffic_reading *)r->data)->data;
     struct err e = ERR_INIT;
-    size_t requirements = 0;
-    const cJSON *item = field_get(spec, "selector");
-    if (item == NULL) {
-        policy_warn(r, "%s: is not set: no pod is selected; write {} for all of the namespace",
-                    path);
-        p->selector = xptr(selector_nothing());
+    struct zone_rule rule;
+    char when[RFC3339_SIZE];
+    if (zone_file_rule(x->options->zones, name, x->options->now, &rule, &e) != 0 ||
+        time_zone_parse(rule.text, out, &e) != 0) {
+        schema_error(r, at, NULL, "Invalid value: \"%.100s\": %s", name, e.msg);
         return;
     }
-    p->selector = selector_from_label_selector(item, path, &e);
-    if (!policy_check(r, p->selector == NULL ? e.code : 0, &e)) {
-        return;
+    if (field_get(x->policy->zones, name) == NULL) {
+        (void)xptr(cJSON_AddStringToObject(x->policy->zones, name, rule.text));
     }
-    (void)selector_requirements(p->selector, &requirements);
-    if (requirements > REQUIREMENTS_MAX) {
-        policy_error(r, "%s: Too many: must have at most %d requirements", path, REQUIREMENTS_MAX);
+    if (rule.differs != 0 && rfc3339_format(rule.differs, when) == 0) {
+        schema_warn(r, at, NULL,
+                    "clocks of %.100s do not follow one rule: from %s they differ for a while from "
+                    "%s, which is used",
+                    name, when, rule.text);
     }
 }
 
-static void write_selector(struct policy_reader *r, const struct policy *p, cJSON *entry)
+static void take_selector(struct reader *x, const struct traffic_spec *spec)
 {
-    struct buf text = BUF_INIT(SELECTOR_TEXT_MAX);
-    if (p->selector != NULL && xrc(selector_print(p->selector, &text)) != 0) {
-        policy_error(r, "spec.selector: Too long: must have at most %d bytes", SELECTOR_TEXT_MAX);
-        buf_clear(&text);
+    if (spec->pods != NULL) {
+        x->policy->selector = x->reading.selectors[0];
+        x->reading.selector_count = 0;
     }
-    edit_string(&r->edit, entry, "pods", xptr(buf_cstr(&text)));
-    buf_reset(&text);
 }
 
-/* ---- the entry ---- */
-
-/* Of a policy without errors and with rules. */
-static void take_entry(struct policy_reader *r, struct policy *p, const cJSON *entry)
+/* What its document has of it (core/traffic/README.md), in canonical form. */
+static int write_entry(const struct policy *p, const cJSON *spec, const cJSON *reset,
+                       struct buf *out)
 {
+    (void)buf_append_str(out, "{\"name\":");
+    (void)json_quote(p->name, out);
+    if (reset != NULL) {
+        (void)buf_append_str(out, ",\"reset\":");
+        (void)json_canonical(reset, out);
+    }
+    (void)buf_append_str(out, ",\"spec\":");
+    (void)json_canonical(spec, out);
+    (void)buf_printf(out, ",\"specHash\":\"%s\"", p->spec_hash);
+    if (p->uid[0] != '\0') {
+        (void)buf_append_str(out, ",\"uid\":");
+        (void)json_quote(p->uid, out);
+    }
+    (void)buf_append_char(out, '}');
+    return xrc(buf_error(out));
+}
+
+static void make_entry(struct reader *x, const cJSON *spec, const cJSON *reset)
+{
+    struct policy *p = x->policy;
     struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
-    struct err e = ERR_INIT;
-    if (policy_check(r, policy_check_entry(p->kind, entry, &text, &e), &e)) {
+    int rc = write_entry(p, spec, reset, &text);
+    if (rc == -ENOBUFS) {
+        warnings_add(&x->out->errors, "spec: Too long: must have at most %d bytes",
+                     TRAFFIC_TEXT_MAX);
+    } else if (rc != 0) {
+        warnings_add(&x->out->errors, "spec: %s", err_text(rc));
+    } else {
         size_t len = text.len;
         p->entry_text = xptr(buf_take_str(&text));
         p->entry = (struct policy_entry){.text = p->entry_text,
                                          .len = len,
-                                         .rows = r->row_count,
-                                         .names = r->name_count,
-                                         .intercepts = r->intercept_count,
-                                         .externals = r->external_rows,
-                                         .patterns = r->pattern_count,
-                                         .values = json_count_values(slice_of(p->entry_text, len))};
+                                         .counts = x->reading.counts,
+                                         .values = json_count_values(slice_of(p->entry_text, len)),
+                                         .zones = p->zones};
     }
     buf_reset(&text);
 }
 
-static void read_rules(struct policy_reader *r, struct policy *p, const cJSON *object, cJSON *entry)
+static void read_spec(struct reader *x, const cJSON *object)
 {
-    const cJSON *spec = field_get(object, "spec");
-    edit_string(&r->edit, entry, "name", p->name);
-    edit_string(&r->edit, entry, "specHash", p->spec_hash);
-    if (p->uid[0] != '\0') {
-        edit_string(&r->edit, entry, "uid", p->uid);
-    }
-    r->rules = edit_array(&r->edit, entry, kinds[p->kind].rules);
-    check_metadata(r, p, object);
-    if (spec == NULL) {
-        policy_error(r, "spec: Required value");
+    struct policy *p = x->policy;
+    const cJSON *item = field_get(object, "spec");
+    const struct schema_path at = SCHEMA_AT(NULL, "spec", item);
+    struct schema_reader r = traffic_reader(&x->reading);
+    struct traffic_spec spec = {.selector = NULL};
+    cJSON *reset = NULL;
+    if (item == NULL) {
+        warnings_add(&x->out->errors, "spec: Required value");
         return;
     }
-    read_selector(r, p, spec);
-    write_selector(r, p, entry);
+    (void)!xrc(schema_read(&r, kinds[p->kind].spec, &at, &spec));
+    policy_advise(&r, p->kind, &at, &spec, &p->tally);
+    take_selector(x, &spec);
     if (p->kind == TRAFFIC_BREAKER) {
-        policy_read_breaker(r, spec, entry);
-        policy_read_recover(r, object, entry);
-        if (cJSON_GetArraySize(r->rules) == 0) { /* the parser takes no empty list */
-            cJSON_DeleteItemFromObjectCaseSensitive(entry, kinds[p->kind].rules);
-        }
-    } else {
-        (void)policy_bool(r, spec, "spec", "disabled");
-        policy_read_fault_injection(r, spec);
+        reset = policy_read_recover(object, &spec.limitings, x->out);
     }
-}
-
-static void read_all(struct policy_reader *r, struct policy *p, const cJSON *object)
-{
-    cJSON *entry = cJSON_CreateObject();
-    read_rules(r, p, object, entry);
-    if (!policy_findings_failed(r->out) && r->enforced_count > 0) {
-        take_entry(r, p, entry);
+    if (!policy_findings_failed(x->out) && p->tally.rules > 0) {
+        make_entry(x, item, reset);
     }
-    cJSON_Delete(entry);
-}
-
-static void settle(struct policy *p, const struct policy_reader *r)
-{
-    p->valid = !policy_findings_failed(r->out);
-    p->rules = p->valid ? r->enforced_count : 0;
-    p->external_rules = p->valid ? r->external_count : 0;
-    p->blind_rules = p->valid ? r->blind_count : 0;
+    cJSON_Delete(reset);
 }
 
 struct policy *policy_read(enum traffic_kind kind, const cJSON *object,
                            const struct policy_options *o, struct policy_findings *out)
 {
     struct policy_findings own = POLICY_FINDINGS_INIT;
-    struct policy_reader r = {
-        .options = o, .out = out == NULL ? &own : out, .pattern_steps = POLICY_PATTERN_STEPS};
     struct policy *p = xcalloc(1, sizeof *p);
+    struct reader x = {.options = o, .out = out == NULL ? &own : out, .policy = p};
+    x.reading.on_finding = on_finding;
+    x.reading.zone = on_zone;
+    x.reading.data = &x;
     p->refs = 1;
     p->kind = kind;
+    p->zones = xptr(cJSON_CreateObject());
     read_metadata(p, object);
-    read_all(&r, p, object);
-    settle(p, &r);
+    check_metadata(&x, object);
+    read_spec(&x, object);
+    p->valid = !policy_findings_failed(x.out);
+    if (!p->valid) {
+        p->tally = (struct policy_tally){0};
+    }
+    traffic_reading_deinit(&x.reading);
     policy_findings_deinit(&own);
     return p;
 }
@@ -274,6 +306,7 @@ void policy_unref(struct policy *p)
     free(p->uid);
     free(p->created);
     free(p->entry_text);
+    cJSON_Delete(p->zones);
     selector_free(p->selector);
     free(p);
 }
@@ -342,17 +375,17 @@ bool policy_deleting(const struct policy *p)
 
 size_t policy_rules(const struct policy *p)
 {
-    return p->rules;
+    return p->tally.rules;
 }
 
 size_t policy_external_rules(const struct policy *p)
 {
-    return p->external_rules;
+    return p->tally.external;
 }
 
 size_t policy_blind_rules(const struct policy *p)
 {
-    return p->blind_rules;
+    return p->tally.blind;
 }
 
 const struct policy_entry *policy_entry(const struct policy *p)

@@ -51,6 +51,8 @@
 /* "CircuitBreaker", "circuitbreakers", ...; static. */
 const char *policy_kind_name(enum traffic_kind kind);
 const char *policy_kind_plural(enum traffic_kind kind);
+/* The rows of its spec. */
+const struct schema_object *policy_spec_rows(enum traffic_kind kind);
 /* Whether the document calls itself one, of whatever version. */
 bool policy_is_one(const cJSON *document, enum traffic_kind *kind);
 
@@ -119,12 +121,9 @@ size_t policy_blind_rules(const struct policy *p);
 struct policy_entry {
     const char *text;
     size_t len;
-    size_t rows;       /* resource rules */
-    size_t names;      /* in their lists, and in those of others */
-    size_t intercepts; /* rules that allow and forbid */
-    size_t externals;  /* urls, or http matches */
-    size_t patterns;   /* regular expressions */
-    size_t values;     /* JSON values, not fewer than a tree would have */
+    struct traffic_counts counts;
+    size_t values;      /* JSON values, not fewer than a tree would have */
+    const cJSON *zones; /* the rules of time zones that it names, by name */
 };
 const struct policy_entry *policy_entry(const struct policy *p);
 

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/policy_pattern.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/slice.h"
 #include "base/xalloc.h"
-#include "traffic/pattern.h"
 
 /* ---- whether it is about a whole text ---- */
 
@@ -141,20 +139,11 @@ static void look(const struct pattern *p, struct pattern_scratch *s, uint32_t *s
                       matches_any(p, s, another, ARRAY_LEN(another), steps);
 }
 
-void policy_pattern_read(const char *text, uint32_t *steps, struct policy_pattern *out)
+void policy_pattern_look(const char *text, const struct pattern *p, uint32_t *steps,
+                         struct policy_pattern *out)
 {
-    struct err e = ERR_INIT;
-    struct pattern *p = NULL;
-    *out = (struct policy_pattern){.why = ""};
-    if (xrc(pattern_compile_any_case(text, &p, &e)) != 0) { /* as hosts are */
-        (void)snprintf(out->why, sizeof out->why, "must be a regular expression: %.96s", e.msg);
-        return;
-    }
-    if (steps != NULL) {
-        struct pattern_scratch *s = xptr(pattern_scratch_new());
-        look(p, s, steps, out);
-        out->anchored = is_anchored(text, text + strlen(text), 0);
-        pattern_scratch_free(s);
-    }
-    pattern_free(p);
+    struct pattern_scratch *s = xptr(pattern_scratch_new());
+    look(p, s, steps, out);
+    out->anchored = is_anchored(text, text + strlen(text), 0);
+    pattern_scratch_free(s);
 }

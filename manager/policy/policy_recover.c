@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
+#include "policy/policy_recover.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/ascii.h"
 #include "base/xalloc.h"
-#include "policy/policy_reader.h"
 #include "json/field.h"
 
 enum { TEXT_MAX = 16384 }; /* of the annotation */
@@ -30,13 +30,21 @@ static char *trim(char *text)
     return text;
 }
 
+/* What it is read with. */
+struct reader {
+    const struct schema_list *limitings;
+    struct policy_findings *out;
+    cJSON *reset;
+};
+
 /* The name may have a `=` in it, the token not. A rule that is named has its own token, whatever
  * `*` says. */
-static bool split(struct policy_reader *r, char *part, struct recovery *out)
+static bool split(struct reader *r, char *part, struct recovery *out)
 {
     char *equals = strrchr(part, '=');
     if (equals == NULL) {
-        policy_error(r, PATH ": Invalid value: \"%.100s\": must be RULE=TOKEN, or *=TOKEN",
+        warnings_add(&r->out->errors,
+                     PATH ": Invalid value: \"%.100s\": must be RULE=TOKEN, or *=TOKEN",
                      trim(part));
         return false;
     }
@@ -45,45 +53,34 @@ static bool split(struct policy_reader *r, char *part, struct recovery *out)
     out->token = trim(equals + 1);
     size_t len = strlen(out->token);
     if (len == 0 || len > TRAFFIC_TOKEN_MAX) {
-        policy_error(r, PATH ": Invalid value: \"%.100s\": the token must have 1 to %d characters",
+        warnings_add(&r->out->errors,
+                     PATH ": Invalid value: \"%.100s\": the token must have 1 to %d characters",
                      out->token, TRAFFIC_TOKEN_MAX);
         return false;
     }
     return true;
 }
 
-static void apply(struct policy_reader *r, const struct recovery *x, cJSON *reset)
+/* `all`: to those that have none yet; else to the one of that name. Whether there is one. */
+static bool apply(struct reader *r, const struct recovery *x, bool all)
 {
+    const struct traffic_limiting *rules = r->limitings->items;
     bool found = false;
-    const cJSON *rule;
-    cJSON_ArrayForEach(rule, r->rules)
-    {
-        if (strcmp(field_text(rule, "name"), x->rule) == 0) {
-            edit_string(&r->edit, reset, x->rule, x->token);
+    for (size_t i = 0; i < r->limitings->count; i++) {
+        const char *name = rules[i].name;
+        bool has = field_get(r->reset, name) != NULL;
+        if (name[0] != '\0' && (all ? !has : strcmp(name, x->rule) == 0)) {
+            cJSON_DeleteItemFromObjectCaseSensitive(r->reset, name);
+            (void)xptr(cJSON_AddStringToObject(r->reset, name, x->token));
             found = true;
         }
     }
-    if (!found) {
-        policy_warn(r, PATH ": no rule that is enforced has the name \"%.100s\"", x->rule);
-    }
+    return found;
 }
 
-/* To all rules that have none yet. */
-static void apply_to_all(struct policy_reader *r, const char *token, cJSON *reset)
+static void read_parts(struct reader *r, char *text)
 {
-    const cJSON *rule;
-    cJSON_ArrayForEach(rule, r->rules)
-    {
-        const char *name = field_text(rule, "name");
-        if (field_get(reset, name) == NULL) {
-            edit_string(&r->edit, reset, name, token);
-        }
-    }
-}
-
-static void read_parts(struct policy_reader *r, char *text, cJSON *reset)
-{
-    const char *all = NULL;
+    struct recovery all = {.token = NULL};
     char *rest = text;
     for (char *part; (part = strsep(&rest, ",")) != NULL;) {
         struct recovery x;
@@ -91,30 +88,31 @@ static void read_parts(struct policy_reader *r, char *text, cJSON *reset)
             continue;
         }
         if (strcmp(x.rule, "*") == 0) {
-            all = x.token;
-        } else {
-            apply(r, &x, reset);
+            all = x;
+        } else if (!apply(r, &x, false)) {
+            warnings_add(&r->out->warnings, PATH ": no rule has the name \"%.100s\"", x.rule);
         }
     }
-    if (all != NULL) {
-        apply_to_all(r, all, reset);
+    if (all.token != NULL) {
+        (void)apply(r, &all, true);
     }
 }
 
-void policy_read_recover(struct policy_reader *r, const cJSON *object, cJSON *entry)
+cJSON *policy_read_recover(const cJSON *object, const struct schema_list *limitings,
+                           struct policy_findings *out)
 {
     const cJSON *annotations = field_map(field_get(object, "metadata"), "annotations");
     const char *text = field_text(annotations, POLICY_RECOVER);
     if (text[0] == '\0') {
-        return;
+        return NULL;
     }
     if (strlen(text) > TEXT_MAX) {
-        policy_error(r, PATH ": Too long: must have at most %d bytes", TEXT_MAX);
-        return;
+        warnings_add(&out->errors, PATH ": Too long: must have at most %d bytes", TEXT_MAX);
+        return NULL;
     }
+    struct reader r = {.limitings = limitings, .out = out, .reset = cJSON_CreateObject()};
     char *copy = xstrdup(text);
-    cJSON *reset = cJSON_CreateObject();
-    read_parts(r, copy, reset);
-    edit_set(&r->edit, entry, "reset", reset);
+    read_parts(&r, copy);
     free(copy);
+    return r.reset;
 }

@@ -57,6 +57,7 @@ struct policy_pod {
     enum policy_pod_state state;
     bool answers;                      /* what it says is as of now */
     const char *text;                  /* for people; "": nothing is to be said */
+    char *own;                         /* the same, where it was made for it; NULL */
     const struct pod_traffic *traffic; /* NULL: it says nothing of policies */
 };
 

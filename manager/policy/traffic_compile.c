@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each policy has its entry as text already, which the parser took in a document of its own
- * (policy.h). Those that have a place are chosen oldest first, and written by name.
+ * Each policy has its entry as text already (policy.h). Those that have a place are chosen oldest
+ * first, and written by name.
  */
 #include "policy/traffic_compile.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/xalloc.h"
 #include "kube/selector_overlap.h"
-#include "policy/policy_check.h"
 #include "json/field.h"
 #include "json/json.h"
 #include "json/scanner.h"
 
-/* Bytes and values beside the entries: both lists, and a checksum. */
+/* Bytes and values beside the entries and zones: their lists, and a checksum. */
 #define SHELL                                                                                      \
     "{'apiVersion':'" TRAFFIC_API_VERSION "','checksum':'','generation':18446744073709551615,"     \
     "'kind':'" TRAFFIC_KIND "','shard':{'name':'','namespace':''},"                                \
-    "'spec':{'breakers':[],'faults':[]}}"
+    "'spec':{'breakers':[],'faults':[],'zones':{}}}"
 
-enum { SHELL_LEN = sizeof SHELL - 1 + TRAFFIC_CHECKSUM_LEN, SHELL_VALUES = 16, ROW_LISTS = 4 };
+enum { SHELL_LEN = sizeof SHELL - 1 + TRAFFIC_CHECKSUM_LEN, SHELL_VALUES = 16 };
 
 /* A text of that length has room for what else the parser wants to stand around the lists. */
 #define ROOM_MAX ((size_t)TRAFFIC_TEXT_MAX - 1024)
@@ -30,26 +30,21 @@ enum { SHELL_LEN = sizeof SHELL - 1 + TRAFFIC_CHECKSUM_LEN, SHELL_VALUES = 16, R
 struct candidate {
     size_t index; /* in the list of the source */
     const struct policy *policy;
-    const char *text; /* of its entry; NULL: it is left out */
-    char *kept;       /* the same, if it comes from what is published */
-    struct policy_entry entry;
+    struct policy_entry entry; /* `text` NULL: it is left out */
+    char *kept;                /* its text, and */
+    cJSON *zones;              /* its zones, if it comes from what is published */
 };
 
 struct compilation {
     const struct traffic_source *source;
     enum traffic_outcome *outcomes;
-    cJSON *published; /* the spec of what is; NULL: there is nothing */
+    cJSON *published; /* the document that is; NULL: there is none that matters */
     struct candidate *items;
     size_t count;
     /* Taken so far: */
-    size_t policies;
+    struct traffic_counts counts;
     size_t bytes;
-    size_t names;
     size_t values;
-    size_t intercepts;
-    size_t patterns;
-    size_t rows[TRAFFIC_FAULT_INJECTION + 1]; /* of each kind */
-    size_t externals[TRAFFIC_FAULT_INJECTION + 1];
 };
 
 /* ---- outcomes ---- */
@@ -111,57 +106,33 @@ static const cJSON *find_published(const struct compilation *c, const struct pol
     return NULL;
 }
 
-static void count_rows(const cJSON *rule, struct policy_entry *out)
+static void add_zone(cJSON *zones, const char *name, const char *rule)
 {
-    const cJSON *row;
-    cJSON_ArrayForEach(row, field_get(rule, "resources"))
-    {
-        const cJSON *list;
-        out->rows++;
-        out->names += ROW_LISTS - (size_t)cJSON_GetArraySize(row); /* `*` for each absent one */
-        cJSON_ArrayForEach(list, row)
-        {
-            out->names += (size_t)cJSON_GetArraySize(list);
+    if (field_get(zones, name) == NULL) {
+        (void)xptr(cJSON_AddStringToObject(zones, name, rule));
+    }
+}
+
+/* What it has of what is bounded, and its zones. */
+static void count_entry(const struct compilation *c, const cJSON *entry, struct candidate *x)
+{
+    const struct schema_path at = SCHEMA_AT(NULL, "spec", field_get(entry, "spec"));
+    const cJSON *zones = field_get(field_get(c->published, "spec"), "zones");
+    struct traffic_reading reading = {.on_finding = NULL};
+    struct schema_reader r = traffic_reader(&reading);
+    struct traffic_spec out = {.selector = NULL};
+    (void)!xrc(schema_read(&r, policy_spec_rows(policy_kind(x->policy)), &at, &out));
+    const struct traffic_fault *faults = out.faults.items;
+    x->zones = xptr(cJSON_CreateObject());
+    for (size_t i = 0; i < out.faults.count; i++) {
+        const char *name = faults[i].time == NULL ? "" : faults[i].time->zone;
+        if (name[0] != '\0') {
+            add_zone(x->zones, name, field_text(zones, name));
         }
     }
-}
-
-/* Urls, or http matches and the expressions in them. */
-static void count_externals(const cJSON *rule, struct policy_entry *out)
-{
-    const cJSON *http;
-    out->externals += (size_t)cJSON_GetArraySize(field_get(rule, "urls"));
-    cJSON_ArrayForEach(http, field_get(rule, "http"))
-    {
-        out->externals++;
-        out->names += (size_t)cJSON_GetArraySize(field_get(http, "headers"));
-        out->patterns += field_get(field_get(http, "host"), "regex") != NULL;
-        out->patterns += field_get(field_get(http, "path"), "regex") != NULL;
-    }
-}
-
-static void count_intercepts(const cJSON *entry, struct policy_entry *out)
-{
-    const cJSON *rule;
-    cJSON_ArrayForEach(rule, field_get(entry, "intercepts"))
-    {
-        bool regexp = strcmp(field_text(rule, "content"), "Regexp") == 0;
-        size_t contents = (size_t)cJSON_GetArraySize(field_get(rule, "contents"));
-        out->intercepts++;
-        out->patterns += regexp ? contents : 0;
-        out->names += contents + (size_t)cJSON_GetArraySize(field_get(rule, "methods"));
-    }
-}
-
-static void count_entry(const cJSON *entry, const char *rules, struct policy_entry *out)
-{
-    const cJSON *rule;
-    cJSON_ArrayForEach(rule, field_get(entry, rules))
-    {
-        count_rows(rule, out);
-        count_externals(rule, out);
-    }
-    count_intercepts(entry, out);
+    x->entry.counts = reading.counts;
+    x->entry.zones = x->zones;
+    traffic_reading_deinit(&reading);
 }
 
 static void keep(const struct compilation *c, struct candidate *x)
@@ -171,13 +142,12 @@ static void keep(const struct compilation *c, struct candidate *x)
     if (entry == NULL) {
         return;
     }
-    bool breaker = policy_kind(x->policy) == TRAFFIC_BREAKER;
     xok(json_canonical(entry, &text));
-    count_entry(entry, breaker ? "limitings" : "rules", &x->entry);
+    count_entry(c, entry, x);
     x->entry.len = text.len;
     x->entry.values = json_count_values(buf_slice(&text));
     x->kept = xptr(buf_take_str(&text));
-    x->text = x->kept;
+    x->entry.text = x->kept;
 }
 
 /* ---- choosing ---- */
@@ -198,36 +168,37 @@ static int compare_name(const void *a, const void *b)
     return strcmp(policy_name(x->policy), policy_name(y->policy));
 }
 
-/* Whether there are places for so many more of what is bounded. */
-static bool fits(const struct compilation *c, enum traffic_kind kind, const struct policy_entry *n)
+/* Bytes and values of its zones, should no other policy name them. */
+static size_t zones_size(const cJSON *zones, size_t *values)
 {
-    return c->policies < TRAFFIC_POLICIES_MAX && n->rows <= TRAFFIC_ROWS_MAX - c->rows[kind] &&
-           n->externals <= TRAFFIC_EXTERNAL_MAX - c->externals[kind] &&
-           n->intercepts <= TRAFFIC_INTERCEPTS_MAX - c->intercepts &&
-           n->patterns <= TRAFFIC_PATTERNS_MAX - c->patterns &&
-           n->names <= TRAFFIC_NAMES_MAX - c->names && n->values <= TRAFFIC_VALUES_MAX - c->values;
+    size_t bytes = 0;
+    const cJSON *zone;
+    *values = 0;
+    cJSON_ArrayForEach(zone, zones)
+    {
+        bytes += strlen(zone->string) + strlen(zone->valuestring) + sizeof "\"\":\"\",";
+        ++*values;
+    }
+    return bytes;
 }
 
 /* What it adds, and a comma. */
 static enum traffic_outcome choose(struct compilation *c, const struct candidate *x)
 {
-    const struct policy_entry *n = &x->entry;
-    enum traffic_kind kind = policy_kind(x->policy);
-    if (!fits(c, kind, n)) {
+    size_t values = 0;
+    size_t bytes = x->entry.len + 1 + zones_size(x->entry.zones, &values);
+    size_t room = c->source->room < ROOM_MAX ? c->source->room : ROOM_MAX;
+    values += x->entry.values;
+    struct traffic_counts sum = c->counts;
+    if (values > TRAFFIC_VALUES_MAX - c->values || !traffic_counts_add(&sum, &x->entry.counts)) {
         return TRAFFIC_TOO_MANY;
     }
-    size_t room = c->source->room < ROOM_MAX ? c->source->room : ROOM_MAX;
-    if (c->bytes > room || n->len + 1 > room - c->bytes) {
+    if (c->bytes > room || bytes > room - c->bytes) {
         return TRAFFIC_TOO_LARGE;
     }
-    c->policies++;
-    c->bytes += n->len + 1;
-    c->names += n->names;
-    c->values += n->values;
-    c->intercepts += n->intercepts;
-    c->patterns += n->patterns;
-    c->rows[kind] += n->rows;
-    c->externals[kind] += n->externals;
+    c->counts = sum;
+    c->bytes += bytes;
+    c->values += values;
     return policy_valid(x->policy) ? TRAFFIC_COMPILED : TRAFFIC_KEPT;
 }
 
@@ -244,7 +215,6 @@ static enum traffic_outcome find_entry(const struct compilation *c, struct candi
     }
     if (entry != NULL) {
         x->entry = *entry;
-        x->text = entry->text;
     }
     return TRAFFIC_EMPTY;
 }
@@ -261,41 +231,84 @@ static void choose_all(struct compilation *c)
         struct candidate *x = &c->items[i];
         enum traffic_outcome *outcome = &c->outcomes[x->index];
         *outcome = find_entry(c, x);
-        if (x->text != NULL) {
+        if (x->entry.text != NULL) {
             *outcome = choose(c, x);
-            x->text = traffic_outcome_in(*outcome) ? x->text : NULL;
+            x->entry.text = traffic_outcome_in(*outcome) ? x->entry.text : NULL;
         }
     }
 }
 
 /* ---- writing ---- */
 
+/* "name":[...] of the entries of a kind; nothing if there are none. */
 static void write_list(const struct compilation *c, enum traffic_kind kind, struct buf *out)
 {
+    bool any = false;
     for (size_t i = 0; i < c->count; i++) {
         const struct candidate *x = &c->items[i];
-        if (x->text != NULL && policy_kind(x->policy) == kind) {
-            (void)buf_append(out, ",", out->len > 0 ? 1 : 0);
-            (void)buf_append(out, x->text, x->entry.len);
+        if (x->entry.text != NULL && policy_kind(x->policy) == kind) {
+            (void)buf_printf(out, any ? "," : "\"%s\":[", lists[kind]);
+            (void)buf_append(out, x->entry.text, x->entry.len);
+            any = true;
         }
     }
+    (void)buf_append_str(out, any ? "]," : "");
+}
+
+/* Those of new policies first: they may be newer. */
+static void write_zones(const struct compilation *c, struct buf *out)
+{
+    cJSON *zones = xptr(cJSON_CreateObject());
+    const cJSON *zone;
+    for (int kept = 0; kept <= 1; kept++) {
+        for (size_t i = 0; i < c->count; i++) {
+            const struct candidate *x = &c->items[i];
+            if (x->entry.text != NULL && (x->kept != NULL) == (kept == 1)) {
+                cJSON_ArrayForEach(zone, x->entry.zones)
+                {
+                    add_zone(zones, zone->string, zone->valuestring);
+                }
+            }
+        }
+    }
+    if (zones->child == NULL) {
+        buf_truncate(out, out->len - 1); /* the comma of the lists, of which there is one */
+    } else {
+        (void)buf_append_str(out, "\"zones\":");
+        (void)json_canonical(zones, out);
+    }
+    cJSON_Delete(zones);
+}
+
+/* What proxies will make of it; it has no checksum yet. */
+static struct traffic *make_document(const struct compilation *c, struct err *e)
+{
+    const struct traffic_source *s = c->source;
+    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+    (void)buf_printf(&text,
+                     "{\"apiVersion\":\"" TRAFFIC_API_VERSION "\",\"generation\":%" PRIu64
+                     ",\"kind\":\"" TRAFFIC_KIND "\",\"shard\":{\"name\":",
+                     s->generation);
+    (void)json_quote(s->shard, &text);
+    (void)buf_append_str(&text, ",\"namespace\":");
+    (void)json_quote(s->ns, &text);
+    (void)buf_append_str(&text, "},\"spec\":{");
+    write_list(c, TRAFFIC_BREAKER, &text);
+    write_list(c, TRAFFIC_FAULT_INJECTION, &text);
+    write_zones(c, &text);
+    (void)buf_append_str(&text, "}}");
+    xok(buf_error(&text)); /* ROOM_MAX is less */
+    struct traffic *made = traffic_parse((const char *)buf_data(&text), text.len, e);
+    xerr(e);
+    buf_reset(&text);
+    return made;
 }
 
 static int write_document(struct compilation *c, struct buf *out, struct traffic_compile_result *r,
                           struct err *e)
 {
-    const struct traffic_source *s = c->source;
-    struct buf breakers = BUF_INIT(TRAFFIC_TEXT_MAX);
-    struct buf faults = BUF_INIT(TRAFFIC_TEXT_MAX);
     qsort(c->items, c->count, sizeof *c->items, compare_name);
-    write_list(c, TRAFFIC_BREAKER, &breakers);
-    write_list(c, TRAFFIC_FAULT_INJECTION, &faults);
-    xok(buf_error(&breakers)); /* ROOM_MAX is less */
-    xok(buf_error(&faults));
-    struct traffic *made = policy_check_document(s->ns, s->shard, s->generation,
-                                                 buf_slice(&breakers), buf_slice(&faults), e);
-    buf_reset(&breakers);
-    buf_reset(&faults);
+    struct traffic *made = make_document(c, e);
     if (made == NULL) {
         return e->code;
     }
@@ -314,10 +327,12 @@ int traffic_compile(const struct traffic_source *s, struct buf *out,
     r->checksum[0] = '\0';
     read_published(&c);
     choose_all(&c);
-    int rc = c.policies > 0 ? write_document(&c, out, r, e) : 0;
-    r->compiled = rc == 0 ? c.policies : 0;
+    size_t policies = c.counts.of[TRAFFIC_BOUND_POLICIES];
+    int rc = policies > 0 ? write_document(&c, out, r, e) : 0;
+    r->compiled = rc == 0 ? policies : 0;
     for (size_t i = 0; i < c.count; i++) {
         free(c.items[i].kept);
+        cJSON_Delete(c.items[i].zones);
     }
     free(c.items);
     cJSON_Delete(c.published);

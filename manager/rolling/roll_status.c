@@ -13,7 +13,8 @@ static const char *const states[ROLL_STATES] = {
     [ROLL_STATE_NONE] = "",           [ROLL_STATE_REFUSED] = "Refused",
     [ROLL_STATE_WAITING] = "Waiting", [ROLL_STATE_BLOCKED] = "Blocked",
     [ROLL_STATE_STUCK] = "Stuck",     [ROLL_STATE_EVICTING] = "Evicting",
-    [ROLL_STATE_PAUSED] = "Paused",   [ROLL_STATE_DONE] = "Done",
+    [ROLL_STATE_PAUSED] = "Paused",   [ROLL_STATE_RESUMED] = "Resumed",
+    [ROLL_STATE_DONE] = "Done",
 };
 
 const char *roll_state_text(enum roll_state state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * roll_status.h - how far a roll has come, as an annotation of the StatefulSet says it to people
- * and to the next leader:
+ * roll_status.h - how far a roll has come, as an annotation of the StatefulSet, or Deployment, says
+ * it to people and to the next leader:
  *
  *     2/6 shard=demo-1-normal pod=op-3 state=Waiting: it is not Ready
  *
@@ -30,6 +30,7 @@ enum roll_state {
     ROLL_STATE_STUCK,    /* or because that takes too long */
     ROLL_STATE_EVICTING, /* the pod is evicted, or was just now */
     ROLL_STATE_PAUSED,   /* the label was taken away */
+    ROLL_STATE_RESUMED,  /* of a Deployment: its controller makes the next pod */
     ROLL_STATE_DONE,
     ROLL_STATES,
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rolling/roller.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include "base/xalloc.h"
 #include "cache/rules_map.h"
 #include "rolling/roller_internal.h"
-#include "json/edit.h"
 #include "json/field.h"
 
 enum {
@@ -128,12 +126,12 @@ static bool is_answer_due(const struct roll *r)
 
 /* ---- evictions ---- */
 
-static void count(const struct roll *r, enum roller_result result)
+static void count(const struct roll *r, enum eviction_result result)
 {
     r->roller->options.counts->evictions[result]++;
 }
 
-static void hold_back(struct roll *r, enum roller_result result, const struct api_error *error)
+static void hold_back(struct roll *r, enum eviction_result result, const struct api_error *error)
 {
     uint64_t wait = (uint64_t)error->retry_after * MS;
     count(r, result);
@@ -146,41 +144,29 @@ static void hold_back(struct roll *r, enum roller_result result, const struct ap
     done_until(r, TICK_MS);
 }
 
-static void not_evicted(struct roll *r, const struct api_error *error)
+static void not_evicted(struct roll *r, enum eviction_result result, const struct api_error *error)
 {
-    switch (error->code) {
-    case 0: /* it may have been done all the same */
-        count(r, ROLLER_FAILED);
+    if (error->code == 0) { /* it may have been done all the same */
+        count(r, result);
         reconcile_done(&r->run, WORK_RETRY, 0);
-        break;
-    case 429:
-        hold_back(r, ROLLER_BLOCKED, error);
-        break;
-    case 400:
-    case 415: /* the API server was replaced by one of another version */
-        r->roller->eviction[0] = '\0';
-        hold_back(r, ROLLER_FAILED, error);
-        break;
-    case 404:
-    case 409: /* what is there now will be seen */
-        r->roller->eviction[0] = '\0';
-        count(r, ROLLER_GONE);
+    } else if (result == EVICTION_GONE) {
+        count(r, result);
         done_until(r, TICK_MS);
-        break;
-    default:
-        hold_back(r, ROLLER_FAILED, error);
-        break;
+    } else {
+        hold_back(r, result, error);
     }
 }
 
 static void on_evicted(void *data, const cJSON *object, const struct api_error *error)
 {
     struct roll *r = data;
-    if (object == NULL) {
-        not_evicted(r, error);
+    enum eviction_result result =
+        eviction_judge(&r->roller->eviction, object == NULL ? error : NULL);
+    if (result != EVICTION_DONE) {
+        not_evicted(r, result, error);
         return;
     }
-    count(r, ROLLER_EVICTED);
+    count(r, result);
     log_info("evicted a pod", log_str("statefulset", r->key), log_str("pod", r->target_name));
     memcpy(r->evicted, r->target, sizeof r->evicted);
     r->evicted_at = now(r);
@@ -189,73 +175,23 @@ static void on_evicted(void *data, const cJSON *object, const struct api_error *
     done_until(r, TICK_MS);
 }
 
-static cJSON *make_eviction(const struct roll *r, const struct pod *p)
-{
-    struct edit ed = {.rc = 0};
-    cJSON *body = cJSON_CreateObject();
-    edit_string(&ed, body, "apiVersion", r->roller->eviction);
-    edit_string(&ed, body, "kind", "Eviction");
-    cJSON *meta = edit_object(&ed, body, "metadata");
-    edit_string(&ed, meta, "name", p->name);
-    edit_string(&ed, meta, "namespace", p->ns);
-    cJSON *preconditions =
-        edit_object(&ed, edit_object(&ed, body, "deleteOptions"), "preconditions");
-    edit_string(&ed, preconditions, "uid", p->uid);
-    return xptr(edit_result(&ed, body));
-}
-
 static void evict(struct roll *r, const struct pod *p)
 {
-    char *path = xasprintf("/api/v1/namespaces/%s/pods", p->ns);
-    cJSON *body = make_eviction(r, p);
-    const struct object_request_options q = {
-        .verb = OBJECT_REQUEST_CREATE,
-        .path = path,
-        .name = p->name,
-        .subresource = "eviction",
-        .body = body,
-    };
+    const struct eviction_pod pod = {.ns = p->ns, .name = p->name, .uid = p->uid};
     (void)snprintf(r->target, sizeof r->target, "%s", p->uid);
     (void)snprintf(r->target_name, sizeof r->target_name, "%s", p->name);
-    reconcile_write(&r->run, &q, NULL, on_evicted);
-    cJSON_Delete(body);
-    free(path);
-}
-
-/* ---- which evictions the API server takes ---- */
-
-static const cJSON *find_eviction(const cJSON *list)
-{
-    const cJSON *resource = NULL;
-    cJSON_ArrayForEach(resource, field_get(list, "resources"))
-    {
-        if (strcmp(field_text(resource, "name"), "pods/eviction") == 0) {
-            return resource;
-        }
-    }
-    return NULL;
+    eviction_send(&r->run, &r->roller->eviction, &pod, on_evicted);
 }
 
 static void on_resources(void *data, const cJSON *object, const struct api_error *error)
 {
-    static const struct api_error absent = {.msg = "it has no evictions"};
     struct roll *r = data;
-    struct roller *o = r->roller;
-    const cJSON *resource = find_eviction(object);
-    if (resource == NULL) {
-        hold_back(r, ROLLER_FAILED, error != NULL ? error : &absent);
-        return;
+    const struct api_error *unknown = eviction_learn(&r->roller->eviction, object, error);
+    if (unknown != NULL) {
+        hold_back(r, EVICTION_FAILED, unknown);
+    } else {
+        done_until(r, 0);
     }
-    (void)snprintf(o->eviction, sizeof o->eviction, "%s/%s", field_text(resource, "group"),
-                   field_text(resource, "version"));
-    done_until(r, 0);
-}
-
-/* "policy/v1" from 1.22 on; before it "policy/v1beta1", which is gone since 1.25. */
-static void ask_for_version(struct roll *r)
-{
-    const struct object_request_options q = {.verb = OBJECT_REQUEST_GET, .path = "/api/v1"};
-    reconcile_write(&r->run, &q, NULL, on_resources);
 }
 
 /* The annotation names the pod: nobody evicts another one as long as it does. */
@@ -264,8 +200,8 @@ static void try_to_evict(struct roll *r, const struct pod *p)
     uint64_t at = now(r);
     if (at < r->not_before) {
         done_until(r, r->not_before - at);
-    } else if (r->roller->eviction[0] == '\0') {
-        ask_for_version(r);
+    } else if (r->roller->eviction.version[0] == '\0') {
+        eviction_ask(&r->run, on_resources);
     } else {
         evict(r, p);
     }
@@ -560,8 +496,6 @@ static void count_states(const struct roller *r, uint64_t *under_way, uint64_t *
 
 void roller_metrics(const struct roller *r, const struct roller_counts *n, struct buf *out)
 {
-    static const char *const results[ROLLER_RESULTS] = {"evicted", "blocked", "gone", "failed"};
-    static const char name[] = "cmesh_manager_rolling_evictions_total";
     uint64_t under_way;
     uint64_t stuck;
     uint64_t refused;
@@ -579,10 +513,8 @@ void roller_metrics(const struct roller *r, const struct roller_counts *n, struc
          "StatefulSets with the label that cannot be rolled by shard.", refused},
     };
     prometheus_write(out, metrics, ARRAY_LEN(metrics));
-    prometheus_head(out, name, "counter", "Evictions of pods that are rolled, by result.");
-    for (size_t i = 0; i < ROLLER_RESULTS; i++) {
-        buf_printf(out, "%s{result=\"%s\"} %" PRIu64 "\n", name, results[i], n->evictions[i]);
-    }
+    eviction_write_counts(out, "cmesh_manager_rolling_evictions_total",
+                          "Evictions of pods that are rolled, by result.", n->evictions);
 }
 
 /* ---- life ---- */

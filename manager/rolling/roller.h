@@ -24,6 +24,7 @@
 #include "kube/client/reflector.h"
 #include "net/clock.h"
 #include "net/loop.h"
+#include "runtime/eviction.h"
 #include "shard/controller.h"
 
 /* StatefulSets that are followed, and of them in one namespace: more are passed over. */
@@ -38,19 +39,10 @@
 
 struct roller;
 
-/* What became of evictions. */
-enum roller_result {
-    ROLLER_EVICTED,
-    ROLLER_BLOCKED, /* a disruption budget, or the API server is busy */
-    ROLLER_GONE,    /* it was another pod already, or none */
-    ROLLER_FAILED,
-    ROLLER_RESULTS,
-};
-
 /* Counts go on from one roller to the next: they belong to whoever makes them. All zero at first.
  */
 struct roller_counts {
-    uint64_t evictions[ROLLER_RESULTS];
+    uint64_t evictions[EVICTION_RESULTS];
 };
 
 struct roller_options {

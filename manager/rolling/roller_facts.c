@@ -10,7 +10,6 @@
 
 #include "base/xalloc.h"
 #include "rolling/roller_internal.h"
-#include "root/child.h"
 #include "json/field.h"
 
 enum {
@@ -72,7 +71,7 @@ static const struct shard_cache_config *shard_of(const struct pod *p)
 /* Of a pod as the StatefulSet would make it. NULL: it would not have that label. */
 static const char *label_of(const struct roll *r, const char *pod, const char *key)
 {
-    if (strcmp(key, CHILD_POD_NAME) == 0) {
+    if (strcmp(key, POD_NAME_LABEL) == 0) {
         return pod;
     }
     const cJSON *value = field_get(r->set->labels, key);

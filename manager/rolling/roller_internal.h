@@ -23,7 +23,6 @@
 #include "runtime/reconciler.h"
 
 #define ROLLER_UID_SIZE 64
-#define ROLLER_EVICTION_SIZE 64
 
 /* What the rolls of a namespace take of what is bounded. */
 struct roll_namespace {
@@ -82,11 +81,10 @@ struct roller {
     struct informer *informer;     /* of StatefulSets with the label */
     struct reconciler *reconciler; /* struct roll */
     struct shard_cache_listener pods;
-    struct table namespaces;             /* in which there are rolls */
-    struct table locks;                  /* that they watch */
-    char eviction[ROLLER_EVICTION_SIZE]; /* "policy/v1": the API version of Evictions; "": not asked
-                                          */
-    bool full;                           /* there are more StatefulSets than are followed */
+    struct table namespaces; /* in which there are rolls */
+    struct table locks;      /* that they watch */
+    struct eviction_api eviction;
+    bool full; /* there are more StatefulSets than are followed */
 };
 
 /* ---- what there is ---- */

@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include "base/xalloc.h"
-#include "compile/compile.h"
 #include "rolling/roller_internal.h"
-#include "json/field.h"
 
-enum { NAME_SIZE = NAME_SUBDOMAIN_MAX + 1, KEY_SIZE = 512 };
+enum { KEY_SIZE = 512 };
 
 struct lock_watch {
     struct table_node node;    /* of roller.locks */
@@ -23,23 +21,19 @@ struct lock_watch {
 };
 
 struct place {
-    const char *ns;
-    char name[NAME_SIZE];
+    struct shard_lock_place lease;
     char key[KEY_SIZE]; /* "NAMESPACE OF THE ROLL/NAMESPACE/NAME" */
 };
 
-/* "NAME---SHARD", which is what localproxy makes of NAME; without a namespace of its own beside the
- * pods. False: the shard has none. */
+/* False: the shard has none. */
 static bool find_place(const struct roll *r, const struct shard_cache_config *config,
                        struct place *p)
 {
-    const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
-    const char *name = field_text(controller, COMPILE_LOCK_NAME);
-    p->ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
-    p->ns = p->ns[0] == '\0' ? r->set->ns : p->ns;
-    int n = snprintf(p->name, sizeof p->name, "%s---%s", name, config->name);
-    int k = snprintf(p->key, sizeof p->key, "%s/%s/%s", r->set->ns, p->ns, p->name);
-    return name[0] != '\0' && n > 0 && n < NAME_SIZE && k > 0 && k < KEY_SIZE;
+    if (!shard_lock_find(config, &p->lease)) {
+        return false;
+    }
+    int k = snprintf(p->key, sizeof p->key, "%s/%s/%s", r->set->ns, p->lease.ns, p->lease.name);
+    return k > 0 && k < KEY_SIZE;
 }
 
 static struct lock_watch *find_lock(const struct roller *o, const struct place *p)
@@ -51,8 +45,8 @@ static struct lock_watch *add_lock(struct roll *r, const struct place *p)
 {
     struct roller *o = r->roller;
     const struct shard_lock_options so = {.client = o->options.client,
-                                          .ns = p->ns,
-                                          .name = p->name,
+                                          .ns = p->lease.ns,
+                                          .name = p->lease.name,
                                           .clock = o->clock,
                                           .ops = o->options.ops};
     struct lock_watch *l =

@@ -5,9 +5,11 @@
 
 #include "base/list.h"
 #include "base/xalloc.h"
+#include "compile/compile.h"
 #include "kube/client/informer.h"
 #include "kube/client/lease_object.h"
 #include "kube/name.h"
+#include "json/field.h"
 
 enum { DEFAULT_S = 15, DURATION_MAX_S = 3600 };
 
@@ -22,6 +24,17 @@ struct shard_lock {
     const struct net_clock *clock;
     struct informer *informer; /* NULL: no Lease can have the name */
 };
+
+/* Without a namespace of its own it is beside the pods. */
+bool shard_lock_find(const struct shard_cache_config *config, struct shard_lock_place *out)
+{
+    const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
+    const char *name = field_text(controller, COMPILE_LOCK_NAME);
+    out->ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
+    out->ns = out->ns[0] == '\0' ? config->ns : out->ns;
+    bool fits = lock_name_of_shard(name, config->name, out->name);
+    return name[0] != '\0' && fits;
+}
 
 static struct lease *lease_of(struct informer_item *item)
 {
@@ -67,7 +80,7 @@ struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_op
     const struct informer_options io = {.client = o->client,
                                         .namespace = o->ns,
                                         .name = o->name,
-                                        .effect = "its shard is not rolled",
+                                        .effect = "it is not known who leads a shard",
                                         .ops = o->ops};
     struct shard_lock *s = xcalloc(1, sizeof *s);
     s->clock = o->clock;

@@ -9,13 +9,23 @@
 #define MANAGER_ROLLING_SHARD_LOCK_H
 
 #include "base/err.h"
+#include "cache/shard_cache.h"
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
 #include "net/clock.h"
 #include "net/loop.h"
 #include "rolling/roll.h"
+#include "rules/lock_name.h"
 
 struct shard_lock;
+
+/* Where the Lease of a shard is. */
+struct shard_lock_place {
+    const char *ns; /* belongs to the config */
+    char name[LOCK_NAME_SIZE];
+};
+/* False: the shard has no lock of its own. */
+bool shard_lock_find(const struct shard_cache_config *config, struct shard_lock_place *out);
 
 struct shard_lock_options {
     struct kube_client *client; /* must outlive it */

@@ -19,7 +19,7 @@ static uint64_t count(const cJSON *object, const char *key, uint64_t usual)
     return good ? (uint64_t)n->valuedouble : usual;
 }
 
-static uint64_t deadline_ms(const char *text)
+uint64_t rolling_deadline_ms(const char *text)
 {
     char *end = NULL;
     unsigned long long s = text[0] < '0' || text[0] > '9' ? 0 : strtoull(text, &end, 10);
@@ -79,7 +79,7 @@ static void read_numbers(struct stateful_set *s, const cJSON *object, const char
     const cJSON *meta = field_get(object, "metadata");
     const cJSON *spec = field_get(object, "spec");
     const char *policy = field_text(spec, "podManagementPolicy");
-    s->deadline_ms = deadline_ms(
+    s->deadline_ms = rolling_deadline_ms(
         field_text(field_get(meta, "annotations"), names_key(prefix, ROLLING_DEADLINE, key)));
     s->replicas = count(spec, "replicas", 1);
     s->first = count(field_get(spec, "ordinals"), "start", 0);

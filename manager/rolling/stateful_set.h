@@ -55,6 +55,9 @@ struct stateful_set {
     bool ending;  /* it is being deleted */
 };
 
+/* ROLLING_DEADLINE as a text, in ms; what makes no sense is the default. */
+uint64_t rolling_deadline_ms(const char *text);
+
 /* `prefix`: of labels and annotations. What is missing or makes no sense counts as the default. */
 MUST_CHECK struct stateful_set *stateful_set_new(const cJSON *object, const char *prefix);
 /* NULL is ignored. */

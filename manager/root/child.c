@@ -32,18 +32,7 @@ int child_name(const struct root_spec *spec, unsigned number, char out[CHILD_NAM
 
 int child_number(const struct root_spec *spec, const char *name)
 {
-    size_t len = strlen(spec->prefix);
-    if (strncmp(name, spec->prefix, len) != 0 || name[len] != '-') {
-        return -ENOENT;
-    }
-    for (unsigned i = 0; i <= ROOT_SHARDS_MAX; i++) {
-        char tail[24];
-        (void)snprintf(tail, sizeof tail, "-%u-%s", i, i == 0 ? "canary" : "normal");
-        if (strcmp(name + len, tail) == 0) {
-            return (int)i;
-        }
-    }
-    return -ENOENT;
+    return root_child_number(spec->prefix, name);
 }
 
 bool child_needs_namespaces(const struct root_spec *spec)
@@ -228,7 +217,7 @@ static void add_limits(struct edit *ed, cJSON *spec, const cJSON *resources,
 
 static bool is_pod_name(const cJSON *requirement)
 {
-    return strcmp(field_text(requirement, "key"), CHILD_POD_NAME) == 0;
+    return strcmp(field_text(requirement, "key"), POD_NAME_LABEL) == 0;
 }
 
 bool child_drops_pod_names(const cJSON *root)
@@ -241,7 +230,7 @@ bool child_drops_pod_names(const cJSON *root)
             return true;
         }
     }
-    return field_get(field_get(selector, "matchLabels"), CHILD_POD_NAME) != NULL;
+    return field_get(field_get(selector, "matchLabels"), POD_NAME_LABEL) != NULL;
 }
 
 static void drop_pod_names(cJSON *selector)
@@ -256,24 +245,35 @@ static void drop_pod_names(cJSON *selector)
         item = next;
     }
     cJSON *labels = cJSON_GetObjectItemCaseSensitive(selector, "matchLabels");
-    cJSON_DeleteItemFromObjectCaseSensitive(labels, CHILD_POD_NAME);
+    cJSON_DeleteItemFromObjectCaseSensitive(labels, POD_NAME_LABEL);
 }
 
-/* The name of a pod is the value of a label, which is bounded more narrowly than names are. */
-static int check_pods(const struct root_spec *spec, const struct layout_shard *shard, struct err *e)
+/* The name of a pod, or of a shard of a Deployment, is the value of a label, which is bounded more
+ * narrowly than names are. */
+static int check_pods(const struct root_spec *spec, const struct layout_shard *shard,
+                      const char *name, struct err *e)
 {
+    if (spec->deployment) {
+        return strlen(name) <= NAME_LABEL_MAX
+                   ? 0
+                   : err_set(e, -ENAMETOOLONG,
+                             "spec.root.prefix: Invalid value: \"%.253s\": names of shards, as "
+                             "%.253s, have more than %d characters, so that the label " POD_SHARD
+                             " of pods cannot hold them: take a shorter one",
+                             spec->prefix, name, NAME_LABEL_MAX);
+    }
     int n = snprintf(NULL, 0, "%s-%u", spec->target, shard->first + shard->pods);
     return n <= NAME_LABEL_MAX
                ? 0
                : err_set(e, -ENAMETOOLONG,
                          "spec.root.targetStatefulSet: Invalid value: \"%.253s\": names of its "
-                         "pods have more than %d characters, so that label " CHILD_POD_NAME
+                         "pods have more than %d characters, so that label " POD_NAME_LABEL
                          " cannot hold them",
                          spec->target, NAME_LABEL_MAX);
 }
 
 static void add_pods(struct edit *ed, cJSON *spec, const struct child_options *o,
-                     const struct layout_shard *shard)
+                     const struct layout_shard *shard, const char *name)
 {
     const cJSON *given = field_get(field_get(o->root, "spec"), "selector");
     if (given != NULL) {
@@ -281,8 +281,16 @@ static void add_pods(struct edit *ed, cJSON *spec, const struct child_options *o
     }
     cJSON *selector = edit_object(ed, spec, "selector");
     drop_pod_names(selector);
+    if (o->spec->deployment) {
+        char key[NAMES_KEY_SIZE];
+        names_key(o->labels->prefix, POD_SHARD, key);
+        cJSON *labels = edit_object(ed, selector, "matchLabels");
+        cJSON_DeleteItemFromObjectCaseSensitive(labels, key);
+        edit_string(ed, labels, key, name);
+        return;
+    }
     cJSON *expressions = edit_array(ed, selector, "matchExpressions");
-    cJSON *values = add_requirement(ed, expressions, CHILD_POD_NAME, "In");
+    cJSON *values = add_requirement(ed, expressions, POD_NAME_LABEL, "In");
     for (unsigned i = 0; i < shard->pods; i++) {
         edit_append_format(ed, values, "%s-%u", o->spec->target, shard->first + i);
     }
@@ -306,15 +314,22 @@ static void add_owner(struct edit *ed, cJSON *meta, const cJSON *root)
 
 /* The load of normal shards is counted where buckets may move for its sake. */
 static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
-                            const struct layout_shard *shard, bool counted)
+                            const struct root_spec *spec, const struct layout_shard *shard)
 {
     char key[NAMES_KEY_SIZE];
     char text[BUCKETS_TEXT_SIZE];
     bool normal = shard->number != 0;
-    if (!normal && !shard->taken_over) {
+    if (!normal && !shard->taken_over && !spec->deployment) {
         return;
     }
     cJSON *annotations = edit_object(ed, meta, "annotations");
+    if (spec->deployment) {
+        (void)snprintf(text, sizeof text, "%u", shard->pods);
+        edit_string(ed, annotations, names_key(prefix, ROOT_PODS, key), text);
+    }
+    if (spec->deployment && shard->leaving) {
+        edit_string(ed, annotations, names_key(prefix, ROOT_LEAVING, key), "true");
+    }
     if (normal) {
         names_key(prefix, ROOT_BUCKETS, key);
         buckets_print(shard->buckets, text);
@@ -324,7 +339,7 @@ static void add_annotations(struct edit *ed, cJSON *meta, const char *prefix,
         names_key(prefix, ROOT_TAKEN_OVER, key);
         edit_string(ed, annotations, key, "true");
     }
-    if (normal && counted) {
+    if (normal && spec->automatic.moves_per_hour > 0) {
         names_key(prefix, SIDECAR_COUNT_LOAD, key);
         edit_string(ed, annotations, key, "true");
     }
@@ -339,7 +354,7 @@ static void add_meta(struct edit *ed, cJSON *child, const struct child_options *
     edit_string(ed, meta, "namespace", o->ns);
     names_key(o->labels->prefix, ROOT_LABEL, key);
     edit_string(ed, edit_object(ed, meta, "labels"), key, field_meta(o->root, "name"));
-    add_annotations(ed, meta, o->labels->prefix, shard, o->spec->automatic.moves_per_hour > 0);
+    add_annotations(ed, meta, o->labels->prefix, o->spec, shard);
     add_owner(ed, meta, o->root);
 }
 
@@ -367,15 +382,15 @@ static int check_names(const struct child_options *o, const struct layout_shard 
                        "characters, for it is a label of the shards",
                        root, NAME_LABEL_MAX);
     }
-    int max = NAME_SUBDOMAIN_MAX - (int)(sizeof SIDECAR_CONFIGMAP - 1);
-    if (child_name(o->spec, shard->number, name) != 0 || strlen(name) > (size_t)max) {
+    if (child_name(o->spec, shard->number, name) != 0 ||
+        strlen(name) > (size_t)RULES_MAP_SHARD_MAX) {
         return err_set(e, -ENAMETOOLONG,
                        "spec.root.prefix: Invalid value: \"%.100s...\": names of shards have more "
                        "than %d characters, and their rules are published in ConfigMaps "
-                       "\"" SIDECAR_CONFIGMAP "<name>\"",
-                       o->spec->prefix, max);
+                       "\"" RULES_MAP_PREFIX "<name>\"",
+                       o->spec->prefix, RULES_MAP_SHARD_MAX);
     }
-    return check_pods(o->spec, shard, e);
+    return check_pods(o->spec, shard, name, e);
 }
 
 static cJSON *make(const struct child_options *o, const struct layout_shard *shard,
@@ -387,7 +402,7 @@ static cJSON *make(const struct child_options *o, const struct layout_shard *sha
     edit_string(&ed, child, "kind", field_text(o->root, "kind"));
     add_meta(&ed, child, o, shard, name);
     cJSON *spec = edit_object(&ed, child, "spec");
-    add_pods(&ed, spec, o, shard);
+    add_pods(&ed, spec, o, shard, name);
     copy_fields(&ed, spec, o->root);
     add_limits(&ed, spec, o->spec->resources, share);
     return xptr(edit_result(&ed, child)); /* root_spec_read has looked at the selectors */
@@ -448,7 +463,12 @@ int child_read(const struct root_spec *spec, const cJSON *child, const char *pre
         return number;
     }
     *out = (struct layout_child){.number = (unsigned)number};
-    read_pods(child, out);
+    if (spec->deployment) {
+        names_key(prefix, ROOT_PODS, key);
+        out->pods = (unsigned)strtoul(field_text(annotations, key), NULL, 10);
+    } else {
+        read_pods(child, out);
+    }
     if (number != 0) {
         names_key(prefix, ROOT_BUCKETS, key);
         if (buckets_parse(field_text(annotations, key), &out->buckets) != 0) {

@@ -9,9 +9,10 @@
  * While the canary is taken over it has hash In [], and normal ones have no namespace NotIn.
  *
  * Each entry of resourceSelector becomes a limit with these requirements beside its own. The pods
- * are those of the StatefulSet by their ordinals, and of spec.selector. What spec.selector says of
- * the label of pod names is left out: which pods a shard has follows from the ordinals. All other
- * fields of the root's spec are those of its children too.
+ * are those of the StatefulSet by their ordinals, or those of the Deployment by the label
+ * POD_SHARD, and of spec.selector. What spec.selector says of the label of pod names is left out:
+ * which pods a shard has follows from the ordinals, or from the label. All other fields of the
+ * root's spec are those of its children too.
  *
  * Where buckets may move for the sake of load, normal ones have the annotation SIDECAR_COUNT_LOAD.
  */
@@ -32,9 +33,6 @@
 #define CHILD_NAME_SIZE 254
 /* Namespaces that a canary with both lists may come to. */
 #define CHILD_NAMES_MAX 1000
-
-/* The label that StatefulSets give to their pods. */
-#define CHILD_POD_NAME "statefulset.kubernetes.io/pod-name"
 
 /* Whether all that is in `part` is in `share`; NULL: nothing is. */
 bool child_share_covers(const cJSON *share, const cJSON *part);
@@ -76,9 +74,10 @@ bool child_drops_pod_names(const cJSON *root);
 MUST_CHECK cJSON *child_make(const struct child_options *o, const struct layout_shard *shard,
                              struct err *e);
 
-/* What a child says of itself: number, buckets, taken_over, and how many pods its selector names.
- * The rest of `out` is as nothing were known. 0, or -ENOENT: no child of that root has such a name;
- * whose it is, is to be seen by its owner. Annotations that make no sense are as none. */
+/* What a child says of itself: number, buckets, taken_over, and how many pods its selector names,
+ * or of a Deployment its annotation. The rest of `out` is as nothing were known. 0, or -ENOENT: no
+ * child of that root has such a name; whose it is, is to be seen by its owner. Annotations that
+ * make no sense are as none. */
 MUST_CHECK int child_read(const struct root_spec *spec, const cJSON *child, const char *prefix,
                           struct layout_child *out);
 

@@ -5,6 +5,7 @@
  */
 #include "root/layout.h"
 
+#include <limits.h>
 #include <string.h>
 
 struct planning {
@@ -86,8 +87,9 @@ static unsigned pods_left(const struct planning *p)
     return replicas > canary ? replicas - canary : 0;
 }
 
-/* The last shard may have fewer pods than the others: else those that are left over, while an
- * autoscaler says so, would be in no shard. */
+/* The last shard of a StatefulSet may have fewer pods than the others: else those that are left
+ * over, while an autoscaler says so, would be in no shard. Those of a Deployment go to the shards
+ * that there are. */
 static unsigned find_size(const struct planning *p)
 {
     const struct root_auto *a = &p->spec->automatic;
@@ -97,9 +99,9 @@ static unsigned find_size(const struct planning *p)
     if (a->size != 0) {
         return clamp(a->size, 1, ROOT_SHARDS_MAX);
     }
-    return p->facts->replicas < 0
-               ? size_there_is(p->facts)
-               : clamp((pods_left(p) + a->every - 1) / a->every, 1, ROOT_SHARDS_MAX);
+    unsigned rounding = p->spec->deployment ? 0 : a->every - 1;
+    return p->facts->replicas < 0 ? size_there_is(p->facts)
+                                  : clamp((pods_left(p) + rounding) / a->every, 1, ROOT_SHARDS_MAX);
 }
 
 static unsigned find_every(const struct planning *p)
@@ -372,6 +374,17 @@ static void add_canary(const struct planning *p, struct layout *out)
     }
 }
 
+/* Of a Deployment all pods are some shard's: those that are left over are spread, and where there
+ * are fewer than the shards are made for, all have fewer. */
+static unsigned pods_of(const struct planning *p, unsigned number)
+{
+    if (!p->spec->deployment || p->facts->replicas < 0 || number > p->size) {
+        return p->every;
+    }
+    unsigned left = pods_left(p);
+    return clamp(left / p->size + (number <= left % p->size), 1, ROOT_REPLICAS_MAX);
+}
+
 static void add_normal(const struct planning *p, const struct buckets *b, unsigned number,
                        struct layout *out)
 {
@@ -383,7 +396,7 @@ static void add_normal(const struct planning *p, const struct buckets *b, unsign
     }
     struct layout_shard *shard = append(out, number);
     shard->first = p->first + p->spec->canary.replicas + p->every * (number - 1);
-    shard->pods = p->every;
+    shard->pods = pods_of(p, number);
     shard->buckets = buckets;
     shard->with_canary = p->canary_taken;
     shard->leaving = number > p->size;
@@ -397,8 +410,15 @@ static void bound_pods(const struct planning *p, struct layout *out)
 {
     unsigned canary = p->spec->canary.replicas;
     bool elastic = !p->spec->automatic.there || p->spec->automatic.size == 0;
-    out->room = canary + p->size * p->every;
-    out->needed = elastic ? canary + (p->size - 1) * p->every + 1 : out->room;
+    unsigned whole = canary + p->size * p->every;
+    unsigned least = canary + (p->size - 1) * p->every + 1;
+    if (p->spec->deployment) {
+        out->room = UINT_MAX;
+        out->needed = elastic ? canary + 1 : whole;
+        return;
+    }
+    out->room = whole;
+    out->needed = elastic ? least : whole;
 }
 
 void layout_make(const struct root_spec *spec, const struct layout_facts *facts, struct layout *out)

@@ -47,7 +47,8 @@ struct layout_child {
     unsigned number;  /* 0: the canary */
     uint32_t buckets; /* as the annotation ROOT_BUCKETS of the child has it */
     bool taken_over;  /* its annotation says so: it waits for a long life */
-    unsigned pods;    /* that its selector names; 0: none, or not known */
+    unsigned pods;    /* that its selector names, or of a Deployment its annotation; 0: none,
+                         or not known */
     unsigned first;   /* the lowest ordinal of them */
     bool has_pods;    /* any, ready or not, that it selects or that have its sidecars */
     enum layout_life life;
@@ -56,7 +57,7 @@ struct layout_child {
 struct layout_facts {
     const struct layout_child *children;
     size_t child_count;
-    int replicas;  /* spec.replicas of the StatefulSet; -1: not known: shardingSize `auto` stays at
+    int replicas;  /* spec.replicas of the target; -1: not known: shardingSize `auto` stays at
                      the shards that have buckets, and a spec without `auto` at the pods that the
                      selector of its child names; at least one */
     int64_t first; /* ordinal of its first pod; -1: not known: as the children have it */
@@ -64,8 +65,8 @@ struct layout_facts {
 
 struct layout_shard {
     unsigned number;
-    unsigned first;   /* ordinals of its pods: first to first + pods - 1 */
-    unsigned pods;    /* 0: of a canary that leaves */
+    unsigned first;   /* ordinals of its pods: first to first + pods - 1; not of a Deployment */
+    unsigned pods;    /* that it is to have; 0: of a canary that leaves */
     uint32_t buckets; /* of normal shards */
     bool taken_over;
     bool with_canary; /* a normal one: it has what the canary had by names, too */
@@ -77,8 +78,9 @@ struct layout {
     struct layout_shard shards[1 + ROOT_SHARDS_MAX];
     size_t count;
     unsigned size;   /* normal shards that are to be */
-    unsigned needed; /* pods that the StatefulSet must have for them and the canary */
-    unsigned room;   /* and may have: further ones are in no shard */
+    unsigned needed; /* pods that the target must have for them and the canary */
+    unsigned room;   /* and may have: further ones are in no shard; UINT_MAX of a Deployment, whose
+                        normal shards take all that there are */
     unsigned first;  /* the ordinal of the first pod of all */
     size_t moved;    /* buckets that change from one shard to another */
     bool changed;    /* some child has other buckets than before, or the canary its share or not */

@@ -23,34 +23,22 @@ enum {
 
 /* ---- children ---- */
 
-/* NULL: nobody controls it. */
-static const cJSON *controller_of(const struct shard_cache_config *config)
-{
-    const cJSON *owner = NULL;
-    cJSON_ArrayForEach(owner, field_get(field_get(config->object, "metadata"), "ownerReferences"))
-    {
-        if (cJSON_IsTrue(field_get(owner, "controller"))) {
-            return owner;
-        }
-    }
-    return NULL;
-}
-
 bool root_owns(const struct root *t, const struct shard_cache_config *config)
 {
-    return t->uid != NULL && strcmp(field_text(controller_of(config), "uid"), t->uid) == 0;
+    return t->uid != NULL &&
+           strcmp(field_text(field_controller(config->object), "uid"), t->uid) == 0;
 }
 
 const char *root_other_owner(const struct shard_cache_config *config)
 {
-    const cJSON *owner = controller_of(config);
+    const cJSON *owner = field_controller(config->object);
     bool root = strcmp(field_text(owner, "kind"), COMPILE_KIND) == 0;
     return root ? field_text(owner, "name") : "";
 }
 
 bool root_owned_before(const struct root *t, const struct shard_cache_config *config)
 {
-    const cJSON *owner = controller_of(config);
+    const cJSON *owner = field_controller(config->object);
     return !root_owns(t, config) && strcmp(field_text(owner, "kind"), COMPILE_KIND) == 0 &&
            strcmp(field_text(owner, "name"), strchr(t->key, '/') + 1) == 0;
 }

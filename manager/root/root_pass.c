@@ -80,7 +80,7 @@ static int read_spec(struct root *t, const struct shard_cache_config *config)
     return rc == 0 ? root_spec_read(p->whole, &p->spec, &p->invalid) : rc;
 }
 
-/* False: namespaces and the StatefulSet bring it again when they are known. */
+/* False: namespaces and the target bring it again when they are known. */
 static bool knows_enough(struct root *t, const struct shard_cache_config *config)
 {
     struct root_pass *p = &t->pass;
@@ -91,8 +91,8 @@ static bool knows_enough(struct root *t, const struct shard_cache_config *config
         return false;
     }
     bool fixed = a->there && a->size != 0;
-    p->target =
-        stateful_sets_hold(t->roots->targets, &t->target, config->ns, p->spec.target, !fixed);
+    const struct target_name name = {.name = p->spec.target, .deployment = p->spec.deployment};
+    p->target = targets_hold(t->roots->targets, &t->target, config->ns, &name, !fixed);
     return fixed || p->target.state != TARGET_ASKED;
 }
 
@@ -129,6 +129,7 @@ void root_begin(struct root *t)
     root_gather(t);
     root_lay_out(t);
     root_find_removals(t);
+    root_balance_look(t);
     p->phase = p->spec.disable ? ROOT_OVER : ROOT_STRAYS;
     go_on(t);
 }
@@ -445,7 +446,8 @@ static cJSON *make_child(struct root *t, const struct layout_shard *shard, struc
 /* Of `wanted`, and without `others` of it. */
 static bool same_texts(const cJSON *wanted, const cJSON *found, const char *prefix)
 {
-    static const char *const own[] = {ROOT_BUCKETS, ROOT_TAKEN_OVER, ROOT_LABEL};
+    static const char *const own[] = {ROOT_BUCKETS, ROOT_TAKEN_OVER, ROOT_LABEL, ROOT_PODS,
+                                      ROOT_LEAVING};
     const cJSON *item = NULL;
     size_t len = strlen(prefix);
     cJSON_ArrayForEach(item, wanted)

@@ -155,6 +155,7 @@ static void collect(struct root *t, const struct shard_cache_config *config, str
         .under_way = is_under_way(t),
         .refused = p->refused ? p->why.msg : NULL,
         .canary_barred = p->barred,
+        .deployment = p->spec.deployment,
         .target_name = p->spec.target,
         .target = p->target,
         .elastic = !p->spec.automatic.there || p->spec.automatic.size == 0,
@@ -164,6 +165,7 @@ static void collect(struct root *t, const struct shard_cache_config *config, str
         .shards = r->shards,
         .load = t->load.report.known ? &t->load.report : NULL,
         .moves = &r->moves,
+        .balance = p->spec.deployment ? &t->balance.report : NULL,
         .now_ms = net_clock_wall(t->roots->clock) / MICROSECONDS,
     };
     for (size_t i = 0; i < p->layout.count; i++) {
@@ -206,10 +208,14 @@ static void tell_state(const struct root *t, const struct shard_cache_config *co
         {"Ready", "OverBudget", "CompileFailed"},
         {"Ready", "Refused", "ChildRefused"},
         {"Ready", "TooManyStatefulSets", "TooManyStatefulSets"},
+        {"Ready", "TooManyDeployments", "TooManyDeployments"},
         {"Sized", "TooFewReplicas", "NotSized"},
         {"Sized", "TooManyReplicas", "NotSized"},
         {"Sized", "NotFound", "NotSized"},
         {"Sized", "Unreadable", "NotSized"},
+        {"Balanced", "PodsWithoutShard", "PodsWithoutShard"},
+        {"Balanced", "AnotherRoot", "AnotherRoot"},
+        {"Balanced", "EvictionBlocked", "EvictionBlocked"},
     };
     const struct event_object about = event_object_of(config->object);
     const cJSON *old = field_get(config->object, "status");
@@ -230,7 +236,11 @@ static void finish(struct root *t)
 {
     cJSON_Delete(t->status);
     t->status = NULL;
-    reconcile_done(&t->run, t->pass.refused ? WORK_RETRY : WORK_DONE, 0);
+    if (t->pass.refused) {
+        reconcile_done(&t->run, WORK_RETRY, 0);
+    } else if (!root_balance_evict(t)) {
+        reconcile_done(&t->run, WORK_DONE, 0);
+    }
 }
 
 static void on_written(void *data, const cJSON *object, const struct api_error *error)

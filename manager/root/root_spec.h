@@ -15,14 +15,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
-
-#define ROOT_SHARDS_MAX 32     /* normal ones */
-#define ROOT_REPLICAS_MAX 1000 /* pods of one shard */
-#define ROOT_SIZE_AUTO "auto"  /* of shardingSize */
-/* Bounds of seconds. */
-#define ROOT_TAKEOVER_MIN 5
-#define ROOT_TAKEOVER_MAX 86400
-#define ROOT_MOVES_MAX 32 /* buckets in an hour */
+#include "config/sharding_config.h"
 
 struct root_canary {
     unsigned replicas;       /* 0: there is no canary, and what follows is empty */
@@ -32,7 +25,7 @@ struct root_canary {
 
 struct root_auto {
     bool there;
-    unsigned size;           /* of normal shards; 0: as many as the StatefulSet has pods for */
+    unsigned size;           /* of normal shards; 0: as many as the target has pods for */
     unsigned every;          /* pods of each */
     unsigned takeover_s;     /* a shard without a living pod for so long gives its buckets to the
                                 others; 0: it keeps them */
@@ -43,16 +36,20 @@ struct root_auto {
 struct root_spec {
     bool disable; /* the children stay as they are */
     const char *prefix;
-    const char *target; /* name of the StatefulSet, in the config's namespace */
+    bool deployment;    /* the target is one; else a StatefulSet */
+    const char *target; /* its name, in the config's namespace */
     struct root_canary canary;
     struct root_auto automatic;
     const cJSON *resources; /* resourceSelector: an array of at least one object; each may be
                                wrapped in an objectSelector */
 };
 
-/* 0; -EINVAL with the path of the field in the message. What else stands in the limits of
- * resourceSelector, and beside root, is checked where children are compiled. */
+/* 0; -EINVAL or -E2BIG with the path of the field in the message. What is selected by the limits of
+ * resourceSelector, and what else stands beside root, is checked where children are compiled. */
 MUST_CHECK int root_spec_read(const cJSON *config, struct root_spec *out, struct err *e);
+
+/* "Deployment" or "StatefulSet". */
+const char *root_target_kind(const struct root_spec *spec);
 
 /* The ordinal of a StatefulSet's first pod, spec.ordinals.start. */
 unsigned root_first_ordinal(const cJSON *stateful_set);

@@ -35,6 +35,19 @@ struct view {
     char text[TEXT_MAX];
 };
 
+/* What the target is called. */
+static const struct kind_words {
+    const char *kind;
+    const char *absent; /* reasons of Ready */
+    const char *over;
+} kind_words[2] = {{"StatefulSet", "StatefulSetNotFound", "TooManyStatefulSets"},
+                   {"Deployment", "DeploymentNotFound", "TooManyDeployments"}};
+
+static const struct kind_words *words_of(const struct root_status_facts *f)
+{
+    return &kind_words[f->deployment];
+}
+
 static void add(struct view *v, const char *type, const char *status, const char *reason,
                 const char *message)
 {
@@ -50,8 +63,10 @@ static void add_compiled(struct view *v)
         add(v, "Compiled", "False", f->invalid_reason, f->invalid);
     } else if (f->drops_pod_names) {
         add(v, "Compiled", "True", "PodNamesIgnored",
-            "The spec is valid. spec.selector asks for names of pods, which is left out: which "
-            "pods a shard has follows from their ordinals.");
+            f->deployment ? "The spec is valid. spec.selector asks for names of pods, which is "
+                            "left out: which pods a shard has follows from their label."
+                          : "The spec is valid. spec.selector asks for names of pods, which is "
+                            "left out: which pods a shard has follows from their ordinals.");
     } else {
         add(v, "Compiled", "True", "Valid", "The spec is valid.");
     }
@@ -66,7 +81,7 @@ static void write_short(const struct root_status_facts *f, struct buf *out)
     for (size_t i = 0; i < f->count; i++) {
         const struct root_status_shard *s = &f->shards[i];
         unsigned end = f->target.first + (unsigned)f->target.replicas;
-        bool none = !s->leaving && s->wanted > 0 && s->first >= end;
+        bool none = !f->deployment && !s->leaving && s->wanted > 0 && s->first >= end;
         if (none && found < NAMES_MAX) {
             buf_printf(out, "%s%s", found == 0 ? " Without pods: " : ", ", s->name);
         }
@@ -83,8 +98,8 @@ static void write_short(const struct root_status_facts *f, struct buf *out)
 static void write_found(const struct root_status_facts *f, struct buf *out)
 {
     unsigned replicas = (unsigned)f->target.replicas;
-    buf_printf(out, "StatefulSet %s has %u replica%s; %u %s needed.", f->target_name, replicas,
-               replicas == 1 ? "" : "s", f->needed, f->needed == 1 ? "is" : "are");
+    buf_printf(out, "%s %s has %u replica%s; %u %s needed.", words_of(f)->kind, f->target_name,
+               replicas, replicas == 1 ? "" : "s", f->needed, f->needed == 1 ? "is" : "are");
     if (replicas < f->needed) {
         write_short(f, out);
     } else if (replicas > f->room) {
@@ -115,26 +130,27 @@ static const char *judge_size(const struct root_status_facts *f, const char **re
                                        : "Sized";
         return replicas < f->needed || replicas > f->room ? "False" : "True";
     case TARGET_ABSENT:
-        buf_printf(out, "There is no StatefulSet %s.", f->target_name);
+        buf_printf(out, "There is no %s %s.", words_of(f)->kind, f->target_name);
         *reason = "NotFound";
         return "False";
     case TARGET_OVER:
         buf_printf(out,
-                   "StatefulSet %s is not followed: the manager follows as many others as "
+                   "%s %s is not followed: the manager follows as many others as "
                    "--root-statefulsets allows, a quarter of them in one namespace%s",
-                   f->target_name,
+                   words_of(f)->kind, f->target_name,
                    f->elastic ? ". Give roots a number as shardingSize, delete some, or raise it."
                               : ". It need not be.");
         *reason = "TooMany";
         return "Unknown";
     case TARGET_UNKNOWN:
-        buf_printf(out, "StatefulSet %s cannot be read: %.512s", f->target_name, f->target.error);
+        buf_printf(out, "%s %s cannot be read: %.512s", words_of(f)->kind, f->target_name,
+                   f->target.error);
         *reason = "Unreadable";
         return "Unknown";
     case TARGET_ASKED:
         break;
     }
-    buf_printf(out, "StatefulSet %s is being read.", f->target_name);
+    buf_printf(out, "%s %s is being read.", words_of(f)->kind, f->target_name);
     *reason = "Pending";
     return "Unknown";
 }
@@ -150,6 +166,28 @@ static void add_sized(struct view *v)
     write_foreign_pods(v->f, &text);
     add(v, "Sized", status, reason, xptr(buf_cstr(&text)));
     buf_reset(&text);
+}
+
+/* ---- Balanced ---- */
+
+static void add_balanced(struct view *v)
+{
+    const struct root_balance_report *r = v->f->balance;
+    if (r != NULL && r->status != NULL) {
+        add(v, "Balanced", r->status, r->reason, r->message);
+    }
+}
+
+static void add_eviction(struct view *v, cJSON *root)
+{
+    const struct root_balance_report *r = v->f->balance;
+    char time[RFC3339_SIZE];
+    if (r != NULL && r->pod[0] != '\0' && rfc3339_format(r->at_s, time) == 0) {
+        cJSON *eviction = edit_object(&v->ed, root, "eviction");
+        edit_string(&v->ed, eviction, "pod", r->pod);
+        edit_string(&v->ed, eviction, "shard", r->shard);
+        edit_string(&v->ed, eviction, "time", time);
+    }
 }
 
 /* What is taken from nobody. */
@@ -209,11 +247,11 @@ static bool judge_spec(struct view *v)
     } else if (f->elastic && f->target.state == TARGET_OVER) {
         (void)snprintf(
             v->text, sizeof v->text,
-            "The shards do not follow StatefulSet %s: the manager follows as many others as it "
+            "The shards do not follow %s %s: the manager follows as many others as it "
             "may. Give roots a number as shardingSize, delete some, or raise --root-statefulsets "
             "of the manager.",
-            f->target_name);
-        set_ready(v, false, "TooManyStatefulSets");
+            words_of(f)->kind, f->target_name);
+        set_ready(v, false, words_of(f)->over);
         v->stalled = true;
     } else {
         return false;
@@ -256,7 +294,7 @@ static bool judge_progress(struct view *v)
     return resizing;
 }
 
-/* Without the StatefulSet no pod will come. */
+/* Without the target no pod will come. */
 static void set_without_pods(struct view *v, const struct root_status_shard *s)
 {
     const struct root_status_facts *f = v->f;
@@ -267,10 +305,9 @@ static void set_without_pods(struct view *v, const struct root_status_shard *s)
     set_ready(v, false, "WaitingForPods");
     if (f->target.state == TARGET_ABSENT) {
         (void)snprintf(v->text + n, sizeof v->text - (size_t)n,
-                       " There is no StatefulSet %s: create it, or correct "
-                       "spec.root.targetStatefulSet.",
-                       f->target_name);
-        v->reason = "StatefulSetNotFound";
+                       " There is no %s %s: create it, or correct spec.root.target%s.",
+                       words_of(f)->kind, f->target_name, words_of(f)->kind);
+        v->reason = words_of(f)->absent;
     }
 }
 
@@ -399,6 +436,7 @@ static void add_root(struct view *v, cJSON *status)
         add_shard(v, shards, &f->shards[i]);
     }
     add_load(v, root);
+    add_eviction(v, root);
 }
 
 static bool is_sized(const cJSON *status)
@@ -425,6 +463,7 @@ cJSON *root_status_make(const struct root_status_facts *f, struct root_status_re
     add_compiled(&v);
     if (f->invalid == NULL) {
         add_sized(&v);
+        add_balanced(&v);
         add_conflict(&v);
     }
     add_ready(&v);

@@ -6,12 +6,14 @@
  * is written when nothing changed.
  *
  *   Compiled   the spec makes sense
- *   Sized      the StatefulSet has pods for all shards
+ *   Sized      the StatefulSet or Deployment has pods for all shards
+ *   Balanced   of a Deployment: each shard has its part of the pods
  *   Conflict   somebody else's object has the name of a shard
  *   Ready      all shards are as they are to be, and each of them is Ready; its reason:
  *              Enforced, Disabled; Invalid (or another one of Compiled), Conflict, Refused,
- *              TooManyStatefulSets, Resizing, StatefulSetNotFound, WaitingForPods, or that of
- *              the first shard that is not Ready
+ *              TooManyStatefulSets or -Deployments, Resizing, StatefulSetNotFound or
+ *              DeploymentNotFound, WaitingForPods, or that of the first shard that is
+ *              not Ready
  *   Stalled    only while somebody has to change something before it can be Ready
  *
  * Ready, Stalled and observedGeneration are as kstatus wants them (shard/status.h).
@@ -27,7 +29,8 @@
 
 #include "base/err.h"
 #include "root/load_report.h"
-#include "root/stateful_sets.h"
+#include "root/root_balance.h"
+#include "root/targets.h"
 
 struct root_status_shard {
     const char *name;
@@ -57,7 +60,8 @@ struct root_status_facts {
     const char *earlier;      /* and that children of an earlier root have; NULL: none */
     bool canary_barred;       /* the canary does not get its namespaces for one of these three */
     const char *foreign_pods; /* that have the sidecars of another shard than they are of; NULL */
-    const char *target_name;  /* the StatefulSet */
+    bool deployment;          /* the target is one; else a StatefulSet */
+    const char *target_name;
     struct target target;
     bool elastic;    /* it says how many shards, or pods of the only one, there are to be */
     unsigned size;   /* normal shards that are to be */
@@ -65,9 +69,10 @@ struct root_status_facts {
     unsigned room;   /* pods that they can have at most */
     const struct root_status_shard *shards;
     size_t count;
-    const struct load_report *load; /* NULL: nothing is known of it */
-    const struct load_moves *moves; /* NULL: likewise */
-    int64_t now_ms;                 /* of the epoch: for conditions that change */
+    const struct load_report *load;            /* NULL: nothing is known of it */
+    const struct load_moves *moves;            /* NULL: likewise */
+    const struct root_balance_report *balance; /* NULL: not of a Deployment */
+    int64_t now_ms;                            /* of the epoch: for conditions that change */
 };
 
 /* What it says, in short. */
@@ -75,7 +80,7 @@ struct root_status_facts {
 struct root_status_result {
     bool changed; /* it says anything else than the old one */
     bool ready;
-    bool sized; /* the StatefulSet is known to have pods for all shards, and no others; or it need
+    bool sized; /* the target is known to have pods for all shards, and no others; or it need
                    not be known */
     char reason[ROOT_STATUS_REASON_SIZE]; /* of Ready */
 };

@@ -72,6 +72,7 @@ static void forget_children(struct root *t)
         root_child_forget(&t->children[i]);
     }
     root_load_forget(t);
+    root_balance_forget(t);
     t->size = 0;
     t->moved = 0;
     t->conflicts = 0;
@@ -82,7 +83,7 @@ static void drop(void *state)
     struct root *t = state;
     root_end_pass(t);
     forget_children(t);
-    stateful_sets_leave(t->roots->targets, &t->target);
+    targets_leave(t->roots->targets, &t->target);
     cJSON_Delete(t->status);
     free(t->prefix);
     free(t->uid);
@@ -171,7 +172,8 @@ static void look_at_concerned(struct roots *r, const char *key, const struct sha
     size_t len = strcspn(key, "/");
     for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
         if (is_in_namespace(t, key, len) &&
-            (t->refused || has_name_of_child(t, key + len + 1) || (c != NULL && root_owns(t, c)))) {
+            (t->refused || t->balance.rival || has_name_of_child(t, key + len + 1) ||
+             (c != NULL && root_owns(t, c)))) {
             reconciler_look(r->reconciler, t->key, GATHER_MS);
         }
     }
@@ -219,11 +221,11 @@ static void on_ready(void *data)
 
 static const struct shard_cache_handlers handlers = {.on_shard = on_shard, .on_ready = on_ready};
 
-static void on_target(void *data, const char *key)
+static void on_target(void *data, const char *ns)
 {
     const struct roots *r = data;
     for (const struct root *t = NULL; (t = reconciler_next(r->reconciler, t)) != NULL;) {
-        if (is_in_namespace(t, key, strcspn(key, "/"))) {
+        if (is_in_namespace(t, ns, strlen(ns))) {
             reconciler_look(r->reconciler, t->key, GATHER_MS);
         }
     }
@@ -322,8 +324,8 @@ static const struct {
     [FAMILY_READY] = {"cmesh_manager_root_ready",
                       "1 while the condition Ready of a root is True, 0 otherwise."},
     [FAMILY_SIZED] = {"cmesh_manager_root_sized",
-                      "0 while the StatefulSet of a root has too few or too many pods, cannot be "
-                      "read or does not exist, 1 otherwise."},
+                      "0 while the StatefulSet or Deployment of a root has too few or too many "
+                      "pods, cannot be read or does not exist, 1 otherwise."},
     [FAMILY_STATE] = {"cmesh_manager_root_state",
                       "The reason of a root's condition Ready; always 1."},
 };
@@ -403,6 +405,10 @@ void roots_metrics(const struct roots *r, const struct roots_counts *n, struct b
     };
     prometheus_write(out, counters, ARRAY_LEN(counters));
     write_applies(out, n);
+    eviction_write_counts(out, "cmesh_manager_root_evictions_total",
+                          "Evictions of surplus pods of Deployments with automatic shards, by "
+                          "result.",
+                          n->evictions);
     if (r != NULL) {
         write_roots(r, out);
     }
@@ -432,10 +438,10 @@ struct roots *roots_new(struct net_loop *l, const struct roots_options *o)
         .gate = o->data,
         .clock = o->clock,
     };
-    const struct stateful_sets_options targets = {
+    const struct targets_options targets = {
         .client = o->client, .max = o->targets, .ops = o->ops, .on_change = on_target, .data = r};
     r->reconciler = reconciler_new(l, &reconciler, &root_handlers);
-    r->targets = stateful_sets_new(l, &targets);
+    r->targets = targets_new(l, &targets);
     roots_load_begin(r);
     r->listener = (struct shard_cache_listener){.handlers = &handlers, .data = r};
     shard_cache_listen(o->cache, &r->listener);
@@ -456,7 +462,7 @@ void roots_free(struct roots *r)
     roots_load_end(r);
     shard_cache_unlisten(r->options.cache, &r->listener);
     reconciler_free(r->reconciler);
-    stateful_sets_free(r->targets);
+    targets_free(r->targets);
     end_namespaces(r);
     free(r);
 }

@@ -28,6 +28,7 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "net/work_queue.h"
+#include "runtime/eviction.h"
 
 struct roots;
 
@@ -42,10 +43,11 @@ enum roots_result {
 /* Counts go on from one leadership to the next: they belong to whoever makes roots. All zero at
  * first. */
 struct roots_counts {
-    uint64_t applies[ROOTS_RESULTS]; /* of children, deletions too */
-    uint64_t moved;                  /* buckets that went from one shard to another */
-    uint64_t rebalanced;             /* of them for the sake of load */
-    uint64_t takeovers;              /* shards whose buckets went to the others for want of pods */
+    uint64_t applies[ROOTS_RESULTS];      /* of children, deletions too */
+    uint64_t moved;                       /* buckets that went from one shard to another */
+    uint64_t rebalanced;                  /* of them for the sake of load */
+    uint64_t evictions[EVICTION_RESULTS]; /* of surplus pods of Deployments */
+    uint64_t takeovers; /* shards whose buckets went to the others for want of pods */
 };
 
 struct roots_options {
@@ -60,8 +62,8 @@ struct roots_options {
      * loop runs on. NULL: nobody knows, and nothing moves for the sake of load. */
     const struct control_load *(*load_of)(void *data, const char *pod);
     void *data;
-    uint64_t minute_ms;              /* in which load is counted; 0: 60,000 */
-    size_t targets;                  /* StatefulSets that are followed; 0: STATEFUL_SETS_MAX */
+    uint64_t minute_ms; /* in which load is counted; 0: 60,000 */
+    size_t targets;     /* StatefulSets and Deployments that are followed; 0: TARGETS_MAX */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
     unsigned parallel;               /* roots that are handled at a time; 0: 4 */
     const struct net_clock *clock;   /* kept, not copied; NULL: the system's */

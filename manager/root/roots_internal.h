@@ -27,12 +27,13 @@
 #include "cache/namespaces.h"
 #include "root/child.h"
 #include "root/layout.h"
+#include "root/root_balance.h"
 #include "root/root_life.h"
 #include "root/root_load.h"
 #include "root/root_spec.h"
 #include "root/root_status.h"
 #include "root/roots.h"
-#include "root/stateful_sets.h"
+#include "root/targets.h"
 #include "runtime/reconciler.h"
 
 #define ROOT_CHILDREN_MAX (1 + ROOT_SHARDS_MAX)
@@ -125,6 +126,7 @@ struct root {
     size_t moved;       /* buckets since then, */
     bool told_takeover; /* of which an Event has told */
     struct root_load load;
+    struct root_balance balance;
     uint64_t conflicts;     /* digest of those that an Event told of; 0: none */
     uint64_t stray_refusal; /* root_child.refusal of the last stray */
 
@@ -141,12 +143,14 @@ struct roots {
     const struct net_clock *clock;
     struct reconciler *reconciler; /* struct root */
     struct shard_cache_listener listener;
-    struct stateful_sets *targets;
+    struct targets *targets;
     struct namespaces *namespaces; /* NULL: no root needs them */
     const char **names;            /* copies of theirs, sorted; NULL: to be collected */
     size_t name_count;
     uint64_t names_digest;
     struct net_timer *load_timer;
+    struct eviction_api eviction;
+    size_t locks; /* Leases of shards that are watched */
 };
 
 /* ---- roots.c ---- */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object/names.h"
 #include "root/child.h"
 #include "json/field.h"
 
@@ -137,8 +138,10 @@ static void note_spec(const struct making *m, struct warnings *warnings)
     const struct root_spec *spec = &m->spec;
     note_everything(spec, warnings);
     if (child_drops_pod_names(m->child.root)) {
-        warnings_add(warnings, "spec.selector: what it says of names of pods (" CHILD_POD_NAME
-                               ") is left out: each shard has its pods by their ordinals");
+        warnings_add(warnings,
+                     "spec.selector: what it says of names of pods (" POD_NAME_LABEL
+                     ") is left out: each shard has its pods by %s",
+                     spec->deployment ? "the label that the webhook gives them" : "their ordinals");
     }
     if (child_needs_namespaces(spec)) {
         warnings_add(warnings, "spec.root.canary: with both inNamespaces and inShardHash the "
@@ -192,9 +195,9 @@ static void note_root(const struct making *m, const struct shards_list *others,
                    warnings);
         noted->prefix = true;
     }
-    if (!noted->target && strcmp(field_text(root, "targetStatefulSet"), m->spec.target) == 0) {
-        note_rival(others, "targetStatefulSet", ": a pod can be in one shard only", other->name,
-                   warnings);
+    const char *field = m->spec.deployment ? "targetDeployment" : "targetStatefulSet";
+    if (!noted->target && strcmp(field_text(root, field), m->spec.target) == 0) {
+        note_rival(others, field, ": a pod can be in one shard only", other->name, warnings);
         noted->target = true;
     }
 }

@@ -26,8 +26,12 @@ static void add_shards(struct admission_snapshot *o, const char *ns, struct vali
     for (const struct shard_cache_config *c = NULL;
          (c = shard_cache_next_config_in(o->cache, ns, c)) != NULL;) {
         o->configs[n] = c;
-        o->items[n++] = (struct shards_item){
-            .config = c->object, .ns = c->ns, .name = c->name, .root = c->root, .pods = c->pods};
+        o->items[n++] = (struct shards_item){.config = c->object,
+                                             .ns = c->ns,
+                                             .name = c->name,
+                                             .root = c->root,
+                                             .pods = c->pods,
+                                             .sized_ms = c->sized_ms};
     }
     w->shards = (struct shards_list){.items = o->items, .count = n};
 }
@@ -48,6 +52,26 @@ static const char *shared_pod(const void *data, const char *ns, const char *name
     }
     *other = found->name;
     return pod->name;
+}
+
+struct asked_pods {
+    assigner_pod_cb cb;
+    void *arg;
+};
+
+static void give_pod(void *data, const struct pod *p)
+{
+    const struct asked_pods *asked = data;
+    const struct assigner_pod pod = {
+        .owner = p->owner, .place = p->place, .lives = !p->ending && !p->over};
+    asked->cb(asked->arg, &pod);
+}
+
+void admission_snapshot_pods(const struct admission_snapshot *o, size_t shard, assigner_pod_cb cb,
+                             void *arg)
+{
+    struct asked_pods asked = {.cb = cb, .arg = arg};
+    shard_cache_each_pod_of(o->configs[shard], give_pod, &asked);
 }
 
 static struct rules *rules_of(const void *data, size_t number)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "assign/assigner.h"
 #include "base/err.h"
 #include "cache/shard_cache.h"
 #include "kube/client/discovery.h"
@@ -39,6 +40,9 @@ void admission_snapshot_undiscovered(struct admission_snapshot *o);
  * left out while they are not known. 0; -EAGAIN: it is not known yet. */
 MUST_CHECK int admission_snapshot_look(struct admission_snapshot *o, const char *ns,
                                        struct validate_context *w, struct err *e);
+/* Gives the pods of the shard at that position of the last look. */
+void admission_snapshot_pods(const struct admission_snapshot *o, size_t shard, assigner_pod_cb cb,
+                             void *arg);
 void admission_snapshot_deinit(struct admission_snapshot *o);
 
 #endif

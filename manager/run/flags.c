@@ -18,20 +18,21 @@
 #include "ownership/handover.h"
 #include "program/program.h"
 #include "program/tls_flags.h"
-#include "root/stateful_sets.h"
+#include "root/targets.h"
 
 #define ADMIN_PORT "5444"
 
 static const char description[] =
     "The manager makes operators run as shards. Without a command it runs: it compiles each "
-    "ShardingConfig into the rules of its shard, publishes them as the ConfigMap " SIDECAR_CONFIGMAP
+    "ShardingConfig into the rules of its shard, publishes them as the ConfigMap " RULES_MAP_PREFIX
     "NAME beside it, tells the shard's pods, reads back from their proxies what they enforce, and "
     "writes it into the status. It labels namespaces and the objects in them with what selectors "
     "of limits may ask for, and serves the webhooks: labels, injection of the sidecars, validation "
     "of ShardingConfigs.\n"
     "Several may run: all serve webhooks, and one, elected by a Lease, writes.\n"
-    "Commands, each with a --help of its own: `manager compile` does the compiling without a "
-    "cluster; `manager coverage` says which namespaces are in no shard or in several; `manager "
+    "Commands, each with a --help of its own: `manager check-operator` says what would break when "
+    "an operator works in shards; `manager compile` does the compiling without a cluster; `manager "
+    "coverage` says which namespaces are in no shard or in several; `manager "
     "unlabel` takes the labels away again.\n"
     "SIGTERM, SIGINT: give the Lease back, finish what was asked, end; a second one: at once.";
 
@@ -62,7 +63,7 @@ static const struct manager_flags defaults = {
     .labels = LABEL_FLAGS_DEFAULTS(LABELS_PREFIX),
     .label_foreign = LABELS_REFUSE,
     .shards_memory_mib = 96,
-    .root_statefulsets = STATEFUL_SETS_MAX,
+    .root_statefulsets = TARGETS_MAX,
     .probe_interval_s = 15,
     .bypass_wait_s = 120,
     .handover = HANDOVER_STRICT,
@@ -201,11 +202,13 @@ static const struct flag table[] = {
          "container's memory limit needs some 100 MiB more, and what pods take."},
     {.name = "root-statefulsets",
      .value = "COUNT",
-     .min = STATEFUL_SETS_PART,
+     .min = TARGETS_PART,
      .max = 10000,
      FLAG_UINT_AT(struct manager_flags, root_statefulsets),
-     .help = "StatefulSets of roots with shardingSize auto that are followed, each by a watch; of "
-             "one namespace a quarter of them. Roots of more keep the shards that they have."},
+     .help =
+         "StatefulSets and Deployments of roots with shardingSize auto that are followed, each by "
+         "a watch; of one namespace a quarter of them. Roots of more keep the shards that they "
+         "have."},
     {.name = "probe-interval",
      .value = "SECONDS",
      .min = 1,
@@ -347,20 +350,22 @@ static const struct flag table[] = {
     {.name = NULL},
 };
 
-static const char *const command_names[] = {"compile", "coverage", "unlabel", NULL};
+static const char *const command_names[] = {"check-operator", "compile", "coverage", "unlabel",
+                                            NULL};
 
 static const struct command command = {
     .program = "manager",
     .summary = "the control plane of the mesh",
     .usage = "[FLAGS]\n"
+             "check-operator deployment/NAME [FLAGS]\n"
              "compile -f FILE... [FLAGS]\n"
              "coverage -f FILE... --namespaces FILE [FLAGS]\n"
              "unlabel [FLAGS]",
     .commands = command_names,
     .description = description,
     .examples = examples,
-    .see_also =
-        "manager-compile(1), manager-coverage(1), manager-unlabel(1), localproxy(1), rulesync(1)",
+    .see_also = "manager-check-operator(1), manager-compile(1), manager-coverage(1), "
+                "manager-unlabel(1), localproxy(1), rulesync(1)",
     .flags = table,
 };
 

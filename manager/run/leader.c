@@ -13,6 +13,7 @@
 #include "kube/client/lease.h"
 #include "label/labeller.h"
 #include "net/timer.h"
+#include "rolling/deployment_roller.h"
 #include "rolling/roller.h"
 #include "root/roots.h"
 #include "shard/controller.h"
@@ -44,6 +45,7 @@ struct leader {
     struct controller *controller;
     struct controller_counts counts;
     struct roller *roller;
+    struct deployment_roller *deployment_roller;
     struct roller_counts rolled;
     struct roots *roots;
     struct roots_counts root_counts;
@@ -173,6 +175,7 @@ static void begin_roller(struct leader *l)
         .data = l,
     };
     l->roller = roller_new(l->loop, &o);
+    l->deployment_roller = deployment_roller_new(l->loop, &o);
 }
 
 static const struct control_load *load_of(void *data, const char *pod)
@@ -239,6 +242,8 @@ static void end_work(struct leader *l)
     l->labeller = NULL;
     roller_free(l->roller);
     l->roller = NULL;
+    deployment_roller_free(l->deployment_roller);
+    l->deployment_roller = NULL;
     roots_free(l->roots);
     l->roots = NULL;
     controller_free(l->controller);
@@ -381,6 +386,7 @@ void leader_metrics(const struct leader *l, struct buf *out)
     prometheus_write(out, metrics, ARRAY_LEN(metrics));
     controller_metrics(l->controller, &l->counts, out);
     roller_metrics(l->roller, &l->rolled, out);
+    deployment_roller_metrics(l->deployment_roller, out);
     roots_metrics(l->roots, &l->root_counts, out);
     queue_metrics(l, out);
     labeller_metrics(l->labeller, out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * leader.h - the part of the manager that writes, which of several managers one alone does: the
- * controllers of shards and of roots, the roller and the labeller, made when this process comes to
+ * controllers of shards and of roots, the rollers and the labeller, made when this process comes to
  * lead and freed when it does not any more.
  */
 #ifndef MANAGER_RUN_LEADER_H

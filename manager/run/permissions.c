@@ -23,18 +23,22 @@ static const char discovery[] =
 static const struct {
     struct slice group;
     struct slice resource;
-    bool get; /* allowed there, too */
+    bool get; /* allowed there, too; */
+    bool patch;
 } shared[] = {
-    {{"", 0}, {"pods", 4}, false},
-    {{"", 0}, {"configmaps", 10}, true},
-    {{"apps", 4}, {"statefulsets", 12}, false},
+    {{"", 0}, {"pods", 4}, false, true},
+    {{"", 0}, {"configmaps", 10}, true, true},
+    {{"apps", 4}, {"statefulsets", 12}, false, true},
+    {{"apps", 4}, {"deployments", 11}, false, false},
 };
 
 static bool is_shared(const struct request_info *ri)
 {
     for (size_t i = 0; i < ARRAY_LEN(shared); i++) {
         if (slice_eq(ri->group, shared[i].group) && slice_eq(ri->resource, shared[i].resource)) {
-            return ri->verb != VERB_GET || shared[i].get;
+            return ri->verb == VERB_GET     ? shared[i].get
+                   : ri->verb == VERB_PATCH ? shared[i].patch
+                                            : true;
         }
     }
     return false;

@@ -56,6 +56,7 @@ struct run {
     struct namespaces *restricted;        /* whose pods Pod Security keeps capabilities from */
     struct leader *leader;
     uint64_t lead_round; /* of discovery, since it led: what is known before may be old */
+    struct assigner *assigner;
     struct webhook_context context;
     struct webhook_serving *webhook; /* NULL: there is none */
     struct manager_admin pages;
@@ -184,6 +185,12 @@ static int take_snapshot(void *data, const char *ns, struct validate_context *w,
     int rc = admission_snapshot_look(&r->outlook, ns, w, e);
     w->left_out = excluded_namespaces_has(r->left_out, ns);
     return rc;
+}
+
+static void give_pods(void *data, size_t shard, assigner_pod_cb cb, void *arg)
+{
+    const struct run *r = data;
+    admission_snapshot_pods(&r->outlook, shard, cb, arg);
 }
 
 static bool may_write(void *data)
@@ -344,12 +351,16 @@ static int open_webhook(struct run *r, struct err *e)
     if (s->webhook[0] == '\0') {
         return 0;
     }
+    r->assigner = assigner_new(NULL);
     r->context = (struct webhook_context){.keys = &r->keys,
                                           .inject = &s->inject,
                                           .compile = &r->compile,
                                           .namespaces = r->compile.namespaces,
                                           .look = take_snapshot,
                                           .is_restricted = is_restricted,
+                                          .assigner = r->assigner,
+                                          .pods_of = give_pods,
+                                          .leads = may_write,
                                           .known_askers = s->webhook_client_ca != NULL,
                                           .data = r};
     const struct webhook_serving_options o = {
@@ -438,6 +449,7 @@ static void close_all(void *data)
     struct run *r = data;
     admin_server_free(r->admin);
     webhook_serving_free(r->webhook);
+    assigner_free(r->assigner);
     leader_free(r->leader);
     server_version_free(r->version);
     excluded_namespaces_free(r->left_out);

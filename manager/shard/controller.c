@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "shard/controller_internal.h"
+#include "shard/ownership_facts.h"
 
 enum {
     PARALLEL = 8,
@@ -393,6 +394,25 @@ void controller_watch_pod(struct controller *c, const struct pod *p)
     expect_generation(c, p);
 }
 
+/* Those that select it are looked at anyway. */
+static void look_at_children(struct controller *c, const struct pod *p)
+{
+    const struct shard_cache *w = c->options.cache;
+    const struct shard_cache_config *o = NULL;
+    struct deployment_roots roots;
+    if (p->proxy_port != 0) {
+        return;
+    }
+    deployment_roots_find(&roots, w, p->ns);
+    bool found = deployment_roots_of(&roots, p) != NULL;
+    deployment_roots_deinit(&roots);
+    while (found && (o = shard_cache_next_config_in(w, p->ns, o)) != NULL) {
+        if (!o->root) {
+            controller_look(c, o->key);
+        }
+    }
+}
+
 static void on_pod(void *data, const struct pod *p, bool gone)
 {
     struct controller *c = data;
@@ -403,6 +423,9 @@ static void on_pod(void *data, const struct pod *p, bool gone)
     }
     if (gone || p->proxy_port == 0 || p->let_go) {
         controller_wake(c, p->key);
+    }
+    if (!gone) {
+        look_at_children(c, p);
     }
     controller_pod_changed(c, p);
 }

@@ -73,7 +73,8 @@ struct shard {
     char waits_for[RULES_CHECKSUM_LEN + 1]; /* the rules that it is to have */
     uint64_t doubt;                         /* ownership_plan.doubt, since: */
     uint64_t doubt_since;
-    bool late; /* it has waited for so long */
+    bool late;      /* it has waited for so long */
+    bool withdrawn; /* it shows nothing because of pods without sidecars */
 
     enum publish_reason reason; /* why the rules of its spec are not in the ConfigMap, */
     char *message;              /* for people; NULL: nothing more is known */
@@ -127,6 +128,8 @@ void shard_publish_traffic(struct shard *s);
 void shard_report_status(struct shard *s);
 /* Whether it takes a foreign finalizer off the config now: then that is the last step. */
 bool shard_unbind(struct shard *s, const struct shard_cache_config *config);
+/* The other shards of the namespace are to be looked at. */
+void shard_look_beside(const struct shard *s, const struct shard_cache_config *config);
 /* The last one. `s` may be gone afterwards. */
 void shard_done(struct shard *s, enum work_result result, unsigned retry_after);
 
@@ -265,11 +268,23 @@ void controller_look_policies(struct controller *c, const char *key);
 
 /* ---- waiting for another shard's pods ---- */
 
+/* What a shard may publish while it waits. */
+enum shard_meanwhile {
+    SHARD_KEEPS,     /* what it has and is to have; a new one rules that show nothing */
+    SHARD_WITHDRAWS, /* rules that show nothing */
+    SHARD_DOUBTS,    /* what it has; a new one nothing: it waits for a short time alone, and rules
+                        that show nothing would take memory that others may lack */
+};
+
+/* Whether there is a pod without sidecars that some shard of its namespace selects, or that is of a
+ * root's Deployment: it may be of its operator. */
+bool shard_is_beside_bare(const struct shard *s, const char *ns);
 /* Why rules `to` must not be published yet, for people, which the caller frees: the shard comes
  * again when that may be different. NULL: they may be. `from`: what its own pods may enforce, NULL:
  * nothing. */
 MUST_CHECK char *shard_wait(struct shard *s, const struct shard_cache_config *config,
-                            const struct rules *from, struct rules *to);
+                            const struct rules *from, struct rules *to,
+                            enum shard_meanwhile *meanwhile);
 void shard_wait_end(struct shard *s);
 /* The rules without the namespaces that its config shares on purpose: what others are compared
  * with. The caller holds one reference. */

@@ -72,8 +72,7 @@ static void judge_shared(struct exclusive *out, struct shard *s,
     free(who);
 }
 
-/* They may share with this one, or not any more. */
-static void look_at_others(const struct shard *s, const struct shard_cache_config *config)
+void shard_look_beside(const struct shard *s, const struct shard_cache_config *config)
 {
     const struct shard_cache *w = s->controller->options.cache;
     for (const struct shard_cache_config *o = NULL;
@@ -119,7 +118,7 @@ void shard_look_exclusive(struct shard *s, const struct shard_cache_config *conf
     if (out->state != EXCLUSIVE_UNKNOWN) {
         s->exclusive = out->state;
         if (was != (out->state >= EXCLUSIVE_INTENDED)) {
-            look_at_others(s, config);
+            shard_look_beside(s, config); /* they may share with this one, or not any more */
         }
     }
 }

@@ -43,6 +43,7 @@ void shard_wait_end(struct shard *s)
     free(s->holders);
     s->holders = NULL;
     s->late = false;
+    s->withdrawn = false;
     list_remove(&s->waiting);
 }
 
@@ -130,6 +131,12 @@ static char *make_message(const struct shard *s, const struct ownership_plan *pl
     if (o->handover == HANDOVER_BOUNDED) {
         (void)snprintf(limit, sizeof limit, ", for %" PRIu64 " s at most,", s->waits_ms / MS);
     }
+    if (plan->step == OWNERSHIP_WITHDRAW) {
+        return xasprintf("Pods of the operator run without sidecars, and so see everything. Until "
+                         "they are gone this shard sees nothing: %s. One that works on nothing "
+                         "for certain need not be waited for: kubectl annotate pod POD %s=true",
+                         s->holders, names_key(o->prefix, POD_LET_GO, key));
+    }
     if (waits_for_pods(plan)) {
         (void)snprintf(let_go, sizeof let_go,
                        " A pod that works on nothing for certain need not be waited for: kubectl "
@@ -140,9 +147,27 @@ static char *make_message(const struct shard *s, const struct ownership_plan *pl
                      s->holders, let_go);
 }
 
-/* As shard_wait. */
+/* The others of the operator show nothing either, before long. */
+static void note_withdrawal(struct shard *s, const struct shard_cache_config *config,
+                            const struct rules *from)
+{
+    struct controller *c = s->controller;
+    struct event_object about = event_object_of(config->object);
+    bool shows = from != NULL &&
+                 (rules_limit_count(from) == 0 || gain_cache_ask(c->gains, NULL, from, NULL));
+    shard_look_beside(s, config);
+    if (shows) {
+        log_warn("the shard gives up all that it has, since pods have no sidecars",
+                 log_str("shard", s->key), log_str("holders", s->holders));
+        event_record(c->options.events, &about, EVENT_WARNING, "Withdrawn",
+                     "The shard has given up all that it had until these pods are gone: %s",
+                     s->holders);
+    }
+}
+
+/* `from`, and as shard_wait. */
 static char *carry_out(struct shard *s, const struct shard_cache_config *config,
-                       struct ownership_plan *plan, const char *checksum)
+                       struct ownership_plan *plan, const struct rules *from, const char *checksum)
 {
     struct takeover_word *leases = ask_leases(s->controller, plan);
     wait_for(s, waits_text(plan, leases), checksum);
@@ -152,6 +177,10 @@ static char *carry_out(struct shard *s, const struct shard_cache_config *config,
         tell_blocked(s, config);
     }
     s->late = plan->late;
+    if (plan->step == OWNERSHIP_WITHDRAW && !s->withdrawn) {
+        note_withdrawal(s, config, from);
+    }
+    s->withdrawn = plan->step == OWNERSHIP_WITHDRAW;
     if (plan->again_ms != UINT64_MAX) {
         controller_look_after(s, plan->again_ms);
     }
@@ -172,7 +201,7 @@ struct rules *shard_leave_out_shared(const struct shard *s, const struct shard_c
 
 /* `own`: of what is to be published, what it does not share on purpose. As shard_wait. */
 static char *ask(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-                 const struct rules *own, const char *checksum)
+                 const struct rules *own, const char *checksum, enum shard_meanwhile *meanwhile)
 {
     struct ownership_gathering g;
     struct ownership_plan plan;
@@ -183,6 +212,8 @@ static char *ask(struct shard *s, const struct shard_cache_config *config, const
     const struct ownership_question q = {.shard = g.self,
                                          .from = from,
                                          .to = own,
+                                         .elected = g.self->lock[0] != '\0' &&
+                                                    rules_leader_election(own) == NULL,
                                          .limit_ms = s->controller->options.handover_ms,
                                          .waited_ms = waited,
                                          .doubt = s->doubt,
@@ -194,26 +225,50 @@ static char *ask(struct shard *s, const struct shard_cache_config *config, const
     if (plan.count == 0) {
         shard_wait_end(s);
     } else {
-        message = carry_out(s, config, &plan, checksum);
+        message = carry_out(s, config, &plan, from, checksum);
+        *meanwhile = plan.step == OWNERSHIP_WITHDRAW ? SHARD_WITHDRAWS
+                     : plan.doubtful                 ? SHARD_DOUBTS
+                                                     : SHARD_KEEPS;
     }
     ownership_facts_deinit(&g);
     return message;
 }
 
+static bool is_of_some_operator(const struct deployment_roots *roots, const struct pod *p)
+{
+    return p->proxy_port == 0 && !p->over && !p->let_go &&
+           (shard_cache_shard_count(p) > 0 || deployment_roots_of(roots, p) != NULL);
+}
+
+bool shard_is_beside_bare(const struct shard *s, const char *ns)
+{
+    const struct shard_cache *w = s->controller->options.cache;
+    const struct pod *p = NULL;
+    struct deployment_roots roots;
+    deployment_roots_find(&roots, w, ns);
+    do {
+        p = shard_cache_next_pod_in(w, ns, p);
+    } while (p != NULL && !is_of_some_operator(&roots, p));
+    deployment_roots_deinit(&roots);
+    return p != NULL && s->controller->options.handover != HANDOVER_OFF;
+}
+
 char *shard_wait(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
-                 struct rules *to)
+                 struct rules *to, enum shard_meanwhile *meanwhile)
 {
     struct controller *c = s->controller;
+    *meanwhile = SHARD_KEEPS;
     if (c->options.handover == HANDOVER_OFF) {
         shard_wait_end(s);
         return NULL;
     }
     struct rules *own = shard_leave_out_shared(s, config, to);
     char *message = NULL;
-    if (from != NULL && !gain_cache_ask(c->gains, from, own, NULL)) {
+    if (from != NULL && !gain_cache_ask(c->gains, from, own, NULL) &&
+        !shard_is_beside_bare(s, config->ns)) {
         shard_wait_end(s);
     } else {
-        message = ask(s, config, from, own, rules_checksum(to));
+        message = ask(s, config, from, own, rules_checksum(to), meanwhile);
     }
     rules_unref(own);
     return message;

@@ -127,23 +127,72 @@ static void find_selecting(struct ownership_gathering *g, struct ownership_bare_
     }
 }
 
+void deployment_roots_find(struct deployment_roots *r, const struct shard_cache *w, const char *ns)
+{
+    const struct shard_cache_config *o = NULL;
+    size_t room = 0;
+    *r = (struct deployment_roots){.count = 0};
+    while ((o = shard_cache_next_config_in(w, ns, o)) != NULL) {
+        if (o->root && root_child_deployment(o->object)[0] != '\0') {
+            r->items = xptr(grow_array(r->items, r->count, &room, sizeof(void *)));
+            r->items[r->count++] = o;
+        }
+    }
+}
+
+const struct shard_cache_config *deployment_roots_of(const struct deployment_roots *r,
+                                                     const struct pod *p)
+{
+    const char *hash = r->count == 0 ? NULL : pod_label(p, "pod-template-hash");
+    bool bare = p->proxy_port == 0 && hash != NULL && shard_cache_shard_count(p) == 0;
+    for (size_t i = 0; bare && i < r->count; i++) {
+        if (root_child_deploys(r->items[i]->object, p->name, hash)) {
+            return r->items[i];
+        }
+    }
+    return NULL;
+}
+
+void deployment_roots_deinit(struct deployment_roots *r)
+{
+    free(r->items);
+}
+
+/* As if they selected it. */
+static void find_children(struct ownership_gathering *g, const struct deployment_roots *roots,
+                          struct ownership_bare_pod *p)
+{
+    const struct shard_cache_config *root = deployment_roots_of(roots, p->pod);
+    for (size_t i = 0; root != NULL && i < g->facts.shard_count; i++) {
+        const struct ownership_shard *s = &g->shards[i];
+        bool child = s->exists && s->root != NULL && strcmp(s->root, root->name) == 0;
+        if (child && p->selected_count < ARRAY_LEN(p->selected_by)) {
+            p->selected_by[p->selected_count++] = s;
+        }
+    }
+}
+
 /* Only those of the operator: there may be any number of others. */
 static void add_bare_pods(struct ownership_gathering *g, const struct shard_cache *w,
                           const char *ns)
 {
     size_t room = 0;
+    struct deployment_roots roots;
+    deployment_roots_find(&roots, w, ns);
     for (const struct pod *p = NULL; (p = shard_cache_next_pod_in(w, ns, p)) != NULL;) {
         struct ownership_bare_pod bare = {.pod = p};
         if (!is_bare(p)) {
             continue;
         }
         find_selecting(g, &bare);
+        find_children(g, &roots, &bare);
         if (operator_has_bare_pod(g->self, &bare)) {
             g->bare = xptr(grow_array(g->bare, g->facts.bare_count, &room, sizeof bare));
             g->bare[g->facts.bare_count++] = bare;
         }
     }
     g->facts.bare = g->bare;
+    deployment_roots_deinit(&roots);
 }
 
 /* ---- all of it ---- */

@@ -23,6 +23,19 @@ struct ownership_gathering {
     char root[NAMES_KEY_SIZE];
 };
 
+/* The roots of a namespace that have a Deployment. Valid until the loop runs on. */
+struct deployment_roots {
+    const struct shard_cache_config **items;
+    size_t count;
+};
+
+void deployment_roots_find(struct deployment_roots *r, const struct shard_cache *w, const char *ns);
+/* The one whose Deployment a pod without sidecars is of, which no shard selects, since only those
+ * with sidecars have the label of one. NULL: there is none. */
+const struct shard_cache_config *deployment_roots_of(const struct deployment_roots *r,
+                                                     const struct pod *p);
+void deployment_roots_deinit(struct deployment_roots *r);
+
 /* As `s`, which has this config, sees them. Valid until the loop runs on. */
 void ownership_facts_gather(struct shard *s, const struct shard_cache_config *config,
                             struct ownership_gathering *out);

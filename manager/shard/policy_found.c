@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/xalloc.h"
+#include "enforcement/probe_answer.h"
 #include "policy/pod_traffic.h"
 
 static const char pending[] = "Pending";
@@ -102,28 +103,43 @@ static enum policy_pod_state state_with(const struct policy_object *o, const str
     return POLICY_POD_ENFORCES;
 }
 
+/* It may be written by a newer manager than the pod's sidecars know, and have what these do not. */
+static enum policy_pod_state refuses(struct policy_pod *one, const struct probe_result *r)
+{
+    one->text = r->traffic->error;
+    if (probe_is_other_version(r)) {
+        one->own = xasprintf("runs cmesh %s, the manager %s: a restart may help: %s", r->version,
+                             CMESH_VERSION, r->traffic->error);
+        one->text = one->own;
+    }
+    return POLICY_POD_REFUSING;
+}
+
 /* By what the pod says of the document of its shard. */
 static enum policy_pod_state state_of(const struct controller *c, const struct policy_object *o,
                                       const struct pod *p, const struct probe_result *r,
-                                      const char **text)
+                                      struct policy_pod *one)
 {
     struct shard *s = controller_mounted_shard(c, p);
-    *text = "";
+    one->text = "";
     if (s == NULL || (shard_config(s) == NULL && shard_map(s) == NULL)) {
         return POLICY_POD_NO_SHARD;
     }
     if (r == NULL || r->state != PROBE_ANSWERED) {
-        *text = r == NULL ? "" : r->message;
+        one->text = r == NULL ? "" : r->message;
         return r != NULL && r->state == PROBE_SILENT ? POLICY_POD_SILENT : POLICY_POD_WAITING;
     }
     if (r->traffic == NULL) {
         return POLICY_POD_OLD;
     }
     if (s->traffic.placed && pod_traffic_enforces(r->traffic, s->traffic.checksum)) {
-        return state_with(o, r->traffic, outcome_in(s, o), text);
+        return state_with(o, r->traffic, outcome_in(s, o), &one->text);
     }
-    *text = r->traffic->error[0] != '\0' ? r->traffic->error : r->message;
-    return r->traffic->error[0] != '\0' ? POLICY_POD_REFUSING : POLICY_POD_WAITING;
+    if (r->traffic->error[0] != '\0') {
+        return refuses(one, r);
+    }
+    one->text = r->message;
+    return POLICY_POD_WAITING;
 }
 
 /* One that has not started, or is going and does not answer any more, does not count. */
@@ -149,7 +165,7 @@ static void add_pod(const struct controller *c, const struct policy_object *o, c
     struct policy_pod *one = &out->pods[out->pod_count++];
     one->name = p->name;
     one->ip = p->ip;
-    one->state = state_of(c, o, p, r, &one->text);
+    one->state = state_of(c, o, p, r, one);
     one->answers = r != NULL && r->state == PROBE_ANSWERED;
     one->traffic = one->answers ? r->traffic : NULL;
     out->early = out->early || (r != NULL && !r->asked);
@@ -182,6 +198,9 @@ void policy_found_look(const struct controller *c, const struct policy_object *o
 
 void policy_found_deinit(struct policy_found *f)
 {
+    for (size_t i = 0; i < f->pod_count; i++) {
+        free(f->pods[i].own);
+    }
     free(f->shards);
     free(f->pods);
 }

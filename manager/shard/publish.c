@@ -9,6 +9,7 @@
 
 #include "base/xalloc.h"
 #include "compile/rules_gain.h"
+#include "compile/sharing.h"
 #include "ownership/generation.h"
 #include "ownership/incompatible_pods.h"
 #include "shard/controller_internal.h"
@@ -110,25 +111,74 @@ static struct rules *published_rules(struct shard *s, const struct rules_map *ma
     return last == NULL ? NULL : rules_ref(last);
 }
 
-/* What is published until others have given up what the spec adds. */
-static void choose_meanwhile(struct publishing *p, struct rules *from)
+/* Nothing is known of any rules that its pods could have had. */
+static bool is_first(const struct publishing *p)
 {
-    struct rules *rules = rules_between(from, p->next);
-    choose_next(p, rules);
-    shard_count_rules(p->s, rules);
-    p->facts.right_meanwhile = holds_next(p);
-    rules_unref(rules);
+    const cJSON *status = field_get(p->config->object, "status");
+    bool first =
+        p->map == NULL && p->s->generation == 0 && !cJSON_IsNumber(field_get(status, "generation"));
+    for (size_t i = 0; i < p->pod_count && first; i++) {
+        const struct probe_result *r = p->pods[i].probe;
+        first = !p->pods[i].pod->told && (r == NULL || r->generation == 0);
+    }
+    return first;
+}
+
+/* Whether the rules show what `from` does not; but for what the config shares on purpose. */
+static bool shows_more(const struct publishing *p, struct rules *from, struct rules *rules)
+{
+    struct rules *own = shard_leave_out_shared(p->s, p->config, rules);
+    bool more = rules_gain(from, own, NULL);
+    rules_unref(own);
+    return more;
+}
+
+/* Nothing of what its spec limits, but for what it shares on purpose; and nothing of what `from`
+ * limits and the spec does not. A spec that limits nothing, as that of who has everything when all
+ * leave, adds nothing to `from`, which has the shard's own lock: its pods do not compete for the
+ * operator's and see nothing. Of generation 1, as what is compiled. */
+static struct rules *rules_withdrawn(const struct publishing *p, struct rules *from)
+{
+    bool limits = from == NULL || rules_limit_count(p->next) > 0 || rules_limit_count(from) == 0;
+    struct rules *none =
+        sharing_only_shared(limits ? p->next : from, sharing_of(p->config->object));
+    struct rules *made = none == NULL ? NULL : xptr(rules_with_generation(none, 1, 0));
+    if (made != NULL && from != NULL && shows_more(p, from, made)) {
+        struct rules *old = sharing_only_shared(from, NULL);
+        rules_unref(made);
+        made = old == NULL ? NULL : rules_between(old, none);
+        rules_unref(old);
+    }
+    rules_unref(none);
+    return made;
+}
+
+/* What is published until others have given up what the spec adds. NULL: nothing new. Of a new
+ * shard that is rules all the same, without which its pods would not start. */
+static struct rules *rules_meanwhile(const struct publishing *p, struct rules *from,
+                                     enum shard_meanwhile meanwhile)
+{
+    if (from == NULL && (meanwhile == SHARD_DOUBTS || !is_first(p))) {
+        return NULL;
+    }
+    return meanwhile == SHARD_WITHDRAWS || from == NULL ? rules_withdrawn(p, from)
+                                                        : rules_between(from, p->next);
 }
 
 static void ask_others(struct publishing *p)
 {
+    enum shard_meanwhile meanwhile;
     struct rules *from = published_rules(p->s, p->map);
-    p->why = shard_wait(p->s, p->config, from, p->next);
+    p->why = shard_wait(p->s, p->config, from, p->next, &meanwhile);
     p->facts.handover = p->why != NULL ? PUBLISH_HANDOVER_WAITS : PUBLISH_HANDOVER_DONE;
-    p->facts.enforced = from != NULL;
-    if (p->why != NULL && from != NULL) {
-        choose_meanwhile(p, from);
+    struct rules *rules = p->why == NULL ? NULL : rules_meanwhile(p, from, meanwhile);
+    p->facts.meanwhile = rules != NULL;
+    if (rules != NULL) {
+        choose_next(p, rules);
+        shard_count_rules(p->s, rules);
+        p->facts.right_meanwhile = holds_next(p);
     }
+    rules_unref(rules);
     rules_unref(from);
 }
 
@@ -195,14 +245,6 @@ static bool is_ending(const struct shard_cache_config *config)
     return field_get(field_get(config->object, "metadata"), "deletionTimestamp") != NULL;
 }
 
-/* Nothing is known of any rules that its pods could have had. */
-static bool is_first(const struct publishing *p)
-{
-    const cJSON *status = field_get(p->config->object, "status");
-    return p->map == NULL && p->s->generation == 0 &&
-           !cJSON_IsNumber(field_get(status, "generation"));
-}
-
 /* A labeller that begins anew, with another leader, lists all again. What was published once is not
  * taken back, and later edits do not wait, for objects that exist have their labels by then. */
 static void look_at_labels(struct publishing *p)
@@ -239,6 +281,7 @@ static void look_at_valid(struct publishing *p)
     look_at_labels(p);
     choose_next(p, p->s->compiled);
     f->right = holds_next(p);
+    f->beside_bare = f->right && shard_is_beside_bare(p->s, p->config->ns);
 }
 
 static void look_at_map(struct publishing *p)

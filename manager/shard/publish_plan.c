@@ -66,13 +66,13 @@ static struct publish_plan plan_valid(const struct publish_facts *f)
     if (f->labels_missing) {
         return plan_of(PUBLISH_REPORT, PUBLISH_WAITS_FOR_LABELS);
     }
-    if (f->right) {
+    if (f->right && (!f->beside_bare || f->handover == PUBLISH_HANDOVER_DONE)) {
         return plan_of(PUBLISH_CONFIRM, PUBLISH_OK);
     }
     if (f->handover == PUBLISH_HANDOVER_UNKNOWN) {
         return plan_of(PUBLISH_ASK_OTHERS, PUBLISH_PENDING);
     }
-    if (f->handover == PUBLISH_HANDOVER_WAITS && !f->enforced) {
+    if (f->handover == PUBLISH_HANDOVER_WAITS && !f->meanwhile) {
         return plan_of(PUBLISH_REPORT, PUBLISH_WAITS_FOR_HANDOVER); /* its pods wait for rules */
     }
     if (f->handover == PUBLISH_HANDOVER_WAITS && f->right_meanwhile) {

@@ -6,7 +6,8 @@
  *   - While something is not known that comes by itself, nothing is done.
  *   - A ConfigMap of somebody else is left alone.
  *   - The first rules wait for the policies and the control labels that they select by.
- *   - What a shard gains waits for a handover (ownership/ownership.h); what it loses does not.
+ *   - What a shard gains waits for a handover (ownership/ownership.h); what it loses does not. One
+ *     that is new shows nothing until then, so that its pods can start.
  *   - Where nothing newer can be published, what a manager wrote last stays, and is put back when
  *     somebody else has overwritten or deleted it.
  *   - Without a ShardingConfig the ConfigMap stays until the last pod that mounts it is gone.
@@ -60,9 +61,10 @@ struct publish_facts {
     bool policies_unknown; /* but will be soon */
     bool labels_missing;   /* the first rules select by control labels that are being set */
     bool right;            /* it holds what the spec comes to */
+    bool beside_bare;      /* there are pods without sidecars, for which it may have to withdraw */
     enum publish_handover handover;
     /* While that waits: */
-    bool enforced; /* its pods have rules, so that there is something to publish meanwhile, */
+    bool meanwhile;               /* there is something to publish meanwhile, */
     bool right_meanwhile;         /* which it holds */
     enum publish_document wanted; /* of what the spec comes to, or of what is published meanwhile */
     enum publish_document own;    /* of what a manager wrote last */

@@ -309,6 +309,7 @@ static void write_progress(const struct view *v, struct buf *out)
         list_names(v, VERDICT_NO_SIDECAR, out);
     } else if (!is_published(v->f)) {
         write_count(v, out);
+        list_names(v, VERDICT_NO_SIDECAR, out);
     } else if (v->counted == 0) {
         buf_append_str(out, "There are no pods.");
     } else {
@@ -322,6 +323,10 @@ static void write_progress(const struct view *v, struct buf *out)
 static enum status_enforced enforced_of(const struct view *v, const char **reason)
 {
     enum pod_verdict worst = 0;
+    if (v->f->generation != 0 && v->number[VERDICT_NO_SIDECAR] > 0) {
+        *reason = kinds[VERDICT_NO_SIDECAR].reason; /* why it may not be published */
+        return kinds[VERDICT_NO_SIDECAR].enforced;
+    }
     *reason = "NotPublished";
     if (!is_published(v->f)) {
         bool waits =

@@ -111,47 +111,41 @@ static bool is_neighbour(const struct validation *v, const struct shards_item *o
 static int check_name(const struct validation *v)
 {
     const char *name = v->name;
-    int max = NAME_SUBDOMAIN_MAX - (int)(sizeof SIDECAR_CONFIGMAP - 1);
-    if (strlen(name) <= (size_t)max) {
+    if (strlen(name) <= (size_t)RULES_MAP_SHARD_MAX) {
         return 0;
     }
     return err_set(v->e, -EINVAL,
                    "metadata.name: Invalid value: \"%.100s...\": must be no more than %d "
-                   "characters, for the rules are published in ConfigMap \"" SIDECAR_CONFIGMAP
+                   "characters, for the rules are published in ConfigMap \"" RULES_MAP_PREFIX
                    "<name>\"",
-                   name, max);
+                   name, RULES_MAP_SHARD_MAX);
 }
 
-static int check_cert_dir(const struct validation *v, const cJSON *webhook)
+static int check_cert_dir(const struct validation *v, const char *dir)
 {
-    const char *dir = "";
-    int rc = field_string(webhook, "spec.webhook", "certDir", &dir, v->e);
     size_t len = strlen(dir);
-    if (rc != 0 || len == 0) {
-        return rc;
-    }
-    if (dir[0] != '/') {
-        return field_invalid(v->e, "spec.webhook", "certDir", dir, "must be an absolute path");
-    }
     bool up = strstr(dir, "/../") != NULL || (len >= 3 && strcmp(dir + len - 3, "/..") == 0);
-    return up ? field_invalid(v->e, "spec.webhook", "certDir", dir, "must not contain '..'") : 0;
+    const char *why = dir[0] != '/' ? "must be an absolute path" : "must not contain '..'";
+    return len == 0 || (dir[0] == '/' && !up)
+               ? 0
+               : err_set(v->e, -EINVAL, "spec.webhook.certDir: Invalid value: \"%.100s\": %s", dir,
+                         why);
 }
 
+/* Of a config that was compiled, so that types are right. */
 static int check_webhook(const struct validation *v)
 {
     static const unsigned taken[] = {SIDECAR_API_PORT, SIDECAR_ADMIN_PORT, SIDECAR_RULESYNC_PORT};
     const cJSON *webhook = field_get(v->spec, "webhook");
-    int port = 0;
-    if (field_int(webhook, "spec.webhook", "port", 1, 65535, &port, v->e) != 0) {
-        return v->e->code;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
-        if (port == (int)taken[i]) {
+    const cJSON *port = field_get(webhook, "port");
+    for (size_t i = 0; i < ARRAY_LEN(taken) && port != NULL; i++) {
+        if (port->valueint == (int)taken[i]) {
             return err_set(v->e, -EINVAL,
-                           "spec.webhook.port: Invalid value: %d: is a port of the sidecars", port);
+                           "spec.webhook.port: Invalid value: %d: is a port of the sidecars",
+                           port->valueint);
         }
     }
-    return check_cert_dir(v, webhook);
+    return check_cert_dir(v, field_text(webhook, "certDir"));
 }
 
 /* ---- pods ---- */
@@ -692,7 +686,9 @@ static void note_shared_namespaces(const struct validation *v)
 static void note_limits(const struct validation *v)
 {
     struct pair_search contradictions = {.cb = is_contradiction};
-    (void)each_entry(v, note_contradiction, &contradictions);
+    if (field_text(v->spec, "leaving")[0] == '\0') { /* else they show nothing on purpose */
+        (void)each_entry(v, note_contradiction, &contradictions);
+    }
     note_keys(v);
     (void)each_entry(v, v->context->resource_count == 0 ? note_resources : note_served, NULL);
     note_unlabelled(v);
@@ -870,12 +866,50 @@ static void note_unknown(const struct validation *v)
                  v->limits_path);
 }
 
+/* Whether the root has a shard of that name, or will have; with as many shards as there are pods
+ * for, any number may be. */
+static bool is_child(const cJSON *root, const char *name)
+{
+    int number = root_child_number(field_text(root, "prefix"), name);
+    const cJSON *size = field_get(field_get(root, "auto"), "shardingSize");
+    if (number == 0) {
+        return field_get(root, "canary") != NULL;
+    }
+    return number > 0 && !(cJSON_IsNumber(size) && number > size->valuedouble);
+}
+
+/* Whether there is a shard of that name, or will be one of the root. */
+static bool is_shard(const struct validation *v, const char *name)
+{
+    const cJSON *root = field_get(v->spec, "root");
+    const struct shards_list *list = &v->context->shards;
+    bool found = root != NULL ? is_child(root, name) : strcmp(name, v->name) == 0;
+    for (size_t i = 0; i < list->count && !found && root == NULL; i++) {
+        const struct shards_item *other = &list->items[i];
+        found = !other->root && strcmp(other->name, name) == 0 &&
+                strcmp(namespace_or_default(v, other->ns), v->ns) == 0;
+    }
+    return found;
+}
+
+static void note_leaving(const struct validation *v)
+{
+    const char *name = field_text(v->spec, "leaving");
+    if (name[0] != '\0' && !is_shard(v, name)) {
+        warnings_add(v->warnings,
+                     "spec.leaving: there is no shard \"%.253s\": so nobody has what the limits "
+                     "name, until pods without sidecars have",
+                     name);
+    }
+}
+
 static int validate_shard(struct validation *v, const struct draft *d)
 {
     if (check_draft(v, d) != 0 || check_pods(v) != 0) {
         return v->e->code;
     }
     note_without_effect(v);
+    note_leaving(v);
     note_annotations(v);
     if (d->unknown) {
         note_unknown(v);
@@ -894,6 +928,7 @@ static int validate_root_config(struct validation *v, const struct draft *d)
         return v->e->code;
     }
     note_without_effect(v);
+    note_leaving(v);
     note_annotations(v);
     validate_root_note(v->config, v->options, v->ns, &v->context->shards, v->warnings);
     if (d->unknown) {

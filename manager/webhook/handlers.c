@@ -7,11 +7,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "assign/assignment.h"
 #include "base/xalloc.h"
 #include "inject/inject_hints.h"
 #include "kube/name.h"
 #include "kube/user_agent.h"
+#include "object/names.h"
 #include "webhook/policy_review.h"
+#include "json/edit.h"
 #include "json/field.h"
 
 /* Bytes: a few limits may have many resources. Policies are read in a thread, however small: the
@@ -51,6 +54,7 @@ struct pod_state {
     struct inject_settings settings;
     char shard[NAME_SUBDOMAIN_MAX + 1];
     char user_agent[USER_AGENT_MAX + 1];
+    struct inject_assignment assignment;
 };
 
 static int check_whole(const struct admission_request *r, struct err *e)
@@ -62,7 +66,8 @@ static int check_whole(const struct admission_request *r, struct err *e)
 }
 
 static void remember_shard(const struct webhook_context *context, const char *ns,
-                           const cJSON *config, struct webhook_decision *d)
+                           const cJSON *config, const struct assigner_choice *choice,
+                           struct webhook_decision *d)
 {
     const char *agent = compile_user_agent(config);
     struct pod_state *state = xmalloc(sizeof *state);
@@ -75,7 +80,77 @@ static void remember_shard(const struct webhook_context *context, const char *ns
         (void)snprintf(state->user_agent, sizeof state->user_agent, "%s", agent);
         state->settings.user_agent = state->user_agent;
     }
+    if (choice->config != NULL) {
+        state->assignment = (struct inject_assignment){
+            .place = choice->place,
+            .deletion_cost = assignment_cost(choice->number, choice->place.rank)};
+        state->settings.assignment = &state->assignment;
+    }
     d->state = state;
+}
+
+/* What a pod's shard is known by: its labels, with the one that it is going to have. The caller
+ * frees. */
+static cJSON *assigned_pod(const struct inject_settings *s, const cJSON *pod, const char *shard)
+{
+    char key[NAMES_KEY_SIZE];
+    struct edit ed = {.rc = 0};
+    const cJSON *labels = field_map(field_get(pod, "metadata"), "labels");
+    cJSON *view = cJSON_CreateObject();
+    cJSON *metadata = edit_object(&ed, view, "metadata");
+    if (labels != NULL) {
+        edit_set(&ed, metadata, "labels", cJSON_Duplicate(labels, true));
+    }
+    edit_string(&ed, edit_object(&ed, metadata, "labels"), names_key(s->prefix, POD_SHARD, key),
+                shard);
+    return xptr(edit_result(&ed, view));
+}
+
+/* The shard of a pod of a Deployment with automatic shards. `choice` is empty of any other pod. */
+static int assign_shard(const struct webhook_context *context, const struct admission_request *r,
+                        const struct shards_list *shards, struct warnings *warnings,
+                        struct assigner_choice *choice, struct err *e)
+{
+    const struct assigner_view view = {
+        .shards = shards,
+        .pods_of = context->pods_of,
+        .data = context->data,
+        .prefix = context->inject->prefix,
+        .from_back = context->leads != NULL && !context->leads(context->data),
+    };
+    int rc = assigner_choose(context->assigner, r, &view, choice, warnings, e);
+    if (rc != 0 || choice->config == NULL) {
+        return rc;
+    }
+    cJSON *pod = assigned_pod(context->inject, r->object, shards_name(choice->config));
+    const cJSON *config = inject_choose(context->inject, shards, r->namespace, pod, e);
+    cJSON_Delete(pod);
+    if (config != NULL) {
+        assigner_keep(context->assigner, r, choice);
+    } else if (e->code == -ENOENT) {
+        (void)err_set(e, -ENOENT,
+                      "the automatic shards of its Deployment do not select this pod: it lacks "
+                      "labels that spec.selector of their ShardingConfig with spec.root asks for");
+    }
+    return config == NULL ? e->code : 0;
+}
+
+static int find_shard(const struct webhook_context *context, const struct admission_request *r,
+                      const struct shards_list *shards, struct webhook_decision *d, struct err *e)
+{
+    struct assigner_choice choice = {.config = NULL};
+    if (context->assigner != NULL &&
+        assign_shard(context, r, shards, &d->warnings, &choice, e) != 0) {
+        return e->code;
+    }
+    const cJSON *config = choice.config != NULL
+                              ? choice.config
+                              : inject_choose(context->inject, shards, r->namespace, r->object, e);
+    if (config == NULL) {
+        return e->code;
+    }
+    remember_shard(context, r->namespace, config, &choice, d);
+    return 0;
 }
 
 static int choose_shard(void *data, const struct admission_request *r, struct webhook_decision *d,
@@ -83,7 +158,6 @@ static int choose_shard(void *data, const struct admission_request *r, struct we
 {
     const struct webhook_context *context = data;
     struct validate_context w;
-    const cJSON *config;
     if (r->operation != ADMISSION_CREATE || r->resource.subresource[0] != '\0') {
         return 0;
     }
@@ -94,11 +168,8 @@ static int choose_shard(void *data, const struct admission_request *r, struct we
     if (check_whole(r, e) != 0 || look(context, r, d, &w, e) != 0) {
         return e->code;
     }
-    int rc = inject_choose(r, context->inject, &w.shards, &d->warnings, &config, e);
-    if (rc == 0 && config != NULL) {
-        remember_shard(context, r->namespace, config, d);
-    }
-    return rc;
+    int rc = inject_asked(r, context->inject, &d->warnings, e);
+    return rc <= 0 ? rc : find_shard(context, r, &w.shards, d, e);
 }
 
 static int inject_sidecars(const void *data, const struct admission_request *r,

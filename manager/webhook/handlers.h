@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "assign/assigner.h"
 #include "base/err.h"
 #include "compile/compile.h"
 #include "inject/inject.h"
@@ -26,6 +27,12 @@ struct webhook_context {
     int (*look)(void *data, const char *ns, struct validate_context *w, struct err *e);
     /* Whether Pod Security keeps capabilities from the pods of a namespace; NULL: of none. */
     bool (*is_restricted)(void *data, const char *ns);
+    /* Gives pods of Deployments their shards; NULL: nobody does. */
+    struct assigner *assigner;
+    /* The pods of the shard at that position of the last look. */
+    void (*pods_of)(void *data, size_t shard, assigner_pod_cb cb, void *arg);
+    /* Whether this replica leads: the others take places from the back. NULL: it does. */
+    bool (*leads)(void *data);
     void *data;
 };
 

@@ -308,6 +308,9 @@ static void write_bundle(const struct ca_bundle_stats *b, struct buf *out)
 void webhook_serving_metrics(const struct webhook_serving *s, struct buf *out)
 {
     webhook_server_metrics(s->server, out);
+    if (s->context->assigner != NULL) {
+        assigner_metrics(s->context->assigner, out);
+    }
     if (s->certificates != NULL) {
         write_certificates(certificates_stats(s->certificates), out);
         write_bundle(ca_bundle_stats(s->bundle), out);

@@ -110,12 +110,12 @@ class Localproxy(proxies.Localproxy):
 
     @staticmethod
     def traffic(origins):
-        allowed = {"name": "origins", "type": "Whitelist", "content": "Normal",
+        allowed = {"name": "origins", "interceptType": "Whitelist", "contentType": "Normal",
                    "contents": origins.addresses, "methods": ["*"]}
+        spec = {"selector": {}, "trafficInterceptRules": [allowed]}
         return {"apiVersion": "cmesh/v1", "kind": "ShardTraffic", "generation": 7,
                 "shard": {"namespace": "operator-demo", "name": "sharding-demo"},
-                "spec": {"breakers": [{"name": "bench", "pods": "", "intercepts": [allowed]}],
-                         "faults": []}}
+                "spec": {"breakers": [{"name": "bench", "spec": spec}], "faults": []}}
 
     def forward_argv(self, lab, origins, port):
         traffic = lab.write(f"traffic-{port}.json", json.dumps(self.traffic(origins)))

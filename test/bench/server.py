@@ -20,7 +20,8 @@ from build import HERE
 from lab import BenchError, connections_to, find_binary
 
 SERVER_NAME = "kubernetes.default.svc"
-TOKEN = "bench-token"
+# As long as a service account's.
+TOKEN = "bench-token-of-a-service-account" * 34
 POD = "/api/v1/namespaces/default/pods/web-0"
 LIST = "/api/v1/pods?limit=500&resourceVersion=0"
 LIST_BYTES = 1_000_000

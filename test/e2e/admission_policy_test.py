@@ -148,7 +148,7 @@ class AdmissionPolicyTest(PolicyTestCase):
         for value in ("a", "b", None):
             labels = dict.fromkeys(KEYS, value)
             self.allowed(kind, name, {"metadata": {"labels": labels}}, namespace)
-        message = "changes control labels, and one of StatefulSets, alone"
+        message = "changes control labels, and one of StatefulSets and Deployments, alone"
         for labels in ({"app": "x"}, {"keep": None}, {"keep": "no"}, {f"{GROUP}/enable-proxy": "x"}):
             self.denied(message, kind, name, {"metadata": {"labels": labels}}, namespace)
 
@@ -172,7 +172,7 @@ class AdmissionPolicyTest(PolicyTestCase):
         ):
             self.denied(alone, "configmaps", "c", {"metadata": change})
         note = {"metadata": {"annotations": {f"{GROUP}/rules-generation": "1"}}}
-        self.denied("one of Leases and two of StatefulSets alone", "configmaps", "c", note)
+        self.denied("one of Leases and two of StatefulSets and Deployments alone", "configmaps", "c", note)
         for namespace in ("demo", "cmesh-system"):
             self.denied(alone, "secrets", "s", {"data": {"a": "eA=="}}, namespace)
 
@@ -191,6 +191,63 @@ class AdmissionPolicyTest(PolicyTestCase):
         image = {"spec": {"containers": [{**container, "image": "evil"}]}}
         self.denied("labels and annotations alone", "pods", "p", image)
 
+    def apply_policies(self, group):
+        """Those of workloads are for Deployments of that group."""
+        with open(os.path.join(POLICIES, "policies.yaml"), encoding="utf-8") as f:
+            text = f.read().replace("resource.group == 'apps'", f"resource.group == '{group}'")
+        code, text = self.run_kubectl("apply", "-f", "-", stdin=text)
+        self.assertEqual(0, code, text)
+
+    def test_deployments(self):
+        """Those that are rolled it may pause and resume, and nothing else. This API server has none, so
+        a kind of another group plays them."""
+        group = "apps.example.com"
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        definition = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"deployments.{group}"},
+            "spec": {
+                "group": group,
+                "names": {"plural": "deployments", "singular": "deployment", "kind": "Deployment"},
+                "scope": "Namespaced",
+                "versions": [version],
+            },
+        }
+        self.create(definition)
+        kind = f"deployments.{group}"
+        served = lambda: self.run_kubectl("get", kind, "-n", "demo")[0] == 0  # noqa: E731
+        harness.wait_for(served, "Deployments are served")
+        labels = {"app": "d"}
+        template = {"metadata": {"labels": labels}, "spec": {"serviceAccountName": "good"}}
+        for name, more in (("d", {f"{GROUP}/rolling": "all"}), ("other", {})):
+            self.create({
+                "apiVersion": f"{group}/v1",
+                "kind": "Deployment",
+                "metadata": {"name": name, "labels": {"keep": "it", **more}},
+                "spec": {"selector": {"matchLabels": labels}, "replicas": 3, "template": template},
+            })
+        self.addCleanup(self.apply_policies, "apps")
+        self.apply_policies(group)
+        pause = {"spec": {"paused": True}}
+        harness.wait_for(lambda: self.patched(kind, "d", pause)[0] == 0, "the policies are in force")
+        for paused in (False, True, None):
+            meta = {"annotations": {f"{GROUP}/roll-status": str(paused)}, "labels": {f"{GROUP}/roll-progress": "x"}}
+            self.allowed(kind, "d", {"metadata": meta, "spec": {"paused": paused}})
+        alone = "labels and annotations alone, and whether Deployments are paused"
+        self.denied(alone, kind, "other", pause)
+        evil = {"template": {"spec": {"serviceAccountName": "evil"}}}
+        for spec in ({"replicas": 7}, {"replicas": None}, evil, {**evil, "paused": True}, {"minReadySeconds": 5}):
+            self.denied(alone, kind, "d", {"spec": spec})
+        for labels in ({f"{GROUP}/rolling": None}, {"keep": "no"}):
+            self.denied("one of StatefulSets and Deployments, alone", kind, "d", {"metadata": {"labels": labels}})
+        # One that it labels itself is none.
+        both = {"metadata": {"labels": {f"{GROUP}/rolling": "all"}}, **pause}
+        self.assertNotEqual(0, self.patched(kind, "other", both)[0])
+        note = {"metadata": {"annotations": {"a": "b"}}}
+        self.denied("two of StatefulSets and Deployments alone", kind, "d", note)
+
     def test_leases(self):
         """It may say what is required of a pod, and take no lock."""
         for namespace in ("demo", "cmesh-system"):
@@ -202,8 +259,8 @@ class AdmissionPolicyTest(PolicyTestCase):
             })
         steal = {"spec": {"holderIdentity": "b"}}
         self.denied("labels and annotations alone", "leases", "lock", steal)
-        self.denied("one of Leases and two of StatefulSets alone", "leases", "lock", {"metadata": {"annotations": {"a": "b"}}})
-        self.denied("control labels, and one of StatefulSets, alone", "leases", "lock", {"metadata": {"labels": {"a": "b"}}})
+        self.denied("one of Leases and two of StatefulSets and Deployments alone", "leases", "lock", {"metadata": {"annotations": {"a": "b"}}})
+        self.denied("control labels, and one of StatefulSets and Deployments, alone", "leases", "lock", {"metadata": {"labels": {"a": "b"}}})
         for value in ("7", "8", None):
             note = {"cmesh.kusionstack.io/required-generation": value}
             self.allowed("leases", "lock", {"metadata": {"annotations": note}})
@@ -347,10 +404,10 @@ class AdmissionPolicyTest(PolicyTestCase):
         other = {"spec": {"rateLimitings": []}}
         self.denied("labels and annotations alone", "circuitbreakers", "p", other)
         annotation = {"circuitbreaker.ctrlmesh.kusionstack.io/recover": "*=1"}
-        self.denied("one of Leases and two of StatefulSets alone", "circuitbreakers", "p",
+        self.denied("one of Leases and two of StatefulSets and Deployments alone", "circuitbreakers", "p",
                     {"metadata": {"annotations": annotation}})  # fmt: skip
         label = {"circuitbreaker.ctrlmesh.kusionstack.io/disable": ""}
-        self.denied("control labels, and one of StatefulSets, alone", "circuitbreakers", "p", {"metadata": {"labels": label}})
+        self.denied("control labels, and one of StatefulSets and Deployments, alone", "circuitbreakers", "p", {"metadata": {"labels": label}})
         self.allowed("circuitbreakers", "p", {"metadata": {"finalizers": None}})
 
 

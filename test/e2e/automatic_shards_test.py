@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo of automatic shards, on a control plane of its own: it ends by itself, or when it is
-interrupted, and leaves nothing behind."""
+"""The demos of automatic shards, each on a control plane of its own: they end by themselves, or when they
+are interrupted, and leave nothing behind."""
 
 import os
 import re
@@ -9,11 +9,12 @@ import subprocess
 
 import harness
 
-DEMO = os.path.join(harness.ROOT, "examples", "automatic-shards")
+EXAMPLES = os.path.join(harness.ROOT, "examples")
 
 
-@harness.needs("controllers")
-class DemoTest(harness.TestCase):
+class TourCase(harness.TestCase):
+    example = None
+
     def setUp(self):
         super().setUp()
         self.temporary = os.path.join(self.folder, "tmp")
@@ -24,7 +25,7 @@ class DemoTest(harness.TestCase):
         """In a session of its own, as from a terminal."""
         with open(self.said, "w", encoding="utf-8") as said:
             tour = subprocess.Popen(
-                [harness.CLUSTER, "run", "--", os.path.join(DEMO, "tour.sh")],
+                [harness.CLUSTER, "run", "--", os.path.join(EXAMPLES, self.example, "tour.sh")],
                 env={**os.environ, "TMPDIR": self.temporary}, stdin=subprocess.DEVNULL,
                 stdout=said, stderr=said, start_new_session=True,
             )  # fmt: skip
@@ -39,6 +40,11 @@ class DemoTest(harness.TestCase):
     def text(self):
         with open(self.said, encoding="utf-8") as f:
             return f.read()
+
+
+@harness.needs("controllers")
+class DemoTest(TourCase):
+    example = "automatic-shards"
 
     def test_it_ends_by_itself(self):
         tour = self.start()
@@ -64,6 +70,22 @@ class DemoTest(harness.TestCase):
         self.assertIsNone(tour.poll(), self.text())
         os.killpg(tour.pid, signal.SIGINT)
         self.assertEqual(130, tour.wait(120), self.text())
+        self.assertEqual([], os.listdir(self.temporary))
+
+
+@harness.needs("controllers")
+class DeploymentTest(TourCase):
+    example = "deployment"
+
+    def test_it_ends_by_itself(self):
+        tour = self.start()
+        code = tour.wait(500)
+        text = self.text()
+        self.assertEqual(0, code, text)
+        self.assertNotIn("WRONG", text)
+        shown = re.findall(r"ok +each shard has 2 of the (\d) pods", text)
+        self.assertEqual(["6", "8", "8"], shown)
+        self.assertIn("none of the old pods is left", text)
         self.assertEqual([], os.listdir(self.temporary))
 
 

@@ -229,18 +229,6 @@ class ChartTestCase(harness.TestCase):
         return manifests.parse(self.rendered(*args, values=values))
 
 
-class CopyTest(harness.TestCase):
-    def test_copies(self):
-        for copy, original in (
-            ("crds/shardingconfigs.yaml", "base/crd.yaml"),
-            ("crds/circuitbreakers.yaml", "base/crd_circuitbreakers.yaml"),
-            ("crds/faultinjections.yaml", "base/crd_faultinjections.yaml"),
-            ("files/alerts.yaml", "dashboards/alerts.yaml"),
-        ):
-            renew = f"renew it: cp k8s/{original} k8s/chart/{copy}"
-            self.assertEqual(read(K8S, original), read(CHART, copy), renew)
-
-
 class Rendering:
     """By each Helm."""
 

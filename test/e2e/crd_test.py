@@ -151,7 +151,8 @@ REFUSED = (
     ({"webhook": {"port": "9443"}}, "spec.webhook.port"),
     ({"webhook": {"port": 94.5}}, "spec.webhook.port"),
     ({"webhook": {"certDir": 1}}, "spec.webhook.certDir"),
-    ({"root": {"prefix": "a"}}, "targetStatefulSet: Required value"),
+    ({"root": {"prefix": "a", "targetStatefulSet": 5}}, "spec.root.targetStatefulSet"),
+    ({"root": {"prefix": "a", "targetDeployment": 5}}, "spec.root.targetDeployment"),
     ({"root": {"targetStatefulSet": "a"}}, "prefix: Required value"),
     (
         {"root": {"prefix": "a", "targetStatefulSet": "a", "auto": {"shardingSize": 33}}},

@@ -112,29 +112,31 @@ class CompanyProxy(upstream.Upstream):
 
 
 def intercept(kind, *contents, name="hosts", content="Normal", methods=("*",)):
-    return {"name": name, "type": kind, "content": content, "contents": list(contents),
-            "methods": list(methods)}  # fmt: skip
+    return {"name": name, "interceptType": kind, "contentType": content,
+            "contents": list(contents), "methods": list(methods)}  # fmt: skip
 
 
 def guard(*intercepts, limitings=()):
-    policy = {"name": "guard", "pods": ""}
+    spec = {"selector": {}}
     if intercepts:
-        policy["intercepts"] = list(intercepts)
+        spec["trafficInterceptRules"] = list(intercepts)
     if limitings:
-        policy["limitings"] = list(limitings)
-    return policy
+        spec["rateLimitings"] = list(limitings)
+    return {"name": "guard", "spec": spec}
 
 
 def limiting(url, method="*", burst=1, **more):
-    return {"name": "limit", "urls": [{"url": url, "method": method}], "trigger": "LimiterOnly",
-            "bucket": {"burst": burst, "limit": 1, "intervalMs": 3600000}, **more}  # fmt: skip
+    return {"name": "limit", "restRules": [{"url": url, "method": method}],
+            "triggerPolicy": "LimiterOnly",
+            "bucket": {"burst": burst, "limit": 1, "interval": "1h"}, **more}  # fmt: skip
 
 
 def fault(match, **what):
-    return {"name": "trouble", "pods": "", "rules": [{"name": "rule", "http": [match], **what}]}
+    rule = {"name": "rule", "match": {"httpMatch": [match]}, **what}
+    return {"name": "trouble", "spec": {"selector": {}, "httpFault": [rule]}}
 
 
-ALWAYS = 1000000  # ppm
+ALWAYS = 100  # percent
 
 
 class EgressCase(harness.TestCase):

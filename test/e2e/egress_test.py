@@ -272,7 +272,7 @@ class LimitTest(EgressCase):
 
 class FaultTest(EgressCase):
     def test_a_delay(self):
-        slow = fault({"host": {"exact": ORIGIN}}, delay={"ms": 1000, "ppm": ALWAYS})
+        slow = fault({"host": {"exact": ORIGIN}}, delay={"fixedDelay": "1s", "percent": ALWAYS})
         proxy = self.egress(faults=[slow])
         for ask in (
             lambda host: self.connect(f"{host}:443"),
@@ -290,7 +290,7 @@ class FaultTest(EgressCase):
     def test_an_abort(self):
         """Where a host is named alone, tunnels too; where more is named, what nobody sees is not
         met."""
-        whole = fault({"host": {"exact": ORIGIN}}, abort={"status": 503, "ppm": ALWAYS})
+        whole = fault({"host": {"exact": ORIGIN}}, abort={"httpStatus": 503, "percent": ALWAYS})
         proxy = self.egress(faults=[whole])
         before = self.origin.accepted
         for answer in (
@@ -304,7 +304,7 @@ class FaultTest(EgressCase):
         tenant = {"name": "X-Tenant", "value": "blue"}
         match = {"host": {"regex": r"^origin\."}, "path": {"regex": "^/upload/"}, "method": "PUT",
                  "headers": [tenant]}  # fmt: skip
-        self.put(proxy, faults=[fault(match, abort={"status": 418, "ppm": ALWAYS})])
+        self.put(proxy, faults=[fault(match, abort={"httpStatus": 418, "percent": ALWAYS})])
         blue = [("X-Tenant", "blue")]
         url = f"http://{ORIGIN}/upload/x"
         self.check_refused(self.absolute(url, "PUT", blue, b""), 418, "fault")

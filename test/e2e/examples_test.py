@@ -383,6 +383,41 @@ class AutomaticShardsTest(ManagedTestCase):
         self.check_gone()
 
 
+class DeploymentTest(ManagedTestCase):
+    teams = AutomaticShardsTest.teams
+
+    def setUp(self):
+        super().setUp()
+        self.install()
+
+    def check_spread(self, shown, count):
+        """Two pods of each shard, of which one reports for the teams of its shard."""
+        shards = dict(re.findall(r"^(report-operator-\S+) .* (report-\d+-normal)$", shown, re.M))
+        names = [f"report-{i + 1}-normal" for i in range(count)]
+        self.assertEqual(sorted(names * 2), sorted(shards.values()), shown)
+        owners = {}
+        for shard in self.cluster.json(CONFIGS)["items"]:
+            for bucket in mesh.buckets_of(shard):
+                owners[bucket] = shard["metadata"]["name"]
+        self.assertEqual(32, len(owners))
+        wanted = {}
+        for team in self.teams:
+            pods = [pod for pod, shard in shards.items() if shard == owners[mesh_hash(team)]]
+            wanted[team] = "|".join(pods)
+        self.wait_reporters(wanted)
+
+    def test_readme(self):
+        demo, start, look, more, roll, away = blocks("deployment")
+        self.assertEqual("examples/deployment/demo\n", demo)
+        self.follow(start)
+        self.check_spread(self.follow(look), 2)
+        self.check_spread(self.follow(more), 3)
+        self.check_spread(self.follow(roll), 3)
+        self.assertEqual([0] * 18, self.restarts("app=report-operator"))
+        self.follow(away)
+        self.check_gone()
+
+
 def mesh_hash(namespace):
     """As the control label has it."""
     number = 0

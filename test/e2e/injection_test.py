@@ -201,37 +201,41 @@ class PlayedPodTest(harness.TestCase):
                 {
                     "name": "guard",
                     "uid": "g",
-                    "pods": "control-plane=controller-manager",
-                    "limitings": [
-                        {
-                            "name": "configmaps",
-                            "trigger": "Normal",
-                            "bucket": {"burst": 1, "limit": 1, "intervalMs": 3600000},
-                            "recover": {"type": "Manual"},
-                            "resources": [
-                                {
-                                    "apiGroups": [""],
-                                    "resources": ["configmaps"],
-                                    "verbs": ["*"],
-                                    "namespaces": ["*"],
-                                }
-                            ],
-                        }
-                    ],
+                    "spec": {
+                        "selector": {"matchLabels": {"control-plane": "controller-manager"}},
+                        "rateLimitings": [
+                            {
+                                "name": "configmaps",
+                                "triggerPolicy": "Normal",
+                                "bucket": {"burst": 1, "limit": 1, "interval": "1h"},
+                                "recoverPolicy": {"type": "Manual"},
+                                "resourceRules": [
+                                    {
+                                        "apiGroups": [""],
+                                        "resources": ["configmaps"],
+                                        "verbs": ["*"],
+                                        "namespaces": ["*"],
+                                    }
+                                ],
+                            }
+                        ],
+                    },
                 }
             ],
             "faults": [
                 {
                     "name": "canary",
                     "uid": "c",
-                    "pods": "canary=yes",
-                    "rules": [
-                        {
-                            "name": "secrets",
-                            "resources": [{"resources": ["secrets"]}],
-                            "abort": {"status": 503, "ppm": 1000000},
-                        }
-                    ],
+                    "spec": {
+                        "selector": {"matchLabels": {"canary": "yes"}},
+                        "httpFault": [
+                            {
+                                "name": "secrets",
+                                "match": {"resources": [{"resources": ["secrets"]}]},
+                                "abort": {"httpStatus": 503, "percent": 100},
+                            }
+                        ],
+                    },
                 }
             ],
         },

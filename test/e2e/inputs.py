@@ -354,19 +354,19 @@ TABLE = (
     (
         "apiVersion",
         "ctrlmesh.kusionstack.io/v1",
-        '1: apiVersion: Unsupported value: "ctrlmesh.kusionstack.io/v1": supported are "ctrlmesh.',
+        '1: apiVersion: Unsupported value: "ctrlmesh.kusionstack.io/v1": supported values: "ct',
         CLIENT,
     ),
     (
         "apiVersion",
         "v1alpha1",
-        '1: apiVersion: Unsupported value: "v1alpha1": supported are "ctrlmesh.kusionstack.io/v1a',
+        '1: apiVersion: Unsupported value: "v1alpha1": supported values: "ctrlmesh.kusionst',
         CLIENT,
     ),
     (
         "apiVersion",
         "kusionstack.io/v1alpha1",
-        '1: apiVersion: Unsupported value: "kusionstack.io/v1alpha1": supported are "ctrlmesh.kus',
+        '1: apiVersion: Unsupported value: "kusionstack.io/v1alpha1": supported values: "ctrlmesh',
         CLIENT,
     ),
     ("apiVersion", "~", "1: apiVersion: Required value", CLIENT),
@@ -411,7 +411,7 @@ TABLE = (
     (
         "edit",
         ("metadata:\n  name: sharding-demo\n  namespace: operator-demo\n", ""),
-        "1: metadata.name: Required value",
+        "1: metadata: Required value",
         SCHEMA,
     ),
     ("name", "Sharding", '4: metadata.name: Invalid value: "Sharding": must consist of', SCHEMA),
@@ -532,19 +532,19 @@ TABLE = (
     (
         "requirement",
         "{key: a, operator: in, values: [b]}",
-        '21: spec.limits[0].selector.matchExpressions[0].operator: Invalid value: "in": not a val',
+        '21: spec.limits[0].selector.matchExpressions[0].operator: Unsupported value: "in": suppor',
         SCHEMA,
     ),
     (
         "requirement",
         "{key: a, operator: Equals, values: [b]}",
-        '21: spec.limits[0].selector.matchExpressions[0].operator: Invalid value: "Equals": not a',
+        '21: spec.limits[0].selector.matchExpressions[0].operator: Unsupported value: "Equals": su',
         SCHEMA,
     ),
     (
         "requirement",
         '{key: a, operator: Gt, values: ["1"]}',
-        '21: spec.limits[0].selector.matchExpressions[0].operator: Invalid value: "Gt": not a val',
+        '21: spec.limits[0].selector.matchExpressions[0].operator: Unsupported value: "Gt": suppor',
         SCHEMA,
     ),
     (
@@ -562,7 +562,7 @@ TABLE = (
     (
         "requirement",
         "{key: a, operator: ~}",
-        "21: spec.limits[0].selector.matchExpressions[0].operator: Invalid value: must be a strin",
+        "21: spec.limits[0].selector.matchExpressions[0].operator: Required value",
         SCHEMA,
     ),
     (
@@ -703,7 +703,7 @@ TABLE = (
     (
         "resources",
         "[{apiGroups: [], resources: [pods]}]",
-        "13: spec.limits[0].relateResources[0].apiGroups: Required value: must have at least one ",
+        "13: spec.limits[0].relateResources[0].apiGroups: Required value: must have at least 1 en",
         SCHEMA,
     ),
     (
@@ -746,7 +746,7 @@ TABLE = (
     (
         "resources",
         '[{apiGroups: [""], resources: []}]',
-        "13: spec.limits[0].relateResources[0].resources: Required value: must have at least one ",
+        "13: spec.limits[0].relateResources[0].resources: Required value: must have at least 1 en",
         SCHEMA,
     ),
     (
@@ -867,7 +867,7 @@ TABLE = (
     ("lock", '""', "", TAKEN),
     ("lock", "a..b", '8: spec.controller.leaderElectionName: Invalid value: "a..b": m', WEBHOOK),
     ("lock", '"a b"', '8: spec.controller.leaderElectionName: Invalid value: "a b": m', WEBHOOK),
-    ("lock", "a" * 254, '8: spec.controller.leaderElectionName: Invalid value: "aaaaaa', SCHEMA),
+    ("lock", "a" * 254, '8: spec.controller.leaderElectionName: Too long: must have at', SCHEMA),
     ("lock", "a" * 240, '8: spec.controller.leaderElectionName: Invalid value: with "', WEBHOOK),
     ("controller", "{leaderElectionName: a, leaderElectionNamespace: kube-system}", "", TAKEN),
     ("controller", '{leaderElectionName: a, leaderElectionNamespace: ""}', "", TAKEN),
@@ -909,7 +909,7 @@ TABLE = (
     (
         "controller",
         "{userAgentOrPrefix: " + 257 * "a" + "}",
-        '7: spec.controller.userAgentOrPrefix: Invalid value: "aaaaaa',
+        '7: spec.controller.userAgentOrPrefix: Too long: must have at',
         SCHEMA,
     ),
     (

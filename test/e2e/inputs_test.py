@@ -105,7 +105,7 @@ class CompileTest(harness.TestCase):
         limit = "[{apiGroups: [a], resources: [b]}], selector: {matchLabels: {a: b}}"
         many = "".join(f"  - {{relateResources: {limit}}}\n" for _ in range(10001))
         for text, wanted in (
-            (inputs.text_of("limits", "\n" + many), "10013: spec.limits[10000].relateResources"),
+            (inputs.text_of("limits", "\n" + many), "13: spec.limits: Too many: must have at m"),
             (
                 head + "".join(f"        - v{i}\n" for i in range(65537)) + values,
                 "21: spec.limits[0].selector.matchExpressions[0]: the selector is too large",

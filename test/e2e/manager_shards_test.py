@@ -854,17 +854,18 @@ class StrictTest(ShardsTestCase):
         self.assertEqual({"object-a", "object-b"}, self.pods["shard-b"][0].shown())
 
     def test_a_new_shard(self):
-        """Its pods cannot be there before it, and wait for rules."""
+        """Its pods can start, and see nothing yet."""
         for pod in self.pods["shard-a"]:
             pod.sync.signal(signal.SIGSTOP)
         self.show("shard-a", "z")
         self.apply(mesh.config("shard-c", "shard-c", mesh.limit(mesh.is_in("part", "a"))))
         self.wait_held("shard-c", f"pod {self.pods['shard-a'][0].name} of shard")
-        self.assertIsNone(self.map_of("shard-c"))
+        pods = self.shard_of_two("shard-c")
+        harness.wait_for(lambda: pods[0].shown() == pods[1].shown() == set(), "they see nothing")
         for pod in self.pods["shard-a"]:
             pod.sync.signal(signal.SIGCONT)
-        self.shard_of_two("shard-c")
         self.wait_enforced("shard-c")
+        self.assertEqual({"object-a"}, pods[0].shown())
 
     def test_a_silent_pod_that_is_let_go(self):
         silent = self.pods["shard-a"][0]
@@ -1150,7 +1151,13 @@ class TruthTest(ShardsTestCase):
     def test_a_pod_without_sidecar(self):
         bare = self.pod("bare", None, {"shard": "shard-a"})
         bare.start()
+        harness.wait_for(
+            lambda: self.get("shard-a")["status"]["generation"] > 1
+            and self.get("shard-a")["status"]["enforced"] == "2/3",
+            "the others confirm that they show nothing",
+        )
         message = self.expect("NoSidecar", "2/3", bare, "", generation=None)
+        self.assertEqual(set(), self.pods[0].shown())
         self.assertIn("seeing everything", message)
         self.assertIn("enable-proxy", message)
         self.assertIn("has no sidecar", self.row("shard-a", bare)["message"])

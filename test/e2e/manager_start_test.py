@@ -112,6 +112,11 @@ class CommandLineTest(ManagerTestCase):
             (["coverage", "--namespaces=x"], ["-f FILE is missing"]),
             (["coverage", "-f", "-", "--namespaces=-"], ["cannot both be standard input"]),
             (["coverage", "-f", "x", "--namespaces=x", "-o", "yaml"], ["text, json"]),
+            (["check-operator"], ["which operator?", "manager check-operator --help"]),
+            (["check-operator", "op"], ['"op" is not deployment/NAME']),
+            (["check-operator", "deploy/A"], ['"deploy/A" is not deployment/NAME']),
+            (["check-operator", "deploy/a", "b"], ['unexpected argument "b"']),
+            (["check-operator", "sts/a", "-n", "A"], ['--namespace: "A" is not']),
             (["unlabel", "x"], ['unexpected argument "x"', "manager unlabel --help"]),
             (["unlabel", "--all-resources", "--sharding-resources=x"], ["cannot be combined"]),
         )
@@ -133,7 +138,7 @@ class CommandLineTest(ManagerTestCase):
         self.assertNotIn("no effect", text)
 
     def test_help_and_version(self):
-        for command in ([], ["compile"], ["coverage"], ["unlabel"]):
+        for command in ([], ["check-operator"], ["compile"], ["coverage"], ["unlabel"]):
             with self.subTest(command=command):
                 code, text = self.run_to_end(*command, "--help")
                 self.assertEqual(0, code)

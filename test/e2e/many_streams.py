@@ -49,6 +49,7 @@ class Link:
         self.ticking = set()
         self.raw_endless = False
         self.stalled = False  # what concerns streams is not seen, and not sent
+        self.last = None  # the latest stream that is served, since it said that it leaves
 
     def handshake(self):
         self.sock.do_handshake()
@@ -136,7 +137,9 @@ class Link:
                 self.out += self.h2.data_to_send()
 
     def go_away(self):
-        self.h2.close_connection(last_stream_id=self.h2.highest_inbound_stream_id)
+        if self.last is None:  # it may not rise (RFC 9113 section 6.8)
+            self.last = self.h2.highest_inbound_stream_id
+        self.h2.close_connection(last_stream_id=self.last)
         # What is open goes on, which the library does not know of.
         self.h2.state_machine.state = h2.connection.ConnectionState.SERVER_OPEN
 

@@ -445,6 +445,25 @@ class Watched(threading.Thread):
             raise AssertionError(self.error)
 
 
+class Kubelet:
+    """Runs the pods of the case's namespace, for as long as they are there. `begin` makes a running pod of
+    what the API server has of it; None: it does not run."""
+
+    def __init__(self, case, begin):
+        self.begin = begin
+        self.running = {}
+        self.pods = Watched(case.cluster, case.pods, self.look)
+        case.addCleanup(self.pods.end)
+
+    def look(self, change, thing):
+        uid = thing["metadata"]["uid"]
+        if change == "ADDED":
+            self.running[uid] = self.begin(thing)
+        pod = self.running.pop(uid, None) if change == "DELETED" else None
+        if pod is not None:
+            pod.stop()
+
+
 class Seen(Watched):
     """What a pod's operator sees of a collection: `shown` has the newest version of each object with
     the label, by namespace and name. A list that is as old as the rules may have to be made again

@@ -480,6 +480,21 @@ class MeshTest(node.TestCase):
         printed = self.kubectl("-n", OPERATOR, "get", "shardingconfigs")
         self.assertEqual(2, printed.count("2/2"), printed)
 
+    def test_1_checked(self):
+        """`manager check-operator` sees what the operator asks for."""
+        self.wait_operator()
+        command = [harness.program("manager"), "check-operator", f"statefulset/{OPERATOR}", "-o",
+                   "json", "-n", OPERATOR, "--kubeconfig", self.cluster.kubeconfig]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
+        self.assertEqual(0, done.returncode, done.stderr)
+        report = json.loads(done.stdout)
+        found = {one["text"]: one["level"] for one in report["findings"]}
+        self.assertIn(f"StatefulSet {OPERATOR}/{OPERATOR}: 4 pods, 4 of them", report["operator"])
+        self.assertRegex("\n".join(found), r"\d+ requests of 4 pods were looked at")
+        self.assertEqual("fine", found["it lists configmaps, which get control labels"])
+        lock = f"one of its pods holds the lock {OPERATOR}"
+        self.assertEqual("fine", found.get(lock), done.stdout)
+
     def end_shard(self, namespace, name):
         """Before its namespace goes: there the manager may create nothing any more."""
         self.kubectl("-n", namespace, "delete", "shardingconfig", name)

@@ -153,8 +153,10 @@ class PublishTest(PoliciesTestCase):
         self.assertEqual(("True", "PartlyEnforceable"), (compiled["status"], compiled["reason"]))
         self.assertIn('rules "trafficOffLimit", "test": nobody sees paths', compiled["message"])
         (policy,) = self.traffic()["spec"]["breakers"]
-        self.assertEqual(["deletePod", "trafficOffLimit"], [x["name"] for x in policy["limitings"]])
-        self.assertEqual(["test"], [x["name"] for x in policy["intercepts"]])
+        names = [x["name"] for x in policy["spec"]["rateLimitings"]]
+        self.assertEqual(["deletePod", "trafficOffLimit"], names)
+        names = [x["name"] for x in policy["spec"]["trafficInterceptRules"]]
+        self.assertEqual(["test"], names)
         first, second = self.victim(), self.victim()
         self.assertEqual(200, self.delete_through(pods[0], first)[0])
         status, message = self.delete_through(pods[0], second)
@@ -521,7 +523,7 @@ class StateTest(PoliciesTestCase):
         self.assertEqual(429, self.delete_through(pods[0])[0])  # the same token closes nothing
 
     def test_a_pod_that_does_not_read_them(self):
-        """As sidecars of an earlier release: the status says why."""
+        """As sidecars of an earlier release, which keep what they have: the status says why."""
         self.begin(pods=1)
         self.apply(breaker())
         self.wait_policy("guard", "Enforced", "True", "Enforced")
@@ -539,7 +541,15 @@ class StateTest(PoliciesTestCase):
         thing = self.wait_policy("guard", "Enforced", "False", "PodsRefusing")
         message = mesh.condition(thing, "Enforced")["message"]
         self.assertIn("Refusing the policies: shard-a-1 (", message)
-        self.assertIn('unknown field "later"', message)
+        self.assertIn("spec.later: Forbidden: unknown field", message)
+        data["traffic.json"] = json.dumps({**later, "apiVersion": "cmesh/v2"})
+        self.cluster.json(f"{self.maps}/{name['name']}", "PATCH", {"data": data}, MERGE)
+
+        def names_version():
+            message = mesh.condition(self.policy(), "Enforced")["message"]
+            return 'apiVersion: Unsupported value: "cmesh/v2"' in message
+
+        harness.wait_for(names_version, "the status has the document's version")
 
     def test_a_pod_that_does_not_answer(self):
         _, pods = self.begin(pods=1)

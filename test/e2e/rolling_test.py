@@ -103,38 +103,6 @@ class RunningPod(mesh.Pod):
             self.proxy.fetch(f"{path}/{LOCK}", "PUT", kind, json.dumps(lease).encode())
 
 
-class Kubelet:
-    """Runs the pods of the namespace: those with a good image are Ready once localproxy is."""
-
-    def __init__(self, case):
-        self.case = case
-        self.running = {}
-        self.pods = mesh.Watched(case.cluster, case.pods, self.look)
-        case.addCleanup(self.pods.end)
-
-    def look(self, change, thing):
-        uid = thing["metadata"]["uid"]
-        if change == "DELETED":
-            pod = self.running.pop(uid, None)
-            if pod is not None:
-                pod.stop()
-        elif change == "ADDED" and thing["spec"]["containers"][0]["image"] == BAD:
-            self.fail(thing)
-        elif change == "ADDED":
-            self.running[uid] = RunningPod(self.case, thing).start()
-
-    def fail(self, thing):
-        waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
-        state = {"name": "operator", "image": BAD, "imageID": "", "ready": False, "restartCount": 0}
-        status = {
-            "phase": "Pending",
-            "conditions": [{"type": "Ready", "status": "False"}],
-            "containerStatuses": [{**state, "state": {"waiting": waiting}}],
-        }
-        path = f"{self.case.pods}/{thing['metadata']['name']}/status"
-        self.case.cluster.json(path, "PATCH", {"status": status}, MERGE)
-
-
 @harness.needs("StatefulSets, evictions and controllers")
 class RollingTest(mesh.MeshTestCase):
     def setUp(self):
@@ -160,7 +128,7 @@ class RollingTest(mesh.MeshTestCase):
         self.made = self.manager("--bypass-wait", "0")
         for shard in SHARDS:
             harness.wait_for(lambda s=shard: self.map_of(s), f"the rules of {shard} are published")
-        self.kubelet = Kubelet(self)
+        self.kubelet = mesh.Kubelet(self, self.run_pod)
         self.watched_leases = mesh.Watched(self.cluster, self.leases)
         self.addCleanup(self.watched_leases.end)
         self.cluster.json(self.sets, "POST", self.stateful_set())
@@ -168,6 +136,21 @@ class RollingTest(mesh.MeshTestCase):
         for shard in SHARDS:
             self.wait_enforced(shard, 2)
             harness.wait_for(lambda s=shard: self.holder(s), f"{shard} is led")
+
+    def run_pod(self, thing):
+        """With a good image it is Ready once localproxy is."""
+        if thing["spec"]["containers"][0]["image"] != BAD:
+            return RunningPod(self, thing).start()
+        waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+        state = {"name": "operator", "image": BAD, "imageID": "", "ready": False, "restartCount": 0}
+        status = {
+            "phase": "Pending",
+            "conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [{**state, "state": {"waiting": waiting}}],
+        }
+        path = f"{self.pods}/{thing['metadata']['name']}/status"
+        self.cluster.json(path, "PATCH", {"status": status}, MERGE)
+        return None
 
     def remove(self):
         self.cluster.fetch(f"{self.sets}/op", "DELETE")

@@ -99,7 +99,7 @@ class ArrivalTest(RuleSyncTestCase):
             (broken, "invalid", "line 1, column"),
             ({**good, "apiVersion": "cmesh/v9"}, "invalid", "apiVersion: Unsupported value"),
             ({**good, "checksum": "sha256:" + "0" * 64}, "invalid", "checksum: Invalid value"),
-            (unknown, "invalid", 'unknown field "faults"'),
+            (unknown, "invalid", "spec.faults: Forbidden: unknown field"),
             (wrong, "invalid", "spec.limits[0].selector"),
             ("", "invalid", "line 1, column 1"),
         ):

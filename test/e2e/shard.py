@@ -29,8 +29,9 @@ def document(generation, **more):
 
 def traffic_document(generation, **more):
     """Traffic policies that do nothing to anybody's requests."""
-    rule = {"name": "none", "resources": [{"resources": ["pods"]}], "abort": {"status": 503, "ppm": 0}}
-    faults = [{"name": "nothing", "pods": "", "rules": [rule]}]
+    match = {"resources": [{"resources": ["pods"]}]}
+    rule = {"name": "none", "match": match, "abort": {"httpStatus": 503, "percent": 0}}
+    faults = [{"name": "nothing", "spec": {"selector": {}, "httpFault": [rule]}}]
     shard = {"namespace": NAMESPACE, "name": NAME}
     document = {"apiVersion": "cmesh/v1", "kind": "ShardTraffic", "shard": shard}
     return {**document, "generation": generation, "spec": {"faults": faults}, **more}

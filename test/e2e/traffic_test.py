@@ -18,20 +18,21 @@ LISTS = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
 
 
 def bucket(burst, limit, interval_ms):
-    return {"burst": burst, "limit": limit, "intervalMs": interval_ms}
+    return {"burst": burst, "limit": limit, "interval": f"{interval_ms}ms"}
 
 
 def breaker(rule, resources, name="guard", **limiting):
-    limiting = {"name": rule, "resources": [resources], **limiting}
-    return {"name": name, "uid": f"uid-{name}", "pods": "", "limitings": [limiting]}
+    limiting = {"name": rule, "resourceRules": [resources], **limiting}
+    spec = {"selector": {}, "rateLimitings": [limiting]}
+    return {"name": name, "uid": f"uid-{name}", "spec": spec}
 
 
 def window(ms):
-    return {"type": "SleepingWindow", "windowMs": ms}
+    return {"type": "SleepingWindow", "sleepingWindowSize": f"{ms}ms"}
 
 
 # As it is in the demonstration of KusionStack's controller mesh.
-DELETE_POD = breaker("deletePod", PODS, trigger="LimiterOnly", bucket=bucket(1, 1, 10000))
+DELETE_POD = breaker("deletePod", PODS, triggerPolicy="LimiterOnly", bucket=bucket(1, 1, 10000))
 
 
 class TrafficTestCase(harness.TestCase):
@@ -104,7 +105,7 @@ class BreakerTest(TrafficTestCase):
             for verb in ("create", "get"):
                 for first, second in (("GET", "POST"), ("POST", "GET")):
                     resources = {**PODS, "resources": [f"pods/{subresource}"], "verbs": [verb]}
-                    self.publish([breaker("sessions", resources, trigger="LimiterOnly",
+                    self.publish([breaker("sessions", resources, triggerPolicy="LimiterOnly",
                                           bucket=bucket(1, 1, 3600000))])  # fmt: skip
                     proxy, _ = self.start()
                     path = f"/api/v1/namespaces/{self.namespace}/pods/none/{subresource}?command=id"
@@ -115,8 +116,8 @@ class BreakerTest(TrafficTestCase):
                     proxy.stop()
 
     def test_an_open_one_outlives_a_restart(self):
-        normal = breaker("deletePod", PODS, trigger="Normal", bucket=bucket(1, 1, 100),
-                         recover=window(3600000))
+        normal = breaker("deletePod", PODS, triggerPolicy="Normal", bucket=bucket(1, 1, 100),
+                         recoverPolicy=window(3600000))
         self.publish([normal])
         proxy, kubectl = self.start()
         self.make_pods("open-one", "open-two")
@@ -141,8 +142,8 @@ class BreakerTest(TrafficTestCase):
         self.assertEqual(0, self.delete(kubectl, "open-two")[0])
 
     def test_a_window_of_two_seconds(self):
-        self.publish([breaker("deletePod", PODS, trigger="Normal", bucket=bucket(1, 1, 1000),
-                              recover=window(2000))])
+        self.publish([breaker("deletePod", PODS, triggerPolicy="Normal", bucket=bucket(1, 1, 1000),
+                              recoverPolicy=window(2000))])
         proxy, _ = self.start()
         target = f"/api/v1/namespaces/{self.namespace}/pods/none"
 
@@ -167,7 +168,7 @@ class BreakerTest(TrafficTestCase):
     def test_documents_over_the_control_socket(self):
         proxy, kubectl = self.start()
         self.assertFalse(proxy.status()["traffic"]["inForce"])
-        forced = harness.traffic_document([breaker("all", EVERYTHING, trigger="ForceOpened")])
+        forced = harness.traffic_document([breaker("all", EVERYTHING, triggerPolicy="ForceOpened")])
         code, body = proxy.control("PUT", forced, "/v1/traffic")
         self.assertEqual((200, True), (code, body["changed"]))
         self.assertEqual(1, body["enforced"]["generation"])
@@ -198,9 +199,10 @@ class BreakerTest(TrafficTestCase):
             for n in range(1024):
                 names = [f"{'r' * 30}-{generation}-{n}-{i}" for i in range(13)]
                 rows = {**PODS, "resources": names}
-                rules.append({"name": f"rule-{n}", "resources": [rows], "trigger": "Normal",
-                              "bucket": bucket(1, 1, 1000), "recover": window(1000)})
-            policy = {"name": "guard", "pods": "", "limitings": rules}
+                rules.append({"name": f"rule-{n}", "resourceRules": [rows],
+                              "triggerPolicy": "Normal", "bucket": bucket(1, 1, 1000),
+                              "recoverPolicy": window(1000)})
+            policy = {"name": "guard", "spec": {"selector": {}, "rateLimitings": rules}}
             return harness.traffic_document([policy], generation=generation)
 
         for generation in range(1, 6):
@@ -215,7 +217,7 @@ class BreakerTest(TrafficTestCase):
         self.assertEqual(768, proxy.status()["traffic"]["leftOut"])
 
     def test_a_watch_that_is_refused_keeps_its_place(self):
-        self.publish([breaker("all", EVERYTHING, trigger="ForceOpened")])
+        self.publish([breaker("all", EVERYTHING, triggerPolicy="ForceOpened")])
         proxy, _ = self.start()
         answer = proxy.fetch(f"/api/v1/namespaces/{self.namespace}/configmaps?watch=1")
         self.assert_status_error(answer, 429, "TooManyRequests", ["ForceOpened"])
@@ -244,7 +246,7 @@ class WorkerTest(TrafficTestCase):
         self.addCleanup(informer.close)
         real_clients.wait_synced([informer])
         self.assertEqual([f"{self.namespace}/part-a"], list(informer.dump()[watch]))
-        closed = harness.traffic_document([breaker("all", EVERYTHING, trigger="ForceOpened")])
+        closed = harness.traffic_document([breaker("all", EVERYTHING, triggerPolicy="ForceOpened")])
         self.assertEqual(200, proxy.control("PUT", closed, "/v1/traffic")[0])
         proxy.reload(rules("b", 2))
         harness.wait_for(lambda: list(informer.dump()[watch]) == [f"{self.namespace}/part-b"],
@@ -258,7 +260,7 @@ class WorkerTest(TrafficTestCase):
         if missing:
             self.skipTest(missing)
         patches = {**EVERYTHING, "resources": ["configmaps"], "verbs": ["patch"]}
-        self.publish([breaker("patches", patches, trigger="ForceOpened")])
+        self.publish([breaker("patches", patches, triggerPolicy="ForceOpened")])
         proxy, _ = self.start()
         maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
         self.cluster.json(maps, "POST", {"metadata": {"name": "work"}})
@@ -320,7 +322,7 @@ class InformerTest(TrafficTestCase):
         proxy, _ = self.start(harness.rules_document(limits[0]), ["--reload-mode=cut"])
         self.start_clients(proxy)
         self.assertTrue(self.all_hold("bear-a"))
-        closed = harness.traffic_document([breaker("all", EVERYTHING, trigger="ForceOpened")])
+        closed = harness.traffic_document([breaker("all", EVERYTHING, triggerPolicy="ForceOpened")])
         self.assertEqual(200, proxy.control("PUT", closed, "/v1/traffic")[0])
         proxy.reload(harness.rules_document(limits[1], generation=2))
         harness.wait_for(lambda: proxy.breaker("all")["refused"] >= 3 * len(self.clients),
@@ -331,11 +333,11 @@ class InformerTest(TrafficTestCase):
 
 class FaultTest(TrafficTestCase):
     def fault(self, **rule):
-        return {"name": "slow", "pods": "", "rules": [{"name": "lists", "resources": [LISTS],
-                                                       **rule}]}
+        rule = {"name": "lists", "match": {"resources": [LISTS]}, **rule}
+        return {"name": "slow", "spec": {"selector": {}, "httpFault": [rule]}}
 
     def test_a_delay(self):
-        self.publish(faults=[self.fault(delay={"ms": 1500, "ppm": 1000000})])
+        self.publish(faults=[self.fault(delay={"fixedDelay": "1500ms", "percent": 100})])
         proxy, kubectl = self.start()
         begun = time.monotonic()
         out = kubectl("-n", self.namespace, "get", "configmaps", "-o", "name")
@@ -347,7 +349,7 @@ class FaultTest(TrafficTestCase):
                          (row["policy"], row["rule"], row["delayed"], row["aborted"]))
 
     def test_an_abort(self):
-        self.publish(faults=[self.fault(abort={"status": 503, "ppm": 1000000})])
+        self.publish(faults=[self.fault(abort={"httpStatus": 503, "percent": 100})])
         proxy, kubectl = self.start()
         code, _, errors = kubectl.run("-n", self.namespace, "get", "configmaps")
         self.assertEqual(1, code)
@@ -372,11 +374,12 @@ class LeaderTest(TrafficTestCase):
         rules = harness.rules_document()
         rules["spec"]["leaderElection"] = {"name": "operator"}
         self.publish(
-            [breaker("all", EVERYTHING, trigger="LimiterOnly", bucket=bucket(1, 1, 60000))],
-            [{"name": "never", "pods": "",
-              "rules": [{"name": "all", "resources": [{}],
-                         "abort": {"status": 500, "ppm": 1000000},
-                         "when": {"start": "00:00:00", "end": "23:59:59"}}]}] if lock else (),
+            [breaker("all", EVERYTHING, triggerPolicy="LimiterOnly", bucket=bucket(1, 1, 60000))],
+            [{"name": "never", "spec": {"selector": {}, "httpFault": [
+                {"name": "all", "match": {"resources": [{}]},
+                 "abort": {"httpStatus": 500, "percent": 100},
+                 "effectiveTime": {"startTime": "00:00:00", "endTime": "23:59:59"}}]}}]
+            if lock else (),
         )
         proxy, _ = self.start(rules, ["--pod-namespace", self.namespace])
         proxy.fetch(f"/api/v1/namespaces/{self.namespace}/pods")

@@ -234,10 +234,10 @@ class RecipeTest(mesh.MeshTestCase):
 class AutomaticShardsTest(harness.TestCase):
     """What the guide says of roots, by `manager compile`."""
 
-    def children(self, root, replicas):
+    def children(self, root, replicas, kind="StatefulSet"):
         target = {
             "apiVersion": "apps/v1",
-            "kind": "StatefulSet",
+            "kind": kind,
             "metadata": {"name": "my-operator", "namespace": "my-namespace"},
             "spec": {"replicas": replicas},
         }
@@ -250,14 +250,18 @@ class AutomaticShardsTest(harness.TestCase):
         return re.findall(r'"name": "(my-operator-\d+-\w+)"', done.stdout)
 
     def test_manifests(self):
-        whole, canary, takeover, rebalance = manifests_of("Automatic shards")
+        whole, deployment, canary, takeover, rebalance = manifests_of("Automatic shards")
         three = [f"my-operator-{number}-normal" for number in (1, 2, 3)]
         self.assertEqual(three, self.children(whole, 6))
-        self.assertEqual(three[:2], self.children(whole, 5))
+        self.assertEqual(three, self.children(whole, 5))
+        self.assertEqual(three[:2], self.children(whole, 4))
         for change in (takeover, rebalance):
             self.assertEqual(three, self.children(merged(whole, change), 6))
         shards = ["my-operator-0-canary", *three]
         self.assertEqual(shards, self.children(merged(whole, canary), 7))
+        of_deployment = merged(whole, deployment)
+        del of_deployment["spec"]["root"]["targetStatefulSet"]
+        self.assertEqual(three, self.children(of_deployment, 7, "Deployment"))
 
 
 KRIDGE = """

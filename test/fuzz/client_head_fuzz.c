@@ -11,13 +11,13 @@
 #include "base/buf.h"
 #include "check.h"
 #include "codec/encoding.h"
+#include "exchange/headers.h"
+#include "forward/time_limits.h"
 #include "guard/host.h"
-#include "guard/request_attributes.h"
 #include "guard/token.h"
-#include "headers.h"
 #include "http/h1_parser.h"
 #include "kube/request_info.h"
-#include "request_limits.h"
+#include "upstream/request_attributes.h"
 
 #define TOKEN "fuzz-token-of-localproxy"
 #define SCOPE ".0123abcd"
@@ -95,7 +95,7 @@ static void check_attributes(const struct request_info *ri)
     CHECK(request_attributes_keep(&kept, &read) == 0);
     CHECK(kept.version == read.version && kept.page == read.page);
     CHECK(slice_eq(kept.resource, read.resource) && slice_eq(kept.namespace, read.namespace));
-    struct request_limits limits = request_limits_of(ri);
+    struct time_limits limits = time_limits_of(ri);
     CHECK((limits.watch_ms != 0) == (ri->verb == VERB_WATCH));
     request_attributes_deinit(&kept);
 }

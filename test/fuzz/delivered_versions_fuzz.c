@@ -3,7 +3,7 @@
  * Any bytes as what an ended process left in its file: points, resources and accounts. Whatever is
  * taken over can be worked with, and taken over again; then it is the same.
  */
-#include "guard/delivered_versions_internal.h"
+#include "upstream/delivered_versions_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

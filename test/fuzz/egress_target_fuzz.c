@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 #include "check.h"
+#include "egress/destination.h"
 #include "egress/reach.h"
-#include "egress/target.h"
 #include "egress/via.h"
 #include "http/h1_parser.h"
 
@@ -37,7 +37,7 @@ static bool is_host(const char *host)
     return len > 0 && len <= 253 && strspn(host, "abcdefghijklmnopqrstuvwxyz0123456789-._:") == len;
 }
 
-static void check_host(const struct target *t)
+static void check_host(const struct destination *t)
 {
     struct in_addr loose;
     struct in_addr strict;
@@ -53,9 +53,9 @@ static void check_host(const struct target *t)
     CHECK(!is_v6 || !IN6_IS_ADDR_V4MAPPED(&v6));
 }
 
-static void check_parts(const struct target *t)
+static void check_parts(const struct destination *t)
 {
-    bool tunnel = t->way == TARGET_TUNNEL;
+    bool tunnel = t->way == DESTINATION_TUNNEL;
     CHECK(t->port >= 1 && t->port <= 65535);
     CHECK(!tunnel || (!t->https && t->path.len == 0 && t->query.len == 0 && t->origin.len == 0));
     CHECK(tunnel || (t->path.len > 0 && t->path.ptr[0] == '/'));
@@ -71,13 +71,13 @@ static void check_same(struct slice a, struct slice b)
 }
 
 /* What is written of it is read as the same. */
-static void check_again(const struct target *t, bool brief)
+static void check_again(const struct destination *t, bool brief)
 {
-    char at[TARGET_HOST_PORT_SIZE];
+    char at[DESTINATION_HOST_PORT_SIZE];
     struct buf text = BUF_INIT(SIZE_MAX);
-    struct target again;
-    target_host_port(t, brief, at);
-    if (t->way == TARGET_TUNNEL) {
+    struct destination again;
+    destination_host_port(t, brief, at);
+    if (t->way == DESTINATION_TUNNEL) {
         CHECK(buf_append_str(&text, at) == 0);
     } else {
         CHECK(buf_printf(&text, "http%s://%s", t->https ? "s" : "", at) == 0);
@@ -87,9 +87,10 @@ static void check_again(const struct target *t, bool brief)
         CHECK(buf_append_char(&text, '?') == 0);
         CHECK(buf_append(&text, t->query.ptr, t->query.len) == 0);
     }
-    struct http_head head = {
-        .method = SLICE("GET"), .target = buf_slice(&text), .connect = t->way == TARGET_TUNNEL};
-    CHECK(target_read(&head, &again, NULL) == 0);
+    struct http_head head = {.method = SLICE("GET"),
+                             .target = buf_slice(&text),
+                             .connect = t->way == DESTINATION_TUNNEL};
+    CHECK(destination_read(&head, &again, NULL) == 0);
     CHECK(again.https == t->https && again.port == t->port && again.literal == t->literal);
     CHECK(strcmp(again.host, t->host) == 0);
     check_same(again.path, t->path);
@@ -99,7 +100,7 @@ static void check_again(const struct target *t, bool brief)
 }
 
 /* Without rules that name an address, what this machine alone reaches is not reached. */
-static void check_reach(const struct target *t, const struct traffic_external *q)
+static void check_reach(const struct destination *t, const struct traffic_external *q)
 {
     struct err e = ERR_INIT;
     int rc = reach_check(reach, t, q, &e);
@@ -113,10 +114,10 @@ static void check_reach(const struct target *t, const struct traffic_external *q
 
 static void check(const struct http_head *head)
 {
-    struct target t;
+    struct destination t;
     struct traffic_external q;
     struct err e = ERR_INIT;
-    int rc = target_read(head, &t, &e);
+    int rc = destination_read(head, &t, &e);
     if (rc != 0) {
         CHECK((rc == -EINVAL || rc == -ENOENT) && e.code == rc && e.msg[0] != '\0');
         CHECK(strstr(e.msg, "secret") == NULL);
@@ -126,14 +127,14 @@ static void check(const struct http_head *head)
     check_parts(&t);
     check_again(&t, true);
     check_again(&t, false);
-    target_describe(&t, head, &q);
-    CHECK(q.tunnel == (t.way == TARGET_TUNNEL) && q.port == t.port);
+    destination_describe(&t, head, &q);
+    CHECK(q.tunnel == (t.way == DESTINATION_TUNNEL) && q.port == t.port);
     check_reach(&t, &q);
 }
 
 static void check_everywhere(struct slice text)
 {
-    const struct http_header endpoint = {SLICE(TARGET_HEADER), text};
+    const struct http_header endpoint = {SLICE(DESTINATION_HEADER), text};
     struct http_head url = {.method = SLICE("GET"), .target = text};
     struct http_head tunnel = {.method = SLICE("CONNECT"), .target = text, .connect = true};
     struct http_head header = {

@@ -90,6 +90,18 @@ static void check_layout(const struct root_spec *spec, const struct layout *made
     CHECK(seen == (uint32_t)~spec->canary.buckets);
 }
 
+/* What the webhook for pods of a Deployment reads. */
+static void check_seat(const cJSON *config, const struct root_spec *spec, const cJSON *child,
+                       const struct layout_shard *shard)
+{
+    struct root_child_seat seat;
+    CHECK(root_child_seat(config, child, labels.prefix, &seat) == spec->deployment);
+    if (spec->deployment) {
+        CHECK(seat.number == shard->number && seat.leaving == shard->leaving);
+        CHECK(seat.wanted == (shard->pods == 0 ? 1 : shard->pods));
+    }
+}
+
 static void check_read(const struct root_spec *spec, const cJSON *child,
                        const struct layout_shard *shard)
 {
@@ -143,6 +155,7 @@ static void check_shards(const cJSON *config, const struct root_spec *spec,
             return;
         }
         check_read(spec, child, &made->shards[i]);
+        check_seat(config, spec, child, &made->shards[i]);
         if (right) {
             check_compiled(child, owners);
         }

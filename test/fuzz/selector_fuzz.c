@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What parses is printed canonically, reads back as the same selector, survives the way through a
- * query, and decides the same on label sets that are made from its own keys and values.
+ * query, and decides the same on label sets that are made from its own keys and values. Widened by
+ * one of them it matches that, and no less than before.
  */
 #include "kube/selector.h"
 
@@ -71,6 +72,25 @@ static void check_same_decisions(const struct selector *a, const struct selector
     selector_free(both);
 }
 
+/* Widened by labels it matches them, and all that it matched before. */
+static void check_widened(const struct selector *s)
+{
+    struct selector_label by[LABELS_MAX];
+    struct selector_label labels[LABELS_MAX];
+    for (unsigned i = 0; i < 8; i++) {
+        struct err e = ERR_INIT;
+        size_t by_count = make_labels(s, i, by);
+        struct selector *wide = selector_widen(s, by, by_count, &e);
+        CHECK((wide == NULL) == (e.code != 0));
+        CHECK(wide == NULL || selector_matches(wide, by, by_count));
+        for (unsigned choice = 0; choice < 32 && wide != NULL; choice++) {
+            size_t count = make_labels(s, choice, labels);
+            CHECK(selector_matches(wide, labels, count) || !selector_matches(s, labels, count));
+        }
+        selector_free(wide);
+    }
+}
+
 static void check_query(struct slice canonical)
 {
     struct buf escaped = BUF_INIT(1 << 20);
@@ -98,6 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(slice_eq(print(again, &second), canonical));
     CHECK(selector_equal(s, again));
     check_order(s);
+    check_widened(s);
     check_same_decisions(s, again);
     check_query(canonical);
     selector_free(again);

@@ -40,15 +40,18 @@ static const struct traffic_external external_questions[] = {
     {.tunnel = true, .host = SLICE("127.0.0.1"), .port = 22, .method = SLICE("CONNECT")},
 };
 
+/* NULL: it is absent, or null. */
 static inline const cJSON *external_member(const cJSON *object, const char *key)
 {
-    return cJSON_GetObjectItemCaseSensitive(object, key);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNull(item) ? NULL : item;
 }
 
+/* The same of a text, if it is not empty. */
 static inline const char *external_string(const cJSON *object, const char *key)
 {
     const cJSON *item = external_member(object, key);
-    return item == NULL ? NULL : item->valuestring;
+    return item == NULL || item->valuestring[0] == '\0' ? NULL : item->valuestring;
 }
 
 static inline bool external_own_port(const struct traffic_external *r)
@@ -95,7 +98,7 @@ static inline bool external_host_is(const char *named, const struct traffic_exte
 
 static inline bool external_names(const cJSON *rule, const struct traffic_external *r)
 {
-    bool regexp = strcmp(external_string(rule, "content"), "Regexp") == 0;
+    bool regexp = strcmp(external_string(rule, "contentType"), "Regexp") == 0;
     const cJSON *item;
     cJSON_ArrayForEach(item, external_member(rule, "contents"))
     {
@@ -145,12 +148,13 @@ static inline void external_check_judgement(const struct traffic *t, const struc
             CHECK(j.by != x);
             continue;
         }
+        bool white = x->type == TRAFFIC_WHITELIST;
         bool named = external_names(rules[i], r);
-        bool method = external_method_in(rules[i], r, x->whitelist);
-        forbidden = forbidden || (!x->whitelist && named && method);
-        allowed = allowed || (x->whitelist && named && method);
-        other_method = other_method || (x->whitelist && named);
-        listed = listed || x->whitelist;
+        bool method = external_method_in(rules[i], r, white);
+        forbidden = forbidden || (!white && named && method);
+        allowed = allowed || (white && named && method);
+        other_method = other_method || (white && named);
+        listed = listed || white;
     }
     enum traffic_verdict want = forbidden      ? TRAFFIC_FORBIDDEN
                                 : allowed      ? TRAFFIC_ALLOWED_BY_RULE
@@ -174,8 +178,8 @@ static inline void external_check_address(const struct traffic *t, const struct 
     for (size_t i = 0; i < traffic_intercept_count(t); i++) {
         const struct traffic_intercept *x = traffic_intercept_at(t, i);
         bool it = traffic_policy_selects(x->policy, NULL, 0) && external_names(rules[i], &tunnel);
-        black = black || (it && !x->whitelist);
-        white = white || (it && x->whitelist);
+        black = black || (it && x->type == TRAFFIC_BLACKLIST);
+        white = white || (it && x->type == TRAFFIC_WHITELIST);
     }
     CHECK(named == (white && !black) || (!named && traffic_patterns_exhausted(t) != exhausted));
 }
@@ -244,7 +248,7 @@ static inline struct external_rank external_best(const cJSON *rule,
 {
     struct external_rank best = {0};
     const cJSON *item;
-    cJSON_ArrayForEach(item, external_member(rule, "urls"))
+    cJSON_ArrayForEach(item, external_member(rule, "restRules"))
     {
         struct external_rank rank = external_rank_of(item, r);
         best = external_compare(&best, &rank) < 0 ? rank : best;
@@ -315,7 +319,8 @@ static inline bool external_http_match(const cJSON *match, const struct traffic_
     const char *method = external_string(match, "method");
     const char *exact_host = external_string(host, "exact");
     const char *exact_path = external_string(path, "exact");
-    if (r->tunnel && (path != NULL || external_member(match, "headers") != NULL)) {
+    const cJSON *headers = external_member(match, "headers");
+    if (r->tunnel && (path != NULL || (headers != NULL && headers->child != NULL))) {
         return false;
     }
     if (method != NULL && strcmp(method, "*") != 0 && !slice_ieq(slice_str(method), r->method)) {
@@ -348,7 +353,7 @@ static inline void external_check_http(const struct traffic *t, const struct tra
     for (size_t i = 0; i < traffic_fault_count(t); i++) {
         bool met = false;
         const cJSON *match;
-        cJSON_ArrayForEach(match, external_member(rules[i], "http"))
+        cJSON_ArrayForEach(match, external_member(external_member(rules[i], "match"), "httpMatch"))
         {
             met = met || external_http_match(match, r);
         }

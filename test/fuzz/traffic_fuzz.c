@@ -18,11 +18,15 @@
 #define HEAD                                                                                       \
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":\"ns\","      \
     "\"name\":\"s\"},\"generation\":1,\"spec\":"
-#define BREAKER "{\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"limitings\":["
-#define FAULTS "{\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":["
-#define INTERCEPTS "{\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"intercepts\":["
+#define BREAKER "{\"breakers\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"rateLimitings\":["
+#define FAULTS "{\"faults\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"httpFault\":["
+#define INTERCEPTS                                                                                 \
+    "{\"breakers\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"trafficInterceptRules\":["
+#define OPENED "{\"name\":\"r\",\"triggerPolicy\":\"ForceOpened\","
+#define ABORTS "{\"name\":\"r\",\"abort\":{\"httpStatus\":503,\"percent\":1},\"match\":{"
 #define ROW                                                                                        \
     "{\"apiGroups\":[\"a\"],\"resources\":[\"pods\"],\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}"
+#define END "]}}]}}"
 
 static const struct {
     const char *before;
@@ -31,26 +35,28 @@ static const struct {
     {"", ""},
     {HEAD, "}"},
     {HEAD "{", "}}"},
-    {HEAD BREAKER, "]}]}}"},
-    {HEAD FAULTS, "]}]}}"},
-    {HEAD BREAKER "{\"name\":\"r\",\"trigger\":\"ForceOpened\",\"resources\":[", "]}]}]}}"},
-    {HEAD BREAKER "{\"name\":\"r\",\"trigger\":\"ForceOpened\",\"resources\":[" ROW "],", "}]}]}}"},
-    {HEAD FAULTS "{\"name\":\"r\",\"abort\":{\"status\":503,\"ppm\":1},\"resources\":[", "]}]}]}}"},
-    {HEAD FAULTS "{\"name\":\"r\",\"resources\":[{}],\"delay\":{\"ms\":1,\"ppm\":1},\"when\":{",
-     "}}]}]}}"},
-    {HEAD INTERCEPTS, "]}]}}"},
-    {HEAD INTERCEPTS "{\"name\":\"r\",\"type\":\"Whitelist\",\"methods\":[\"GET\"],", "}]}]}}"},
-    {HEAD INTERCEPTS "{\"name\":\"r\",\"type\":\"Blacklist\",\"methods\":[\"*\"],"
-                     "\"content\":\"Regexp\",\"contents\":[",
-     "]}]}]}}"},
-    {HEAD BREAKER "{\"name\":\"r\",\"trigger\":\"ForceOpened\",\"urls\":[", "]}]}]}}"},
-    {HEAD BREAKER "{\"name\":\"r\",\"trigger\":\"ForceOpened\",\"urls\":[{\"url\":"
-                  "\"http://*.example/*\",\"method\":\"*\"}]},{\"name\":\"s\",",
-     "}]}]}}"},
-    {HEAD FAULTS "{\"name\":\"r\",\"abort\":{\"status\":503,\"ppm\":1},\"http\":[", "]}]}]}}"},
-    {HEAD FAULTS "{\"name\":\"r\",\"abort\":{\"status\":503,\"ppm\":1},\"http\":[{", "}]}]}]}}"},
-    {HEAD "{\"breakers\":[{\"name\":\"q\",\"pods\":\"x\",\"limitings\":[{\"name\":\"r\","
-          "\"trigger\":\"ForceOpened\",\"resources\":[" ROW "]}]},{",
+    {HEAD BREAKER, END},
+    {HEAD FAULTS, END},
+    {HEAD BREAKER OPENED "\"resourceRules\":[", "]}" END},
+    {HEAD BREAKER OPENED "\"resourceRules\":[" ROW "],", "}" END},
+    {HEAD FAULTS ABORTS "\"resources\":[", "]}}" END},
+    {HEAD FAULTS "{\"name\":\"r\",\"match\":{\"resources\":[{}]},\"delay\":{\"fixedDelay\":\"1ms\","
+                 "\"percent\":1},\"effectiveTime\":{",
+     "}}]}}],\"zones\":{\"X\":\"CET-1CEST,M3.5.0,M10.5.0/3\"}}}"},
+    {HEAD INTERCEPTS, END},
+    {HEAD INTERCEPTS "{\"name\":\"r\",\"interceptType\":\"Whitelist\",\"methods\":[\"GET\"],",
+     "}" END},
+    {HEAD INTERCEPTS "{\"name\":\"r\",\"interceptType\":\"Blacklist\",\"methods\":[\"*\"],"
+                     "\"contentType\":\"Regexp\",\"contents\":[",
+     "]}" END},
+    {HEAD BREAKER OPENED "\"restRules\":[", "]}" END},
+    {HEAD BREAKER OPENED "\"restRules\":[{\"url\":\"http://*.example/*\",\"method\":\"*\"}]},"
+                         "{\"name\":\"s\",",
+     "}" END},
+    {HEAD FAULTS ABORTS "\"httpMatch\":[", "]}}" END},
+    {HEAD FAULTS ABORTS "\"httpMatch\":[{", "}]}}" END},
+    {HEAD "{\"breakers\":[{\"name\":\"q\",\"spec\":{\"selector\":{\"matchLabels\":{\"x\":\"y\"}},"
+          "\"rateLimitings\":[" OPENED "\"resourceRules\":[" ROW "]}]}},{",
      "}]}}"},
 };
 
@@ -69,7 +75,7 @@ static bool has(const cJSON *list, const char *text)
     const cJSON *item;
     cJSON_ArrayForEach(item, list)
     {
-        if (strcmp(item->valuestring, text) == 0) {
+        if (strcmp(cJSON_IsNull(item) ? "" : item->valuestring, text) == 0) {
             return true;
         }
     }
@@ -93,6 +99,7 @@ static bool row_matches(const cJSON *row, const struct question *q, unsigned wil
     const char *const values[] = {q->namespace, q->group, q->resource, q->verb};
     for (size_t d = 0; d < ARRAY_LEN(keys); d++) {
         const cJSON *list = cJSON_GetObjectItemCaseSensitive(row, keys[d]);
+        list = list == NULL || list->child == NULL ? NULL : list;
         char name[64];
         bool hit;
         if ((wild >> d & 1) != 0) {
@@ -114,12 +121,12 @@ static bool row_matches(const cJSON *row, const struct question *q, unsigned wil
 }
 
 /* The rank of the best of its rows; 1000: none matches. */
-static int best_of(const cJSON *rule, const struct question *q)
+static int best_of(const cJSON *rows, const struct question *q)
 {
     static const unsigned order[] = {0, 1, 2, 4, 8, 3, 5, 6, 9, 10, 12, 7, 11, 13, 14, 15};
     int best = 1000;
     const cJSON *row;
-    cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(rule, "resources"))
+    cJSON_ArrayForEach(row, rows)
     {
         for (int i = 0; i < (int)ARRAY_LEN(order); i++) {
             for (int level = 0; level < 3; level++) {
@@ -134,6 +141,7 @@ static int best_of(const cJSON *rule, const struct question *q)
     return best == 1000 ? best : (order[best / 3] & 4) != 0 ? best / 3 * 3 : best;
 }
 
+/* The rule of that name in a list of the policy's spec, and a field of it. */
 static const cJSON *rule_named(const cJSON *document, const char *family, const char *rules,
                                const char *policy, const char *name)
 {
@@ -142,12 +150,16 @@ static const cJSON *rule_named(const cJSON *document, const char *family, const 
     cJSON_ArrayForEach(p, cJSON_GetObjectItemCaseSensitive(spec, family))
     {
         const cJSON *rule;
+        int i = 0;
         if (strcmp(cJSON_GetObjectItemCaseSensitive(p, "name")->valuestring, policy) != 0) {
             continue;
         }
-        cJSON_ArrayForEach(rule, cJSON_GetObjectItemCaseSensitive(p, rules))
+        cJSON_ArrayForEach(rule, external_member(external_member(p, "spec"), rules))
         {
-            if (strcmp(cJSON_GetObjectItemCaseSensitive(rule, "name")->valuestring, name) == 0) {
+            char made[32];
+            const char *own = external_string(rule, "name");
+            (void)snprintf(made, sizeof made, "httpFault-%d", i++);
+            if (strcmp(own == NULL ? made : own, name) == 0) {
                 return rule;
             }
         }
@@ -185,10 +197,9 @@ static void check_question(const struct traffic *t, const cJSON *document, const
         for (size_t i = 0; i < traffic_limiting_count(t); i++) {
             const struct traffic_limiting *l = traffic_limiting_at(t, i);
             bool selects = traffic_policy_selects(l->policy, NULL, 0);
-            int rank = selects ? best_of(rule_named(document, "breakers", "limitings",
-                                                    l->policy->name, l->name),
-                                         q)
-                               : 1000;
+            const cJSON *rule =
+                rule_named(document, "breakers", "rateLimitings", l->policy->name, l->name);
+            int rank = selects ? best_of(external_member(rule, "resourceRules"), q) : 1000;
             best = pass == 0 && rank < best ? rank : best;
             CHECK(pass == 0 || found_has(&found, i) == (rank == best && best < 1000));
         }
@@ -199,8 +210,8 @@ static void check_question(const struct traffic *t, const cJSON *document, const
         bool met = traffic_policy_selects(f->policy, NULL, 0);
         bool any = false;
         const cJSON *row;
-        const cJSON *rule = rule_named(document, "faults", "rules", f->policy->name, f->name);
-        cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(rule, "resources"))
+        const cJSON *rule = rule_named(document, "faults", "httpFault", f->policy->name, f->name);
+        cJSON_ArrayForEach(row, external_member(external_member(rule, "match"), "resources"))
         {
             for (unsigned wild = 0; wild < 16; wild++) {
                 for (int level = 0; level < 3; level++) {
@@ -225,16 +236,17 @@ static void find_items(const struct traffic *t, const cJSON *document, struct ru
 {
     for (size_t i = 0; i < traffic_limiting_count(t); i++) {
         const struct traffic_limiting *l = traffic_limiting_at(t, i);
-        out->limitings[i] = rule_named(document, "breakers", "limitings", l->policy->name, l->name);
+        out->limitings[i] =
+            rule_named(document, "breakers", "rateLimitings", l->policy->name, l->name);
     }
     for (size_t i = 0; i < traffic_intercept_count(t); i++) {
         const struct traffic_intercept *x = traffic_intercept_at(t, i);
         out->intercepts[i] =
-            rule_named(document, "breakers", "intercepts", x->policy->name, x->name);
+            rule_named(document, "breakers", "trafficInterceptRules", x->policy->name, x->name);
     }
     for (size_t i = 0; i < traffic_fault_count(t); i++) {
         const struct traffic_fault *f = traffic_fault_at(t, i);
-        out->faults[i] = rule_named(document, "faults", "rules", f->policy->name, f->name);
+        out->faults[i] = rule_named(document, "faults", "httpFault", f->policy->name, f->name);
     }
 }
 

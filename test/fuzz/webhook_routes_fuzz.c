@@ -13,6 +13,8 @@
 #include "check.h"
 #include "json/json.h"
 
+enum { SHARDS = 3 };
+
 #define HIDDEN "zq-hidden"
 #define HEAD(resource)                                                                             \
     "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/"                             \
@@ -60,6 +62,16 @@ static const char config[] =
     "\",\"namespace\":\"n\"},\"spec\":{\"controller\":{\"leaderElectionName\":\"l\"},"
     "\"selector\":{\"matchLabels\":{\"a\":\"b\"}},\"limits\":[]}}";
 
+/* A root whose one shard has a pod, and room for another. */
+static const char root[] =
+    "{\"metadata\":{\"name\":\"r\",\"namespace\":\"n\",\"uid\":\"1\"},\"spec\":{\"root\":{"
+    "\"prefix\":\"r\",\"targetDeployment\":\"d\"}}}";
+static const char child[] =
+    "{\"metadata\":{\"name\":\"r-1-normal\",\"namespace\":\"n\",\"ownerReferences\":[{\"uid\":"
+    "\"1\",\"controller\":true}],\"annotations\":{\"ctrlmesh.kusionstack.io/auto-sharding-pods\":"
+    "\"2\"}},\"spec\":{\"selector\":{\"matchLabels\":{\"ctrlmesh.kusionstack.io/shard\":"
+    "\"r-1-normal\"}},\"limits\":[]}}";
+
 static const struct compile_options compile = {
     .namespace = "n",
     .generation = 1,
@@ -91,11 +103,21 @@ static int look(void *data, const char *ns, struct validate_context *w, struct e
     static const struct validate_resource resources[] = {{"", "pods"}, {"apps", "deployments"}};
     (void)ns;
     (void)e;
-    *w = (struct validate_context){.shards = {.items = data, .count = 1},
+    *w = (struct validate_context){.shards = {.items = data, .count = SHARDS},
                                    .shared_pod = shared_pod,
                                    .resources = resources,
                                    .resource_count = ARRAY_LEN(resources)};
     return 0;
+}
+
+static void pods_of(void *data, size_t shard, assigner_pod_cb cb, void *arg)
+{
+    static const struct assigner_pod pod = {
+        .owner = "2", .place = {.rank = 1, .mark = 1}, .lives = true};
+    (void)data;
+    if (shard == SHARDS - 1) {
+        cb(arg, &pod);
+    }
 }
 
 /* Says all that the answer does. */
@@ -128,14 +150,22 @@ static void decide(const struct webhook_route *route, struct slice text, bool se
 {
     static struct labels_keys keys;
     struct inject_settings inject = inject_defaults;
-    cJSON *hidden = cJSON_Parse(config);
-    struct shards_item shard = shards_item_of(hidden);
-    struct webhook_context context = {
-        .keys = &keys, .inject = &inject, .compile = &compile, .look = look, .data = &shard};
+    cJSON *configs[SHARDS] = {cJSON_Parse(config), cJSON_Parse(root), cJSON_Parse(child)};
+    struct shards_item items[SHARDS];
+    struct webhook_context context = {.keys = &keys,
+                                      .inject = &inject,
+                                      .compile = &compile,
+                                      .look = look,
+                                      .data = items,
+                                      .assigner = assigner_new(NULL),
+                                      .pods_of = pods_of};
     struct admission_request r;
     struct buf whole = BUF_INIT(1 << 24);
     struct buf part = BUF_INIT(1 << 24);
     inject.image = "image";
+    for (size_t i = 0; i < SHARDS; i++) {
+        items[i] = shards_item_of(configs[i]);
+    }
     CHECK(labels_keys_init(&keys, &compile.labels, NULL) == 0);
     if (admission_request_read(&r, text, ADMISSION_OBJECTS, NULL) == 0) {
         (void)run(route, &context, &r, &whole);
@@ -151,7 +181,10 @@ static void decide(const struct webhook_route *route, struct slice text, bool se
     }
     buf_reset(&whole);
     buf_reset(&part);
-    cJSON_Delete(hidden);
+    assigner_free(context.assigner);
+    for (size_t i = 0; i < SHARDS; i++) {
+        cJSON_Delete(configs[i]);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

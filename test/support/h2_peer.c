@@ -166,6 +166,14 @@ static void submit_settings(struct h2_peer *p)
     ensure(nghttp2_submit_settings(p->ng, NGHTTP2_FLAG_NONE, entries, n) == 0);
 }
 
+static ssize_t pad(nghttp2_session *ng, const nghttp2_frame *frame, size_t most, void *data)
+{
+    (void)ng;
+    const struct h2_peer *p = data;
+    size_t padded = frame->hd.length + (p->o.pads && frame->hd.type == NGHTTP2_DATA ? 9 : 0);
+    return (ssize_t)(padded < most ? padded : most);
+}
+
 struct h2_peer *h2_peer_new(const struct h2_peer_options *o)
 {
     struct h2_peer *p = calloc(1, sizeof *p);
@@ -179,6 +187,7 @@ struct h2_peer *h2_peer_new(const struct h2_peer_options *o)
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, on_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(c, on_frame);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(c, on_invalid_frame);
+    nghttp2_session_callbacks_set_select_padding_callback(c, pad);
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
     nghttp2_option_set_max_send_header_block_length(option, SEND_HEAD_MAX);
@@ -361,6 +370,13 @@ void h2_peer_allow_streams(struct h2_peer *p, uint32_t max)
 {
     const nghttp2_settings_entry entry = {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, max};
     ensure(nghttp2_submit_settings(p->ng, NGHTTP2_FLAG_NONE, &entry, 1) == 0);
+}
+
+void h2_peer_remember(struct h2_peer *p, uint32_t first, uint32_t then)
+{
+    const nghttp2_settings_entry entries[] = {{NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, first},
+                                              {NGHTTP2_SETTINGS_HEADER_TABLE_SIZE, then}};
+    ensure(nghttp2_submit_settings(p->ng, NGHTTP2_FLAG_NONE, entries, 2) == 0);
 }
 
 unsigned h2_peer_pongs(const struct h2_peer *p)

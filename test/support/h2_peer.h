@@ -31,6 +31,7 @@ struct h2_peer_options {
     uint32_t max_header_list_size; /* 0: says nothing of it */
     bool holds_window;             /* it never opens a window again */
     bool silent;                   /* no SETTINGS at first */
+    bool pads;                     /* its frames with bodies */
     /* Inside h2_peer_receive; may be NULL. on_request: its head is complete. on_end: and its body.
      */
     void (*on_request)(struct h2_peer *p, struct h2_peer_request *r, void *data);
@@ -62,6 +63,9 @@ void h2_peer_reset(struct h2_peer *p, int32_t id, uint32_t code);
 void h2_peer_goaway(struct h2_peer *p, int32_t last, uint32_t code);
 void h2_peer_ping(struct h2_peer *p);
 void h2_peer_allow_streams(struct h2_peer *p, uint32_t max);
+/* Bytes of the client's heads that it remembers (HPACK): both in one SETTINGS, one after the other.
+ */
+void h2_peer_remember(struct h2_peer *p, uint32_t first, uint32_t then);
 
 /* Pings of ours that were answered, and those of the client. */
 unsigned h2_peer_pongs(const struct h2_peer *p);

@@ -391,8 +391,16 @@ static void answer_object(struct api_request *r, unsigned status, const cJSON *o
     } else if (object == NULL) {
         answer_error(r, status);
     } else {
+        const char *kind = store_of(r)->kind;
         char *text = cJSON_PrintUnformatted(object);
-        api_answer(r, status, NULL, text);
+        struct buf body = BUF_INIT(SIZE_MAX / 2);
+        put(&body, "{");
+        if (kind != NULL) {
+            assert_int_equal(buf_printf(&body, "\"kind\":\"%s\",\"apiVersion\":\"v1\",", kind), 0);
+        }
+        put(&body, text + 1);
+        api_answer(r, status, NULL, buf_cstr(&body));
+        buf_reset(&body);
         free(text);
     }
 }

@@ -37,31 +37,39 @@ static inline struct traffic *traffic_document(unsigned generation, const char *
     return t;
 }
 
-#define TRAFFIC_RESOURCES(resource, verb)                                                          \
-    "\"resources\":[{\"apiGroups\":[\"\"],\"resources\":[\"" resource "\"],\"verbs\":[\"" verb     \
-    "\"],\"namespaces\":[\"*\"]}]"
+#define TRAFFIC_ROW(resource, verb)                                                                \
+    "{\"apiGroups\":[\"\"],\"resources\":[\"" resource "\"],\"verbs\":[\"" verb                    \
+    "\"],\"namespaces\":[\"*\"]}"
+#define TRAFFIC_RESOURCES(resource, verb) "\"resourceRules\":[" TRAFFIC_ROW(resource, verb) "]"
 #define TRAFFIC_EVERYTHING                                                                         \
-    "\"resources\":[{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],\"verbs\":[\"*\"],"               \
+    "\"resourceRules\":[{\"apiGroups\":[\"*\"],\"resources\":[\"*\"],\"verbs\":[\"*\"],"           \
     "\"namespaces\":[\"*\"]}]"
 
 /* A breaker of policy `name` with rules; a rule, of what is behind its resources. */
 #define TRAFFIC_BREAKER(name, rules)                                                               \
-    "{\"name\":\"" name "\",\"uid\":\"uid-" name "\",\"pods\":\"\",\"limitings\":[" rules "]}"
+    "{\"name\":\"" name "\",\"uid\":\"uid-" name                                                   \
+    "\",\"spec\":{\"selector\":{},\"rateLimitings\":[" rules "]}}"
 #define TRAFFIC_LIMITING(name, resources, rest) "{\"name\":\"" name "\"," resources "," rest "}"
 #define TRAFFIC_BUCKET(burst, limit, ms)                                                           \
-    "\"bucket\":{\"burst\":" #burst ",\"limit\":" #limit ",\"intervalMs\":" #ms "}"
+    "\"bucket\":{\"burst\":" #burst ",\"limit\":" #limit ",\"interval\":\"" #ms "ms\"}"
 #define TRAFFIC_LIMITER(burst, limit, ms)                                                          \
-    "\"trigger\":\"LimiterOnly\"," TRAFFIC_BUCKET(burst, limit, ms)
-#define TRAFFIC_WINDOW(ms) "\"recover\":{\"type\":\"SleepingWindow\",\"windowMs\":" #ms "}"
-#define TRAFFIC_MANUALLY "\"recover\":{\"type\":\"Manual\"}"
+    "\"triggerPolicy\":\"LimiterOnly\"," TRAFFIC_BUCKET(burst, limit, ms)
+#define TRAFFIC_WINDOW(ms)                                                                         \
+    "\"recoverPolicy\":{\"type\":\"SleepingWindow\",\"sleepingWindowSize\":\"" #ms "ms\"}"
+#define TRAFFIC_MANUALLY "\"recoverPolicy\":{\"type\":\"Manual\"}"
 #define TRAFFIC_NORMALLY(burst, limit, ms, recover)                                                \
-    "\"trigger\":\"Normal\"," TRAFFIC_BUCKET(burst, limit, ms) "," recover
+    "\"triggerPolicy\":\"Normal\"," TRAFFIC_BUCKET(burst, limit, ms) "," recover
 
-/* A fault injection likewise. */
+/* A fault injection likewise; `match` is what stands in that. */
 #define TRAFFIC_FAULTS(name, rules)                                                                \
-    "{\"name\":\"" name "\",\"uid\":\"uid-" name "\",\"pods\":\"\",\"rules\":[" rules "]}"
-#define TRAFFIC_DELAY(ms, part) "\"delay\":{\"ms\":" #ms ",\"ppm\":" #part "}"
-#define TRAFFIC_ABORT(code, part) "\"abort\":{\"status\":" #code ",\"ppm\":" #part "}"
+    "{\"name\":\"" name "\",\"uid\":\"uid-" name                                                   \
+    "\",\"spec\":{\"selector\":{},\"httpFault\":[" rules "]}}"
+#define TRAFFIC_FAULT(name, match, rest) "{\"name\":\"" name "\",\"match\":{" match "}," rest "}"
+#define TRAFFIC_MATCH(resource, verb) "\"resources\":[" TRAFFIC_ROW(resource, verb) "]"
+#define TRAFFIC_DELAY(ms, percent)                                                                 \
+    "\"delay\":{\"fixedDelay\":\"" #ms "ms\",\"percent\":\"" #percent "\"}"
+#define TRAFFIC_ABORT(code, percent)                                                               \
+    "\"abort\":{\"httpStatus\":" #code ",\"percent\":\"" #percent "\"}"
 
 #define TRAFFIC_SPEC(breakers, faults) "{\"breakers\":[" breakers "],\"faults\":[" faults "]}"
 

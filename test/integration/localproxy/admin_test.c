@@ -2,7 +2,7 @@
 /*
  * What localproxy says of itself: /readyz, /status and /metrics.
  */
-#include "admin.h"
+#include "status/admin.h"
 
 #include "raw_peer.h"
 #include "reload_fixture.h"
@@ -22,7 +22,6 @@ static int setup(void **state)
     const struct admin_options o = {
         .flags = &f->flags,
         .proxy = f->proxy,
-        .upstream = f->api->client,
         .metrics = &f->metrics,
         .pod = {"op-0", "u1"},
     };
@@ -115,6 +114,9 @@ static void whether_the_api_server_can_be_reached(void **state)
 {
     struct fixture *f = *state;
     f->api->serve = answer_all;
+    expect_status(f, "upstream", "name", "\"home\"");
+    expect_page(f, "/metrics",
+                "\ncmesh_proxy_upstream_info{upstream=\"home\",server=\"http://127.");
     expect_status(f, "upstream", "reachable", "true");
     expect_status(f, "upstream", "connectionError", "");
     expect_page(f, "/metrics", "\ncmesh_proxy_upstream_reachable 1\n");

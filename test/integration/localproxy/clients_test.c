@@ -266,12 +266,12 @@ static void what_was_not_sent_is_repeated(void **state)
 /* The API server is away, and a watch waits for it. */
 static void wait_for_api(struct fixture *f, struct client *c)
 {
-    uint64_t failed = f->metrics.upstream_errors + 1;
+    uint64_t failed = f->upstream->errors + 1;
     fixture_limit(f, "ns in (a)");
     list_pods(f, 100, old_name);
     api_stop(f->api);
     send_watch(f, c, 100, PLAIN_HTTP);
-    fixture_expect_number(f, &f->metrics.upstream_errors, failed + 1); /* tried again already */
+    fixture_expect_number(f, &f->upstream->errors, failed + 1); /* tried again already */
     assert_int_equal(c->text.len, 0);
 }
 

@@ -12,9 +12,9 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "control/client.h"
+#include "control/control.h"
 #include "loop_fixture.h"
 #include "raw_peer.h"
-#include "rules/control.h"
 #include "temp_dir.h"
 
 enum { TIMEOUT_MS = 20000 };

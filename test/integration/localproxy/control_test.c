@@ -14,9 +14,9 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "control/client.h"
+#include "control/control.h"
 #include "loop_fixture.h"
 #include "raw_peer.h"
-#include "rules/control.h"
 #include "temp_dir.h"
 
 enum { TIMEOUT_MS = 20000, CALLS_MAX = 4 };
@@ -682,7 +682,7 @@ static void test_answers_that_make_no_sense(void **state)
         int code;
         const char *why;
     } cases[] = {
-        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", -EPROTO, "version: is missing"},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", -EPROTO, "version: Required value"},
         {"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"version\":2}", -EPROTO,
          "version: is 2, but only 1 is supported"},
         {"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwhat", -EPROTO, "cannot parse"},

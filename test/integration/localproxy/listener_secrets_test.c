@@ -2,7 +2,7 @@
 /*
  * The listener's certificate and token are those of the files, also after the files changed.
  */
-#include "listener_secrets.h"
+#include "listen/listener_secrets.h"
 
 #include <time.h>
 

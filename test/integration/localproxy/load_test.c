@@ -4,7 +4,7 @@
  * plain sockets.
  */
 #include "base/array.h"
-#include "load.h"
+#include "metrics/bucket_load.h"
 #include "reload_fixture.h"
 
 #define WATCH "?watch=1&resourceVersion=100&allowWatchBookmarks=true"
@@ -28,14 +28,14 @@ static int setup(void **state)
 
 static const struct control_load_counts *counts_of(struct fixture *f, const char *ns)
 {
-    return &proxy_load(f->proxy)->counts.of[load_place(slice_str(ns))];
+    return &proxy_facts(f->proxy).load->counts.of[bucket_load_place(slice_str(ns))];
 }
 
 /* And nothing else. */
 static void expect_all(struct fixture *f, uint64_t requests, uint64_t events, uint64_t objects)
 {
     struct control_load_counts sum = {0, 0, 0};
-    struct control_load counts = load_counts(proxy_load(f->proxy));
+    struct control_load counts = bucket_load_counts(proxy_facts(f->proxy).load);
     for (size_t i = 0; i < ARRAY_LEN(counts.of); i++) {
         sum.requests += counts.of[i].requests;
         sum.events += counts.of[i].events;
@@ -137,7 +137,7 @@ static void what_cannot_be_read_is_told(void **state)
 {
     struct fixture *f = *state;
     struct client c;
-    const struct load *load = proxy_load(f->proxy);
+    const struct bucket_load *load = proxy_facts(f->proxy).load;
     fixture_limit(f, "ns in (a)");
     fixture_get(f, &c, "/api/v1/pods");
     struct api_request *q = begin_encoded(f, "application/json", "br");
@@ -159,15 +159,16 @@ static void what_cannot_be_read_is_told(void **state)
 static void few_are_inflated_at_a_time(void **state)
 {
     struct fixture *f = *state;
-    static struct client clients[LOAD_INFLATED_MAX + 1];
+    static struct client clients[BUCKET_LOAD_INFLATED_MAX + 1];
     struct api_request *last = NULL;
-    const struct load *load = proxy_load(f->proxy);
+    const struct bucket_load *load = proxy_facts(f->proxy).load;
     fixture_limit(f, "ns in (a)");
     for (size_t i = 0; i < ARRAY_LEN(clients); i++) {
         fixture_get(f, &clients[i], "/api/v1/pods");
         last = begin_encoded(f, "application/json", "gzip");
         fixture_expect(f, &clients[i], "200 OK");
-        assert_int_equal(load->inflated, i < LOAD_INFLATED_MAX ? i + 1 : LOAD_INFLATED_MAX);
+        assert_int_equal(load->inflated,
+                         i < BUCKET_LOAD_INFLATED_MAX ? i + 1 : BUCKET_LOAD_INFLATED_MAX);
     }
     assert_int_equal(load->counts.unread, 1);
     for (size_t i = 0; i < ARRAY_LEN(clients); i++) {
@@ -284,7 +285,7 @@ static void the_lock_is_of_no_bucket(void **state)
 static void nothing_is_counted_without_the_flag(void **state)
 {
     struct fixture *f = *state;
-    assert_null(proxy_load(f->proxy));
+    assert_null(proxy_facts(f->proxy).load);
     struct client c;
     fixture_limit(f, "ns in (a)");
     struct api_request *q = open_watch(f, &c);

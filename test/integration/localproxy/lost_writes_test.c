@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "base/array.h"
-#include "guard/pending_writes.h"
 #include "temp_dir.h"
+#include "upstream/pending_writes.h"
 
 #define OWN "ctrlmesh.kusionstack.io/namespace"
 

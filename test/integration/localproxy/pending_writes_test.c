@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes that may still be executed, and for how long they count; also for the next process. */
-#include "guard/pending_writes.h"
+#include "upstream/pending_writes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +86,7 @@ static void add_sent(struct fixture *f, const char *ns, uint64_t sent_ms, bool l
     pending_writes_begin(&f->writes, &w, &a);
     w.sent_ms = sent_ms;
     w.lost = lost;
-    f->writes.lost_under_way += lost ? 1 : 0;
+    f->writes.lost += lost ? 1 : 0;
     f->settled = 0;
     pending_writes_give_up(&f->writes, &w, &a, false);
     assert_false(pending_write_is_under_way(&w));

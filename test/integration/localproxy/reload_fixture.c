@@ -12,9 +12,9 @@
 
 #include "alloc_sweep.h"
 #include "base/file.h"
-#include "guard/pending_writes.h"
 #include "net/address.h"
 #include "traffic_document.h"
+#include "upstream/pending_writes.h"
 
 enum { TURNS = 5000, TURN_MS = 1, TEXTS = 16, TEXT_SIZE = 4096 };
 
@@ -75,9 +75,20 @@ static bool start_proxy(struct fixture *f)
         f->lease = rules_lease_new(f->api->loop, f->lease_s, &f->api->clock.clock, &e);
         assert_non_null(f->lease);
     }
+    const struct upstream_options up = {
+        .name = UPSTREAM_HOME,
+        .client = {.access = &f->api->access, .max_idle = 16},
+        .state = f->flags.state,
+        .doubt_ms = f->flags.resume_doubt_s * 1000,
+        .clock = &f->clock.clock,
+    };
+    f->upstream = upstream_new(f->api->loop, &up, &e);
+    if (f->upstream == NULL) {
+        return false;
+    }
     struct proxy_options o = {
         .flags = &f->flags,
-        .upstream = f->api->client,
+        .upstream = f->upstream,
         .server = &f->api->access.server,
         .metrics = &f->metrics,
         .secrets = f->secrets,
@@ -101,6 +112,7 @@ static bool start_proxy(struct fixture *f)
 static void stop_proxy(struct fixture *f)
 {
     proxy_free(f->proxy);
+    upstream_free(f->upstream);
     rules_lease_free(f->lease);
     f->lease = NULL;
     policies_free(f->policies);

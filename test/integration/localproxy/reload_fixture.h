@@ -13,7 +13,7 @@
 #ifndef TEST_INTEGRATION_RELOAD_FIXTURE_H
 #define TEST_INTEGRATION_RELOAD_FIXTURE_H
 
-#include "proxy.h"
+#include "request/proxy.h"
 #include "scripted_api.h"
 
 /* Somebody who asks the proxy. */
@@ -35,6 +35,7 @@ struct fixture {
     struct metrics metrics;
     struct listener_secrets *secrets;
     struct policies *policies; /* NULL: without */
+    struct upstream *upstream; /* of the proxy; the API server's own client is not used */
     struct proxy *proxy;
     unsigned generation;
     unsigned settled; /* times that the proxy said so */

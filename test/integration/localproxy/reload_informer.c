@@ -91,6 +91,29 @@ static void check(struct informer *f, const cJSON *object, const char *how)
     }
 }
 
+/* The version of the pod in a view as of `version`; 0: it is not in it. */
+static unsigned wanted_at(const struct informer *f, unsigned pod, unsigned version)
+{
+    char name[16];
+    (void)snprintf(name, sizeof name, "p%u", pod);
+    LIST_FOR_EACH(n, &f->world->store->objects)
+    {
+        const struct stored_object *o = LIST_ITEM(n, struct stored_object, link);
+        if (strcmp(o->resource, "pods") == 0 && strcmp(o->name, name) == 0) {
+            const struct stored_version *v = stored_at(o, version);
+            bool shown = v != NULL && v->json != NULL && is_mine(f, v->json) &&
+                         store_selects(f->world->rules, v->json);
+            return shown ? v->version : 0;
+        }
+    }
+    return 0;
+}
+
+static unsigned wanted(const struct informer *f, unsigned pod)
+{
+    return wanted_at(f, pod, f->world->store->version);
+}
+
 /* ---- lists ---- */
 
 static void take_list(struct informer *f, const cJSON *list)
@@ -147,6 +170,18 @@ static bool take_error(struct informer *f, const cJSON *status)
     return false;
 }
 
+/* Nothing up to a bookmark is still to come. */
+static void check_view_at(struct informer *f, unsigned version)
+{
+    for (unsigned i = 0; i < PODS; i++) {
+        if (f->cache[i] != wanted_at(f, i, version)) {
+            informer_explain(f);
+            fail_msg("informer %u: a bookmark at %u, and it has version %u of p%u, not %u",
+                     f->number, version, f->cache[i], i, wanted_at(f, i, version));
+        }
+    }
+}
+
 static void take_bookmark(struct informer *f, const cJSON *object)
 {
     const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(object, "metadata");
@@ -154,6 +189,9 @@ static void take_bookmark(struct informer *f, const cJSON *object)
     unsigned version = (unsigned)strtoul(text_in(metadata, "resourceVersion"), NULL, 10);
     if (version != f->version) {
         note(f, "mark@", version);
+    }
+    if (f->synced && f->world->strict) {
+        check_view_at(f, version);
     }
     f->version = version;
     if (f->kind == INFORMER_WATCHES) {
@@ -416,15 +454,6 @@ const char *pod_ns(unsigned pod)
 {
     static const char *const spaces[] = {"a", "b", "c", "d"};
     return spaces[pod % ARRAY_LEN(spaces)];
-}
-
-static unsigned wanted(const struct informer *f, unsigned pod)
-{
-    char name[16];
-    (void)snprintf(name, sizeof name, "p%u", pod);
-    const cJSON *object = store_get(f->world->store, "pods", pod_ns(pod), name);
-    bool shown = object != NULL && is_mine(f, object) && store_selects(f->world->rules, object);
-    return shown ? read_object(object).version : 0;
 }
 
 bool informer_is_right(const struct informer *f)

@@ -2,7 +2,8 @@
 /*
  * A model of all there is: rules change at random, localproxy is killed and started again, with and
  * without --state, while clients of several kinds follow a small API server that fails at random.
- * Nobody is ever shown what is outside of the rules in force, nor anything twice; when all is quiet
+ * Nobody is ever shown what is outside of the rules in force, nor anything twice; a bookmark never
+ * comes before what it stands for, also one after a write by way of localproxy; when all is quiet
  * each client has exactly what it should; and none lists without end.
  *
  * CMESH_SEED begins with another seed, CMESH_ROUNDS does more of them. Seeds say which chances are
@@ -20,6 +21,7 @@
 
 enum {
     INFORMERS = 12,
+    WRITERS = 4,
     STEPS = 400,
     SETTLE_TURNS = 4000,
     LEASE_TURNS = 200,
@@ -39,6 +41,8 @@ struct play {
     struct storing_api store;
     struct informer_world world;
     struct informer informers[INFORMERS];
+    struct client writers[WRITERS]; /* each of one request */
+    bool writing[WRITERS];
     struct temp_dir folder;
     char state[256];
     const char *selector; /* the text of `rules` */
@@ -80,12 +84,49 @@ static void turn_informers(struct play *p)
     }
 }
 
-/* Creates, changes or deletes some pod. Its labels are ns (its namespace, never another), app and
- * zone, which may be missing. */
-static void change_pod(struct storing_api *st)
+/* The operator writes: by way of localproxy, while it is there. */
+static void write_through(struct play *p, unsigned i, bool there, const char *object)
 {
+    char text[1024];
+    unsigned n = 0;
+    while (n < WRITERS && p->writing[n]) {
+        n++;
+    }
+    if (n == WRITERS || p->fixture.proxy == NULL) {
+        return;
+    }
+    (void)snprintf(text, sizeof text,
+                   "%s /api/v1/namespaces/%s/pods%s%.*u HTTP/1.1\r\nHost: localhost\r\n"
+                   "Accept: application/json\r\nContent-Type: application/%s\r\n"
+                   "Connection: close\r\nContent-Length: %zu\r\n\r\n%s",
+                   there ? "PATCH" : "POST", pod_ns(i), there ? "/p" : "", there ? 1 : 0,
+                   there ? i : 0, there ? "merge-patch+json" : "json", strlen(object), object);
+    client_open(&p->fixture, &p->writers[n]);
+    client_send(&p->writers[n], text);
+    p->writing[n] = true;
+}
+
+static void end_writers(struct play *p, bool all)
+{
+    for (unsigned n = 0; n < WRITERS; n++) {
+        if (p->writing[n]) {
+            client_read(&p->writers[n]);
+        }
+        if (p->writing[n] && (all || p->writers[n].ended)) {
+            client_close(&p->writers[n]);
+            p->writing[n] = false;
+        }
+    }
+}
+
+/* Creates, changes or deletes some pod, by way of localproxy or not. Its labels are ns (its
+ * namespace, never another), app and zone, which may be missing. */
+static void change_pod(struct play *p, bool through)
+{
+    struct storing_api *st = &p->store;
     unsigned i = store_chance(st, PODS);
     char name[16];
+    char object[256];
     (void)snprintf(name, sizeof name, "p%u", i);
     const cJSON *old = store_get(st, "pods", pod_ns(i), name);
     const char *app = store_text(old, "metadata/labels/app");
@@ -100,11 +141,17 @@ static void change_pod(struct storing_api *st)
         letter[0] = (char)('x' + store_chance(st, 3));
         digit[0] = store_chance(st, 3) == 0 ? '\0' : (char)('1' + store_chance(st, 5));
     }
-    store_put_text(
-        st, "pods", pod_ns(i),
+    const char *none = through && old != NULL ? ",\"zone\":null" : "";
+    (void)snprintf(
+        object, sizeof object,
         "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"ns\":\"%s\",\"app\":\"%s\"%s%s%s}}}", name,
-        pod_ns(i), letter, digit[0] != '\0' ? ",\"zone\":\"" : "", digit,
+        pod_ns(i), letter, digit[0] != '\0' ? ",\"zone\":\"" : none, digit,
         digit[0] != '\0' ? "\"" : "");
+    if (through) {
+        write_through(p, i, old != NULL, object);
+    } else {
+        store_put_text(st, "pods", pod_ns(i), "%s", object);
+    }
 }
 
 static const char *const pool[] = {
@@ -161,11 +208,12 @@ static void renew_lease(struct storing_api *st)
 /*
  * The rules change while it is away, or do not. Without --state a client from before is not told
  * from one that has listed since, if nothing at all has changed in between
- * (guard/delivered_versions.h), which no test can mend: so something does, though it be no pod.
+ * (upstream/delivered_versions.h), which no test can mend: so something does, though it be no pod.
  */
 static void restart(struct play *p)
 {
     struct storing_api *st = &p->store;
+    end_writers(p, true);
     fixture_stop(&p->fixture, store_chance(st, 3) != 0);
     arrive(p); /* what it had sent */
     for (unsigned turn = store_chance(st, AWAY_TURNS); turn > 0; turn--) {
@@ -203,7 +251,7 @@ static void step(struct play *p)
 {
     struct storing_api *st = &p->store;
     if (store_chance(st, 2) == 0) {
-        change_pod(st);
+        change_pod(p, store_chance(st, 2) == 0);
     }
     if (store_chance(st, 12) == 0) {
         reload(p);
@@ -221,6 +269,7 @@ static void step(struct play *p)
         lose_server(p);
     }
     turn_informers(p);
+    end_writers(p, false);
     store_play(st);
     turn_loop(p);
     pass_time(p);
@@ -276,7 +325,7 @@ static struct play *open_play(struct net_loop *l, uint64_t seed)
     st->random = seed * 2654435761u + 88172645463325252u;
     assert_true(store_open(st, l));
     for (unsigned i = 0; i < 2 * PODS; i++) {
-        change_pod(st);
+        change_pod(p, false);
     }
     st->cache = store_chance(st, 2) == 0;
     p->first = store_chance(st, ARRAY_LEN(pool));
@@ -284,6 +333,7 @@ static struct play *open_play(struct net_loop *l, uint64_t seed)
     temp_dir_init(&p->folder);
     p->fixture.flags.reload_mode = store_chance(st, 4) == 0 ? RELOAD_CUT : RELOAD_SEAMLESS;
     p->fixture.flags.resume_doubt_s = DOUBT_S;
+    p->fixture.flags.write_bookmarks = 1;
     p->fixture.flags.state =
         store_chance(st, 3) != 0 ? temp_dir_path(&p->folder, "state", p->state) : NULL;
     assert_true(fixture_open(&p->fixture, &st->api));
@@ -298,6 +348,7 @@ static struct play *open_play(struct net_loop *l, uint64_t seed)
 
 static void close_play(struct play *p)
 {
+    end_writers(p, true);
     for (unsigned n = 0; n < INFORMERS; n++) {
         informer_close(&p->informers[n]);
     }
@@ -321,10 +372,14 @@ static void play(struct net_loop *l, uint64_t seed)
         settle(p, SETTLE_TURNS);
     }
     const struct metrics *m = &p->fixture.metrics;
-    print_message("  %u reloads, %u restarts, %lu migrated, %lu spliced, %lu cut, %lu expired\n",
+    print_message("  %u reloads, %u restarts, %lu migrated, %lu spliced, %lu cut, %lu expired, "
+                  "%lu bookmarks, %lu overtaken, %lu failed\n",
                   p->reloads, p->restarts, (unsigned long)m->migrated,
                   (unsigned long)m->spliced_events, (unsigned long)m->watches_cut,
-                  (unsigned long)m->fallbacks[FALLBACK_EXPIRED]);
+                  (unsigned long)m->fallbacks[FALLBACK_EXPIRED],
+                  (unsigned long)m->write_probes[WRITE_PROBED_WRITTEN],
+                  (unsigned long)m->write_probes[WRITE_PROBED_OVERTAKEN],
+                  (unsigned long)m->write_probes[WRITE_PROBED_FAILED]);
     close_play(p);
 }
 

@@ -6,8 +6,8 @@
 #include "alloc_sweep.h"
 #include "base/array.h"
 #include "reload_fixture.h"
-#include "watch/derived_retry.h"
-#include "watch/watch_memory.h"
+#include "upstream/derived_retry.h"
+#include "upstream/watch_memory.h"
 
 #include <poll.h>
 #include <stdlib.h>
@@ -147,13 +147,13 @@ static void lists_of_the_difference_share_connections(void **state)
     (void)open_watch(f, &c);
     fixture_limit(f, "ns in (b)");
     struct api_request *a = api_expect_part(f->api, "resourceVersionMatch=Exact");
-    uint64_t dialled = kube_client_stats(f->api->client)->dialled;
+    uint64_t dialled = kube_client_stats(f->upstream->client)->dialled;
     api_answer(a, 200, NULL, pod_list(100, "more", one_name));
     api_answer(api_expect_part(f->api, "continue=more"), 200, NULL, pod_list(100, NULL, one_name));
     api_answer(api_expect_part(f->api, "resourceVersionMatch=Exact"), 200, NULL,
                pod_list(100, NULL, one_name));
     (void)api_expect_part(f->api, "watch=1");
-    assert_int_equal(kube_client_stats(f->api->client)->dialled, dialled);
+    assert_int_equal(kube_client_stats(f->upstream->client)->dialled, dialled);
     client_close(&c);
 }
 
@@ -850,6 +850,32 @@ static void silenced_watch_ends_when_its_time_has_come(void **state)
     client_close(&c);
 }
 
+/* Its client may come back with what it was shown last for as long as that is doubted, however long
+ * nobody has asked for anything before. */
+static void watch_that_is_cut_long_after_the_last_request(void **state)
+{
+    struct fixture *f = *state;
+    struct client c;
+    f->flags.reload_mode = RELOAD_CUT;
+    f->flags.resume_doubt_s = 1;
+    fixture_restart(f);
+    fixture_limit(f, "ns in (a)");
+    list_at(f, "/api/v1/pods", 100);
+    fixture_get(f, &c, "/api/v1/pods?watch=1&resourceVersion=100");
+    struct api_request *a = api_expect_part(f->api, "watch=1");
+    api_begin(a, NULL);
+    api_send(a, pod_event("ADDED", "one", 101));
+    fixture_expect(f, &c, "\"one\"");
+    run_for(f->api->loop, 1100);
+    fixture_limit(f, "ns in (b)");
+    fixture_expect(f, &c, "\"code\":410");
+    client_close(&c);
+    list_at(f, "/api/v1/pods", 101);
+    fixture_get(f, &c, "/api/v1/pods?watch=1&resourceVersion=101"); /* perhaps it has not read it */
+    fixture_expect(f, &c, "list again");
+    client_close(&c);
+}
+
 /* Until the difference is being written to a client that does not read. */
 static void begin_writing(struct fixture *f, struct client *c)
 {
@@ -1041,6 +1067,8 @@ int main(void)
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(new_watch_in_another_encoding_is_not_passed, fixture_setup,
                                         fixture_teardown),
+        cmocka_unit_test_setup_teardown(watch_that_is_cut_long_after_the_last_request,
+                                        fixture_setup, fixture_teardown),
         cmocka_unit_test_setup_teardown(silenced_watch_ends_when_its_time_has_come, fixture_setup,
                                         fixture_teardown),
         cmocka_unit_test_setup_teardown(rules_that_change_while_it_is_written_cut_it, fixture_setup,

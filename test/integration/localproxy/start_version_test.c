@@ -3,7 +3,7 @@
  * Watches from versions that may be younger than the process: when they wait, for what, and what
  * happens when it cannot be known.
  */
-#include "watch/start_version.h"
+#include "upstream/start_version.h"
 
 #include <string.h>
 
@@ -383,7 +383,7 @@ static void the_api_server_may_be_away_for_a_moment(void **state)
     run_for(f->api->loop, 10);
     api_stop(f->api);
     watch_from(f, &c, START + 1);
-    const struct http_client_stats *stats = kube_client_stats(f->api->client);
+    const struct http_client_stats *stats = kube_client_stats(f->upstream->client);
     uint64_t failed = stats->failed;
     for (int i = 0; i < 20; i++) { /* each second, not less and less often until it is given up */
         fixture_expect_number(f, &stats->failed, ++failed);

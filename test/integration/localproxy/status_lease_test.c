@@ -3,7 +3,7 @@
  * What a localproxy tells by its Lease, when it writes it, and what becomes of failures. With a
  * random number of 0 it is renewed after 54 s.
  */
-#include "status_lease.h"
+#include "status/status_lease.h"
 
 #include "alloc_sweep.h"
 #include "base/array.h"
@@ -564,15 +564,16 @@ static int setup_with_policies(void **state)
 static void publish_breakers(struct fixture *f, int count)
 {
     struct buf spec = BUF_INIT(TRAFFIC_TEXT_MAX);
-    buf_append_str(&spec, "{\"breakers\":[{\"name\":\"guard\",\"pods\":\"\",\"limitings\":[");
+    buf_append_str(
+        &spec, "{\"breakers\":[{\"name\":\"guard\",\"spec\":{\"selector\":{},\"rateLimitings\":[");
     for (int i = 0; i < count; i++) {
         buf_printf(
             &spec,
-            "%s{\"name\":\"r%d\",\"resources\":[{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"]"
-            ",\"verbs\":[\"get\"],\"namespaces\":[\"*\"]}],\"trigger\":\"%s\"}",
+            "%s{\"name\":\"r%d\",\"resourceRules\":[{\"apiGroups\":[\"\"],\"resources\":[\"r%d\"]"
+            ",\"verbs\":[\"get\"],\"namespaces\":[\"*\"]}],\"triggerPolicy\":\"%s\"}",
             i > 0 ? "," : "", i, i, i == 150 ? "ForceOpened" : "ForceClosed");
     }
-    buf_append_str(&spec, "]}]}");
+    buf_append_str(&spec, "]}}]}");
     fixture_traffic(f, buf_cstr(&spec));
     buf_reset(&spec);
 }
@@ -612,10 +613,10 @@ static void test_it_tells_of_circuit_breakers(void **state)
 static void turn_breaker(struct fixture *f, bool open)
 {
     fixture_traffic(
-        f, open ? TRAFFIC_SPEC(
-                      TRAFFIC_BREAKER("guard", TRAFFIC_LIMITING("a", TRAFFIC_EVERYTHING,
-                                                                "\"trigger\":\"ForceOpened\"")),
-                      "")
+        f, open ? TRAFFIC_SPEC(TRAFFIC_BREAKER(
+                                   "guard", TRAFFIC_LIMITING("a", TRAFFIC_EVERYTHING,
+                                                             "\"triggerPolicy\":\"ForceOpened\"")),
+                               "")
                 : NULL);
     look(f, 0);
 }
@@ -672,9 +673,9 @@ static int setup_that_counts(void **state)
     return lease != NULL ? 0 : -1;
 }
 
-static struct load *load_of(struct fixture *f)
+static struct bucket_load *load_of(struct fixture *f)
 {
-    return (struct load *)(uintptr_t)proxy_load(f->proxy);
+    return (struct bucket_load *)(uintptr_t)proxy_facts(f->proxy).load;
 }
 
 /* Not for itself: a number that grows is no reason to write. */

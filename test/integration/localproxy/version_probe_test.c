@@ -10,7 +10,7 @@
 
 #include "alloc_sweep.h"
 #include "reload_fixture.h"
-#include "watch/list_pages.h"
+#include "upstream/list_pages.h"
 
 #define TARGET "/api/v1/pods?watch=1&resourceVersion=20&timeoutSeconds=300&labelSelector=x"
 
@@ -38,7 +38,7 @@ static struct version_probe *open_probe(struct fixture *f, const char *selector,
                                         struct err *e)
 {
     struct version_probe_options o = {
-        .upstream = f->api->client,
+        .client = f->api->client,
         .target = SLICE(TARGET),
         .selector = slice_str(selector),
         .version = 20,

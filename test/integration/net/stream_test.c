@@ -228,6 +228,29 @@ static void test_half_close_lets_the_other_side_go_on(void **state)
     close_pair(&p);
 }
 
+/* What an accepted stream's peer does not read waits for the kernel soon: its own buffer and 64 KiB
+ * are full, however large the kernel would let the sender's become. */
+static void test_an_accepted_stream_blocks_soon(void **state)
+{
+    struct pair p;
+    open_pair(&p, *state, 0);
+    net_stream_read_stop(p.client.stream);
+    char block[16 * 1024] = {0};
+    struct slice part = slice_of(block, sizeof block);
+    size_t sent = 0;
+    while (!net_stream_blocked(p.server.stream)) {
+        assert_int_equal(net_stream_write(p.server.stream, &part, 1), 0);
+        sent += sizeof block;
+        run_for(*state, 1); /* the kernel may make more room meanwhile */
+        assert_true(sent <= 512 * 1024);
+    }
+    p.client.want = sent;
+    net_stream_read_start(p.client.stream);
+    run_until(*state, &p.client.enough);
+    run_until(*state, &p.server.drained);
+    close_pair(&p);
+}
+
 static void test_finish_delivers_what_is_queued(void **state)
 {
     struct pair p;
@@ -595,6 +618,7 @@ int main(void)
         LOOP_TEST(test_nothing_is_read_before_start),
         LOOP_TEST(test_a_slow_reader_blocks_the_writer),
         LOOP_TEST(test_a_queue_over_the_maximum_is_refused),
+        LOOP_TEST(test_an_accepted_stream_blocks_soon),
         LOOP_TEST(test_half_close_lets_the_other_side_go_on),
         LOOP_TEST(test_finish_delivers_what_is_queued),
         cmocka_unit_test_setup(test_a_loop_that_ends_waits_for_no_reader, loop_setup),

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 
 #include "certs.h"
+#include "crypto/aead.h"
+#include "heap_in_use.h"
 #include "loop_fixture.h"
 #include "net/listener.h"
 #include "net/stream.h"
@@ -422,6 +424,69 @@ static void test_written_and_shut_down_before_anything_came(void **state)
     raw_close(&p);
 }
 
+/* A watch is written to, and nothing comes from its client: when it waits it has no more than it
+ * had before. */
+static void test_who_only_writes_gives_memory_back(void **state)
+{
+    struct world *w = *state;
+    if (!aead_usable()) {
+        skip();
+    }
+    serve_localhost(w);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    connect_with(w, tls);
+    tls_config_unref(tls);
+    run_until(w->loop, &w->server.opened);
+    size_t before[2];
+    for (int i = 0; i < 2; i++) {
+        run_for(w->loop, 1000);
+        before[i] = heap_in_use();
+        for (int n = 0; n < 20; n++) {
+            struct slice part = SLICE("event");
+            w->client.enough = false;
+            w->client.want = w->client.received + part.len;
+            assert_int_equal(net_stream_write(w->server.stream, &part, 1), 0);
+            run_until(w->loop, &w->client.enough);
+        }
+    }
+    assert_true(heap_in_use() > before[1] + 1024); /* what is used often is kept */
+    run_for(w->loop, 1000);
+    assert_in_range(heap_in_use(), 0, before[0] + 1024);
+}
+
+/* What was on its way before the handshake arrives during it: the stream is not blocked then, for
+ * nobody would be told that it no longer is. */
+static void test_bytes_that_go_during_the_handshake(void **state)
+{
+    struct world *w = *state;
+    struct err e = ERR_INIT;
+    static char block[512 * 1024];
+    struct slice part = slice_of(block, sizeof block);
+    serve_localhost(w);
+    struct net_listener_options lo = {.address = "127.0.0.1:0"};
+    struct net_listener *plain = net_listener_new(w->loop, &lo, on_accept, w, &e);
+    assert_non_null(plain);
+    dial(w, NULL, port_of(plain));
+    run_until(w->loop, &w->client.opened);
+    run_until(w->loop, &w->server.opened);
+    net_stream_read_stop(w->client.stream);
+    while (!net_stream_blocked(w->server.stream)) {
+        assert_int_equal(net_stream_write(w->server.stream, &part, 1), 0);
+        w->client.want += part.len;
+    }
+    assert_int_equal(net_stream_start_tls(w->server.stream, w->server_config, &e), 0);
+    net_stream_read_start(w->client.stream);
+    run_until(w->loop, &w->client.enough);
+    struct tls_config *tls = client_config(w->ca.cert, "127.0.0.1");
+    w->client.opened = false;
+    assert_int_equal(net_stream_start_tls(w->client.stream, tls, &e), 0);
+    tls_config_unref(tls);
+    run_until(w->loop, &w->client.opened);
+    run_for(w->loop, 10);
+    assert_false(net_stream_blocked(w->server.stream));
+    net_listener_close(plain);
+}
+
 static void test_close_in_each_phase_of_the_handshake(void **state)
 {
     struct world *w = *state;
@@ -456,6 +521,8 @@ int main(void)
         TLS_TEST(test_a_peer_that_speaks_no_tls),
         TLS_TEST(test_who_says_nothing_has_no_session),
         TLS_TEST(test_written_and_shut_down_before_anything_came),
+        TLS_TEST(test_who_only_writes_gives_memory_back),
+        TLS_TEST(test_bytes_that_go_during_the_handshake),
         TLS_TEST(test_close_in_each_phase_of_the_handshake),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "control/control.h"
 #include "loop_fixture.h"
-#include "rules/control.h"
 
 struct rules *proxy_rules_make(unsigned generation, const char *shard, const char *spare)
 {
@@ -101,13 +101,14 @@ struct traffic *proxy_traffic_make(unsigned generation, const char *shard, const
 {
     char text[1024];
     struct err e = ERR_INIT;
-    int len = snprintf(text, sizeof text,
-                       "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{"
-                       "\"namespace\":\"ns\",\"name\":\"%s\"},\"generation\":%u,\"spec\":"
-                       "{\"faults\":[{\"name\":\"%s\",\"pods\":\"\",\"rules\":[{\"name\":\"r\","
-                       "\"resources\":[{\"resources\":[\"pods\"]}],\"abort\":{\"status\":503,"
-                       "\"ppm\":10}}]}]}}",
-                       shard, generation, name);
+    int len = snprintf(
+        text, sizeof text,
+        "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{"
+        "\"namespace\":\"ns\",\"name\":\"%s\"},\"generation\":%u,\"spec\":"
+        "{\"faults\":[{\"name\":\"%s\",\"spec\":{\"selector\":{},\"httpFault\":[{\"name\":\"r\","
+        "\"match\":{\"resources\":[{\"resources\":[\"pods\"]}]},\"abort\":{\"httpStatus\":503,"
+        "\"percent\":\"0.001\"}}]}}]}}",
+        shard, generation, name);
     struct traffic *t = traffic_parse(text, (size_t)len, &e);
     if (t == NULL) {
         fail_msg("%s", e.msg);

@@ -320,6 +320,28 @@ static void a_bad_document_changes_nothing_and_is_told(void **state)
     wait_untold(f);
 }
 
+/* What a newer manager may write. */
+static void a_newer_document_changes_nothing_and_is_told(void **state)
+{
+    static const char version[] = "{\"apiVersion\":\"cmesh/v2\",\"kind\":\"ShardTraffic\",\"spec\":"
+                                  "{\"breakers\":[]}}";
+    static const char field[] =
+        "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":\"ns\","
+        "\"name\":\"a\"},\"generation\":4,\"spec\":{\"breakers\":[{\"name\":\"p\",\"spec\":{"
+        "\"queues\":[]}}]}}";
+    struct fixture *f = *state;
+    start_with_both(f);
+    put_text(f, SOURCE_TRAFFIC_KEY, version, sizeof version - 1);
+    wait_told(f, "apiVersion: Unsupported value: \"cmesh/v2\": supported values: \"cmesh/v1\"");
+    wait_in_force(f, 3);
+    put_text(f, SOURCE_TRAFFIC_KEY, field, sizeof field - 1);
+    wait_told(f, "spec.breakers[0].spec.queues: Forbidden: unknown field");
+    wait_in_force(f, 3);
+    publish(f, 5, "a", "y");
+    wait_in_force(f, 5);
+    wait_untold(f);
+}
+
 static void policies_of_another_shard_change_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -654,6 +676,7 @@ int main(void)
         TEST(there_is_no_order),
         TEST(both_change_at_once),
         TEST(a_bad_document_changes_nothing_and_is_told),
+        TEST(a_newer_document_changes_nothing_and_is_told),
         TEST(policies_of_another_shard_change_nothing),
         TEST(what_is_too_long_changes_nothing),
         TEST(a_folder_that_is_gone_or_empty_changes_nothing),

@@ -51,7 +51,8 @@ struct spec {
     uint8_t made;    /* by the root b */
     uint8_t selects; /* the pods of which workload */
     struct content content;
-    uint8_t edits; /* modulo 4 */
+    uint8_t edits;   /* modulo 4 */
+    uint8_t leaving; /* 1: a is to have everything, by the lock of pods without sidecars */
 };
 
 struct map {
@@ -68,7 +69,8 @@ struct memory {
     uint8_t doubted; /* long enough */
 };
 
-enum { POD_NONE, POD_RUNS };
+/* POD_BARE: without sidecars. It acts on everything, once it has started. */
+enum { POD_NONE, POD_RUNS, POD_BARE };
 
 struct pod_state {
     uint8_t state;
@@ -84,6 +86,9 @@ struct pod_state {
     uint8_t answered;
     uint8_t enforcing;
     struct map heard;
+    /* Of a bare one: namespaces that others had when it began, and have not given up since. */
+    uint8_t started;
+    uint8_t found;
 };
 
 struct world {
@@ -186,6 +191,15 @@ static struct rules *rules_of(unsigned shard, struct content c, bool first)
     return all_rules[shard][c.mask][c.lock][first];
 }
 
+/* What a spec comes to. */
+static struct content wanted_of(unsigned shard, const struct spec *s)
+{
+    if (!s->leaving) {
+        return s->content;
+    }
+    return shard == 0 ? (struct content){MASKS - 1, 0} : (struct content){0, s->content.lock};
+}
+
 /* ---- what the manager sees: struct world as facts ---- */
 
 struct view {
@@ -196,6 +210,7 @@ struct view {
     struct handover_past past[SHARDS];
     struct ownership_pod of_shard[SHARDS][PODS];
     struct ownership_shard shards[SHARDS];
+    struct ownership_bare_pod bare[PODS];
     struct ownership_wait waits[SHARDS + PODS + 1];
     struct ownership_facts facts;
 };
@@ -226,7 +241,7 @@ static void show_pod(struct view *v, const struct world *w, unsigned i)
                               .owner = "",
                               .labels = &v->labels[i],
                               .label_count = 1,
-                              .proxy_port = 1,
+                              .proxy_port = p->state == POD_RUNS,
                               .told = p->told != 0,
                               .ending = p->ending != 0};
     r->asked = p->asked != 0;
@@ -254,7 +269,7 @@ static void show_shard(struct view *v, const struct world *w, unsigned i)
         s->lock = lock_names[spec->content.lock];
         s->root = spec->made ? "b" : "";
         s->selector = selectors[spec->selects];
-        s->wanted = rules_of(i, spec->content, true);
+        s->wanted = rules_of(i, wanted_of(i, spec), true);
     } else if (spec->exists) {
         s->root = shard_keys[i] + 2;
     }
@@ -275,18 +290,37 @@ static void show_shard(struct view *v, const struct world *w, unsigned i)
     }
 }
 
+static void show_bare_pod(struct view *v, unsigned i)
+{
+    struct ownership_bare_pod *b = &v->bare[v->facts.bare_count++];
+    *b = (struct ownership_bare_pod){.pod = &v->pods[i]};
+    for (unsigned j = 0; j < SHARDS; j++) {
+        if (v->shards[j].selector != NULL && pod_selected(b->pod, v->shards[j].selector)) {
+            b->selected_by[b->selected_count++] = &v->shards[j];
+        }
+    }
+}
+
 static void show(struct view *v, const struct world *w)
 {
     for (unsigned i = 0; i < PODS; i++) {
-        if (w->pods[i].state == POD_RUNS) {
+        if (w->pods[i].state != POD_NONE) {
             show_pod(v, w, i);
         }
     }
     for (unsigned i = 0; i < SHARDS; i++) {
         show_shard(v, w, i);
     }
-    v->facts = (struct ownership_facts){
-        .shards = v->shards, .shard_count = SHARDS, .mode = HANDOVER_STRICT, .gain = gains};
+    v->facts = (struct ownership_facts){.shards = v->shards,
+                                        .shard_count = SHARDS,
+                                        .bare = v->bare,
+                                        .mode = HANDOVER_STRICT,
+                                        .gain = gains};
+    for (unsigned i = 0; i < PODS; i++) {
+        if (w->pods[i].state == POD_BARE) {
+            show_bare_pod(v, i);
+        }
+    }
 }
 
 /* ---- the manager's step ---- */
@@ -396,11 +430,24 @@ static bool must_ask(const struct world *w, unsigned shard)
     return false;
 }
 
+/* Nothing is known of any rules that its pods could have had, by shard_publish. */
+static bool is_first(const struct world *w, unsigned shard)
+{
+    bool first = w->maps[shard].generation == 0;
+    for (unsigned i = 0; i < PODS && first; i++) {
+        const struct pod_state *p = &w->pods[i];
+        bool own = p->state == POD_RUNS && p->shard == shard;
+        first = !own || (!p->told && p->heard.generation == 0);
+    }
+    return first;
+}
+
 /* What shard_publish does. */
 static bool reconcile(struct world *w, unsigned shard)
 {
     static struct view v;
     const struct spec *spec = &w->specs[shard];
+    const struct content wanted = wanted_of(shard, spec);
     struct map *map = &w->maps[shard];
     struct memory *m = &w->memory[shard];
     if (!spec->exists || spec->root) {
@@ -417,14 +464,15 @@ static bool reconcile(struct world *w, unsigned shard)
     if (must_ask(w, shard)) {
         return false;
     }
-    if (map->generation != 0 && is_same(map->content, spec->content) &&
-        next_generation(w, shard, spec->content) == map->generation) {
+    if (map->generation != 0 && is_same(map->content, wanted) &&
+        next_generation(w, shard, wanted) == map->generation && v.facts.bare_count == 0) {
         return false;
     }
     struct ownership_question q = {
         .shard = &v.shards[shard],
         .from = m->count == 0 ? NULL : rules_of(shard, m->past[m->count - 1], false),
-        .to = rules_of(shard, spec->content, false),
+        .to = rules_of(shard, wanted, false),
+        .elected = spec->content.lock != 0 && wanted.lock == 0,
         .limit_ms = 120000,
         .doubt_ms = m->doubted ? UINT32_MAX : 0,
     };
@@ -436,31 +484,86 @@ static bool reconcile(struct world *w, unsigned shard)
     }
     m->doubted = m->doubted && q.doubt == plan.doubt;
     m->doubt = (uint8_t)plan.doubt;
-    struct content c = spec->content;
-    if (plan.step == OWNERSHIP_RELEASE && q.from == NULL) {
+    struct content c = wanted;
+    bool waits = plan.step == OWNERSHIP_RELEASE || plan.step == OWNERSHIP_WITHDRAW;
+    if (waits && q.from == NULL && !is_first(w, shard)) {
         return false;
     }
-    if (plan.step == OWNERSHIP_RELEASE) {
-        c.mask &= m->past[m->count - 1].mask;
+    if (waits) {
+        c.mask &=
+            q.from == NULL || plan.step == OWNERSHIP_WITHDRAW ? 0 : m->past[m->count - 1].mask;
     }
     return publish(w, shard, c);
 }
+
+struct scenario {
+    const char *name;
+    uint8_t locks[LOCKS + 1]; /* that edits choose of, ended by NONE */
+    uint8_t masks[MASKS + 1];
+    bool roots;     /* b becomes a root and back, and makes c */
+    bool workloads; /* c selects the pods of b, too */
+    bool bare;      /* pods also start without sidecars */
+    bool leaving;   /* specs also say that shards are to be left */
+    struct spec begin[SHARDS];
+};
+
+static const struct scenario *scenario;
 
 /* ---- the oracle ---- */
 
 /* What a pod may act on: what it enforces, and what was sent before. */
 static unsigned acts_on(const struct pod_state *p)
 {
+    if (p->state == POD_BARE) {
+        return p->started ? MASKS - 1 : 0;
+    }
     unsigned shown = p->enforced.generation == 0 ? 0 : p->enforced.content.mask;
     return p->state == POD_RUNS ? shown | p->writes : 0;
+}
+
+static bool is_elected_by_name(const struct pod_state *p)
+{
+    return p->state == POD_BARE ||
+           (scenario->leaving && p->enforced.generation != 0 && p->enforced.content.lock == 0);
+}
+
+/* Two without sidecars are elected among themselves, as without a mesh, and so is one of the shard
+ * that has everything when shards are left; but what it had sent before as another shard's leader.
+ */
+static bool is_of_two(const struct pod_state *a, const struct pod_state *b)
+{
+    if (is_elected_by_name(a) && is_elected_by_name(b)) {
+        return a->state != b->state && (a->writes | b->writes) != 0;
+    }
+    return a->state != b->state || (a->state == POD_RUNS && a->shard != b->shard);
+}
+
+/* What others had, or could take, when a bare pod began, that one is to have alone once they gave
+ * it up. */
+static void note_given_up(struct world *w)
+{
+    for (unsigned i = 0; i < PODS; i++) {
+        unsigned others = 0;
+        for (unsigned j = 0; j < PODS; j++) {
+            const struct pod_state *p = &w->pods[j];
+            others |= p->state == POD_RUNS ? acts_on(p) | p->mounted.content.mask : 0U;
+        }
+        for (unsigned j = 0; j < SHARDS; j++) {
+            others |= w->maps[j].content.mask;
+        }
+        w->pods[i].found &= (uint8_t)others;
+    }
 }
 
 static bool says_two_owners(const struct world *w)
 {
     for (unsigned i = 0; i < PODS; i++) {
         for (unsigned j = i + 1; j < PODS; j++) {
-            unsigned both = acts_on(&w->pods[i]) & acts_on(&w->pods[j]) & ~(unsigned)w->exempt;
-            if (w->pods[i].shard != w->pods[j].shard && both != 0) {
+            const struct pod_state *a = &w->pods[i];
+            const struct pod_state *b = &w->pods[j];
+            unsigned found = (unsigned)(a->found | b->found);
+            unsigned both = acts_on(a) & acts_on(b) & ~(unsigned)w->exempt & ~found;
+            if (is_of_two(a, b) && both != 0) {
                 return true;
             }
         }
@@ -470,42 +573,42 @@ static bool says_two_owners(const struct world *w)
 
 /* ---- steps ---- */
 
-struct scenario {
-    const char *name;
-    uint8_t locks[LOCKS + 1]; /* that edits choose of, ended by NONE */
-    uint8_t masks[MASKS + 1];
-    bool roots;     /* b becomes a root and back, and makes c */
-    bool workloads; /* c selects the pods of b, too */
-    struct spec begin[SHARDS];
-};
-
 static const struct scenario scenarios[] = {
     {.name = "moves",
      .locks = {1, NONE},
      .masks = {0, 1, 3, NONE},
-     .begin = {{1, 0, 0, 0, {1, 1}, 0}, {1, 0, 0, 1, {2, 1}, 0}}},
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}, {1, 0, 0, 1, {2, 1}, 0, 0}}},
     {.name = "renames",
      .locks = {1, 2, NONE},
      .masks = {1, 2, NONE},
-     .begin = {{1, 0, 0, 0, {1, 1}, 0}, {1, 0, 0, 1, {2, 1}, 0}}},
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}, {1, 0, 0, 1, {2, 1}, 0, 0}}},
     {.name = "renamed shards",
      .locks = {1, 2, NONE},
      .masks = {2, NONE},
      .workloads = true,
-     .begin = {{1, 0, 0, 0, {1, 1}, 0}, {1, 0, 0, 1, {2, 1}, 0}}},
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}, {1, 0, 0, 1, {2, 1}, 0, 0}}},
     {.name = "roots",
      .locks = {1, NONE},
      .masks = {1, 2, NONE},
      .roots = true,
      .workloads = true,
-     .begin = {{1, 0, 0, 0, {1, 1}, 0}, {1, 0, 0, 1, {2, 1}, 0}}},
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}, {1, 0, 0, 1, {2, 1}, 0, 0}}},
+    {.name = "in and out",
+     .locks = {1, NONE},
+     .masks = {1, 2, NONE},
+     .bare = true,
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}, {1, 0, 0, 1, {2, 1}, 0, 0}}},
+    {.name = "leaving",
+     .locks = {1, NONE},
+     .masks = {1, 2, NONE},
+     .bare = true,
+     .leaving = true,
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 1}, {1, 0, 0, 1, {2, 1}, 0, 1}}},
     {.name = "nameless",
      .locks = {0, 1, NONE},
      .masks = {1, 2, NONE},
-     .begin = {{1, 0, 0, 0, {1, 0}, 0}, {1, 0, 0, 1, {2, 0}, 0}}},
+     .begin = {{1, 0, 0, 0, {1, 0}, 0, 0}, {1, 0, 0, 1, {2, 0}, 0, 0}}},
 };
-
-static const struct scenario *scenario;
 
 /* A step that was possible; `text` says which, when the way to a violation is printed. */
 typedef void step_fn(void *data, const struct world *next, const char *text);
@@ -519,10 +622,12 @@ struct steps {
 
 static void take(struct steps *s, const struct world *next, const char *what, const char *who)
 {
+    struct world noted = *next;
+    note_given_up(&noted);
     if (s->explain) {
         (void)snprintf(s->text, sizeof s->text, "%s %s", what, who);
     }
-    s->fn(s->data, next, s->text);
+    s->fn(s->data, &noted, s->text);
 }
 
 static const char *spec_text(unsigned shard, const struct spec *s)
@@ -531,10 +636,10 @@ static const char *spec_text(unsigned shard, const struct spec *s)
     if (!s->exists) {
         (void)snprintf(text, sizeof text, "%s", shard_keys[shard]);
     } else {
-        (void)snprintf(text, sizeof text, "%s: %s%s lock '%s' pods %s", shard_keys[shard],
-                       s->root ? "root" : mask_names[s->content.mask],
-                       s->made ? " made by root b" : "", lock_names[s->content.lock],
-                       workloads[s->selects]);
+        (void)snprintf(
+            text, sizeof text, "%s: %s%s%s lock '%s' pods %s", shard_keys[shard],
+            s->leaving ? "leaving, " : "", s->root ? "root" : mask_names[s->content.mask],
+            s->made ? " made by root b" : "", lock_names[s->content.lock], workloads[s->selects]);
     }
     return text;
 }
@@ -548,7 +653,7 @@ static void set_spec(struct world *w, unsigned shard, struct spec spec)
 static bool is_same_spec(const struct spec *a, const struct spec *b)
 {
     return a->exists == b->exists && a->root == b->root && a->made == b->made &&
-           a->selects == b->selects && is_same(a->content, b->content);
+           a->selects == b->selects && a->leaving == b->leaving && is_same(a->content, b->content);
 }
 
 /* Every spec that the scenario lets a user write. */
@@ -560,10 +665,13 @@ static size_t specs_for(unsigned shard, const struct world *w, struct spec *out)
     for (const uint8_t *l = scenario->locks; *l != NONE; l++) {
         for (const uint8_t *m = scenario->masks; *m != NONE; m++) {
             bool made = scenario->roots && shard == 2;
-            out[count++] = (struct spec){1, 0, made, own, {*m, *l}, 0};
+            out[count++] = (struct spec){1, 0, made, own, {*m, *l}, 0, 0};
+            if (scenario->leaving) {
+                out[count++] = (struct spec){1, 0, made, own, {*m, *l}, 0, 1};
+            }
         }
         if (scenario->roots && shard == 1) {
-            out[count++] = (struct spec){1, 1, 0, own, {0, *l}, 0};
+            out[count++] = (struct spec){1, 1, 0, own, {0, *l}, 0, 0};
         }
     }
     (void)w;
@@ -629,7 +737,7 @@ static void step_time(struct steps *s, const struct world *w)
             const struct spec *b = &w->specs[j];
             bool both = a->exists && b->exists && !a->root && !b->root;
             if (both && a->content.lock != b->content.lock) {
-                next.exempt |= a->content.mask & b->content.mask;
+                next.exempt |= wanted_of(i, a).mask & wanted_of(j, b).mask;
             }
         }
     }
@@ -660,6 +768,25 @@ static void start_pod(struct steps *s, const struct world *w, unsigned i)
             .state = POD_RUNS, .shard = (uint8_t)shard, .mounted = w->maps[shard]};
         take(s, &next, "starts:", i == 0 ? "p0" : "p1");
     }
+    if (scenario->bare) {
+        next.pods[i] = (struct pod_state){.state = POD_BARE, .shard = NONE};
+        take(s, &next, "is made without sidecars:", i == 0 ? "p0" : "p1");
+    }
+}
+
+/* Whatever others have given up by then: nobody asks them. */
+static void step_bare_pod(struct steps *s, const struct world *w, unsigned i)
+{
+    const char *who = i == 0 ? "p0" : "p1";
+    struct world next = *w;
+    next.pods[i] = (struct pod_state){.state = POD_NONE};
+    take(s, &next, "ends:", who);
+    if (!w->pods[i].started) {
+        next = *w;
+        next.pods[i].started = 1;
+        next.pods[i].found = MASKS - 1; /* less what nobody has, by note_given_up */
+        take(s, &next, "starts without sidecars:", who);
+    }
 }
 
 /* It enforces what is mounted from now on; what it had sent may still be executed. */
@@ -671,7 +798,7 @@ static void sync_pod(struct steps *s, const struct world *w, unsigned i, bool wr
     if (map->generation <= p->enforced.generation) {
         return;
     }
-    if (writing && p->enforced.generation != 0) {
+    if (writing && p->enforced.generation != 0 && !is_elected_by_name(p)) {
         p->writes |= p->enforced.content.mask;
     }
     p->mounted = *map;
@@ -688,6 +815,10 @@ static void step_pod(struct steps *s, const struct world *w, unsigned i)
     struct pod_state *p = &next.pods[i];
     if (now->state == POD_NONE) {
         start_pod(s, w, i);
+        return;
+    }
+    if (now->state == POD_BARE) {
+        step_bare_pod(s, w, i);
         return;
     }
     *p = (struct pod_state){.state = POD_NONE};
@@ -774,7 +905,7 @@ static void come_to_rest(struct world *w)
         moved = false;
         for (unsigned i = 0; i < PODS; i++) {
             struct pod_state *p = &w->pods[i];
-            if (p->state == POD_NONE) {
+            if (p->state != POD_RUNS) {
                 continue;
             }
             p->cut_off = 0;
@@ -801,10 +932,10 @@ static void come_to_rest(struct world *w)
 /* Whether another shard has or wants it: then it may wait for ever, and says so. */
 static bool is_contested(const struct world *w, unsigned shard)
 {
-    unsigned mask = w->specs[shard].content.mask;
+    unsigned mask = wanted_of(shard, &w->specs[shard]).mask;
     for (unsigned i = 0; i < SHARDS; i++) {
-        bool wants =
-            w->specs[i].exists && !w->specs[i].root && (w->specs[i].content.mask & mask) != 0;
+        bool wants = w->specs[i].exists && !w->specs[i].root &&
+                     (wanted_of(i, &w->specs[i]).mask & mask) != 0;
         bool keeps = w->maps[i].generation != 0 && (w->maps[i].content.mask & mask) != 0;
         if (i != shard && (wants || keeps)) {
             return true;
@@ -818,15 +949,40 @@ static bool is_contested(const struct world *w, unsigned shard)
     return false;
 }
 
+/* Pods without sidecars have everything to themselves, if a shard selects them. */
+static bool is_beside_bare(const struct world *w)
+{
+    for (unsigned i = 0; i < PODS; i++) {
+        if (w->pods[i].state == POD_BARE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_bare_alone(const struct world *w)
+{
+    for (unsigned i = 0; i < PODS; i++) {
+        if (w->pods[i].state == POD_RUNS && !is_elected_by_name(&w->pods[i]) &&
+            acts_on(&w->pods[i]) != 0 && w->specs[0].exists && w->specs[1].exists) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool gets_stuck(const struct world *w)
 {
     struct world end = *w;
     come_to_rest(&end);
+    if (is_beside_bare(&end)) {
+        return !has_bare_alone(&end);
+    }
     for (unsigned i = 0; i < SHARDS; i++) {
         const struct spec *spec = &end.specs[i];
         if (spec->exists && !spec->root && !is_contested(&end, i) &&
             end.maps[i].generation < GENERATIONS &&
-            (end.maps[i].generation == 0 || !is_same(end.maps[i].content, spec->content))) {
+            (end.maps[i].generation == 0 || !is_same(end.maps[i].content, wanted_of(i, spec)))) {
             return true;
         }
     }

@@ -63,6 +63,10 @@ static void test_plain_copies_are_cut_between_characters(void **state)
         {"a\n\x1b"
          "b\x7f",
          "a  b "},
+        {"\xc2\x9b"
+         "2J\xc2\xa0",
+         "  2J"},
+        {"\xc2\x9b\xc2\xa0", "  \xc2\xa0"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -6,9 +6,8 @@
 
 #include <cmocka.h>
 
-#include <malloc.h>
-
 #include "crypto/aead.h"
+#include "heap_in_use.h"
 #include "link.h"
 
 static struct tls_config *client;
@@ -159,16 +158,6 @@ static void idle_sessions_take_little_memory(void **state)
     }
     /* Each of the sessions has two buffers of 16 KiB, of which three pages are its alone. */
     assert_true(busy - idle >= MANY * 2 * 2 * 8);
-}
-
-/* The heap in use, with AddressSanitizer or without. */
-size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
-
-static size_t heap_in_use(void)
-{
-    return __sanitizer_get_current_allocated_bytes != NULL
-               ? __sanitizer_get_current_allocated_bytes()
-               : mallinfo2().uordblks;
 }
 
 static void sessions_with_records_of_our_own_take_less_than_a_kib(void **state)

@@ -141,6 +141,56 @@ static void test_order(void **state)
     world_end(&w);
 }
 
+/* What came together is one piece, whatever the frames and the padding. */
+static void test_frames_make_one_piece(void **state)
+{
+    (void)state;
+    struct world w;
+    char body[40 * KIB];
+    for (size_t i = 0; i < sizeof body; i++) {
+        body[i] = (char)(i * 7 + i / 251);
+    }
+    for (int padded = 0; padded < 2; padded++) {
+        world_init(&w, &(struct h2_peer_options){.pads = padded != 0});
+        struct user *u = open_stream(&w);
+        h2_peer_body(w.peer, 1, slice_of(body, sizeof body), false);
+        settle(&w);
+        assert_int_equal(u->pieces, 1);
+        assert_true(slice_eq(buf_slice(&u->bytes), slice_of(body, sizeof body)));
+        world_end(&w);
+    }
+    /* It ends where that of another stream begins, and before whatever else comes. */
+    world_init(&w, NULL);
+    struct user *a = open_stream(&w);
+    struct user *b = open_stream(&w);
+    send_body(&w, 1, 40 * KIB, false);
+    send_body(&w, 3, 20 * KIB, true);
+    settle(&w);
+    assert_true(a->pieces >= 2 && a->total == 40 * KIB);
+    assert_int_equal(b->total, 20 * KIB);
+    send_body(&w, 1, 20 * KIB, true);
+    settle(&w);
+    assert_said(&w, "b:20480 b:end room(99) a:61440 a:end room(100) ");
+    world_end(&w);
+}
+
+/* Its user gives up at the first of two pieces; the rest is for nobody. */
+static void test_abort_between_frames(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL);
+    struct user *a = open_stream(&w);
+    struct user *b = open_stream(&w);
+    a->aborts_at_body = true;
+    send_body(&w, 1, 40 * KIB, true);
+    send_body(&w, 3, 40 * KIB, true);
+    settle(&w);
+    assert_int_equal(a->pieces, 1);
+    assert_int_equal(b->total, 40 * KIB);
+    world_end(&w);
+}
+
 /* An unhurried one's reader may stop for good. */
 static struct user *open_unhurried(struct world *w)
 {
@@ -223,6 +273,36 @@ static void test_windows_of_paused_streams_stay(void **state)
     }
     assert_int_equal(u->total, 100 * 60 * 1000);
     assert_int_equal(u->stream->window, H2_WINDOW_FIRST);
+    world_end(&w);
+}
+
+/* A slow reader looks fast until the kernel has taken what it takes; it takes more to be believed
+ * after each pause. */
+static void test_windows_after_a_pause(void **state)
+{
+    (void)state;
+    struct world w;
+    world_init(&w, NULL);
+    struct user *u = open_stream(&w);
+    send_body(&w, 1, H2_FLOW_FIRST - 1, false);
+    settle(&w);
+    for (size_t proof = 2 * H2_FLOW_FIRST; proof <= 8 * H2_FLOW_FIRST; proof *= 2) {
+        h2_stream_pause(u->stream);
+        h2_stream_pause(u->stream); /* is the same one */
+        resume(&w, u);
+        send_body(&w, 1, proof - 1, false);
+        settle(&w);
+        assert_int_equal(u->stream->window, H2_WINDOW_FIRST);
+    }
+    assert_int_equal(h2_peer_pings(w.peer), 0);
+    send_body(&w, 1, MIB, false);
+    settle(&w);
+    assert_int_equal(u->stream->window, H2_WINDOW_MAX);
+    for (int i = 0; i < 100; i++) {
+        h2_stream_pause(u->stream);
+        resume(&w, u);
+    }
+    assert_in_range(u->stream->proof, H2_FLOW_MAX, UINT32_MAX / 2); /* does not overflow */
     world_end(&w);
 }
 
@@ -774,7 +854,10 @@ int main(void)
         cmocka_unit_test(test_pause_before_head),
         cmocka_unit_test(test_resume_in_handlers),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_frames_make_one_piece),
+        cmocka_unit_test(test_abort_between_frames),
         cmocka_unit_test(test_windows_grow),
+        cmocka_unit_test(test_windows_after_a_pause),
         cmocka_unit_test(test_windows_of_unhurried_streams),
         cmocka_unit_test(test_windows_of_paused_streams_stay),
         cmocka_unit_test(test_windows_of_slow_streams_stay),

@@ -495,7 +495,7 @@ static void label_selector_errors_name_the_field(void **state)
         {EXPRESSION("\"key\":\"a b\",\"operator\":\"Exists\""),
          ".matchExpressions[1].key: Invalid value: \"a b\": name part must"},
         {EXPRESSION("\"key\":\"a\",\"operator\":\"in\",\"values\":[\"b\"]"),
-         ".matchExpressions[1].operator: Invalid value: \"in\": not a valid selector operator"},
+         ".matchExpressions[1].operator: Unsupported value: \"in\": supported values: \"In\", "},
         {EXPRESSION("\"key\":\"a\",\"operator\":1"),
          ".matchExpressions[1].operator: Invalid value: must be a string"},
         {EXPRESSION("\"key\":\"a\",\"operator\":\"In\""),
@@ -527,6 +527,74 @@ static void label_selector_errors_name_the_field(void **state)
     }
 }
 
+struct widen_row {
+    const char *selector;
+    const char *labels; /* of the object, as requirements; !k: it has none of the key */
+    const char *wide;
+};
+
+/* The labels that a selector of `k=v` alone asks for. */
+static size_t labels_of(const struct selector *s, struct selector_label *out)
+{
+    size_t required;
+    size_t count = 0;
+    const struct selector_requirement *r = selector_requirements(s, &required);
+    for (size_t i = 0; i < required; i++) {
+        if (r[i].op == SELECTOR_EQUALS) {
+            out[count++] = (struct selector_label){slice_str(r[i].key), slice_str(r[i].values[0])};
+        }
+    }
+    return count;
+}
+
+static void widening(void **state)
+{
+    (void)state;
+    static const struct widen_row rows[] = {
+        {"ns in (a,b)", "ns=c", "ns in (a,b,c)"},
+        {"ns in (a,b)", "ns=a", "ns in (a,b)"},
+        {"ns in (a,b)", "other=a", ""},
+        {"ns=a", "ns=b", "ns in (a,b)"},
+        {"ns==a,x", "ns=b,x=1", "ns in (a,b),x"},
+        {"ns notin (a,b)", "ns=a", "ns notin (b)"},
+        {"ns!=a", "ns=a", ""},
+        {"ns notin (a,b)", "ns=c", "ns notin (a,b)"},
+        {"x", "ns=a", ""},
+        {"!x", "x=1", ""},
+        {"x>5", "x=5", ""},
+        {"x>5,ns in (a)", "x=6,ns=b", "ns in (a,b),x>5"},
+        {"ns in (a,b),ns notin (c)", "ns=c", "ns in (a,b,c)"},
+        {SELECTOR_NOTHING, "a=b", "!k"},
+        {SELECTOR_NOTHING, "k=b", "k"},
+        {"", "a=b", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err e = ERR_INIT;
+        struct selector_label labels[4];
+        struct selector *s = parse(rows[i].selector);
+        struct selector *object = parse(rows[i].labels);
+        size_t count = labels_of(object, labels);
+        struct selector *wide = selector_widen(s, labels, count, &e);
+        assert_non_null(wide);
+        prints(wide, rows[i].selector, rows[i].wide);
+        assert_true(selector_matches(wide, labels, count));
+        selector_free(wide);
+        selector_free(object);
+        selector_free(s);
+    }
+}
+
+static void what_is_no_label_widens_nothing(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    const struct selector_label label = {SLICE("ns"), SLICE("not a value")};
+    struct selector *s = parse("ns in (a)");
+    assert_null(selector_widen(s, &label, 1, &e));
+    assert_int_equal(e.code, -EINVAL);
+    selector_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -536,6 +604,8 @@ int main(void)
         cmocka_unit_test(evaluation),
         cmocka_unit_test(conjunction),
         cmocka_unit_test(nothing),
+        cmocka_unit_test(widening),
+        cmocka_unit_test(what_is_no_label_widens_nothing),
         cmocka_unit_test(equality),
         cmocka_unit_test(size),
         cmocka_unit_test(bounds),

@@ -67,9 +67,10 @@ static void what_tells_two_apart(void **state)
         make(CONTROL_TRAFFIC, "b", 7, "{}"),
         make(CONTROL_TRAFFIC, "a", 8, "{}"),
         make(CONTROL_TRAFFIC, "a", 7,
-             "{\"faults\":[{\"name\":\"f\",\"pods\":\"\",\"rules\":[{\"name\":\"r\",\"resources\":["
-             "{}],"
-             "\"abort\":{\"status\":503,\"ppm\":1}}]}]}"),
+             "{\"faults\":[{\"name\":\"f\",\"spec\":{\"selector\":{},\"httpFault\":[{\"name\":"
+             "\"r\",\"match\":{"
+             "\"resources\":[{}]},"
+             "\"abort\":{\"httpStatus\":503,\"percent\":\"0.0001\"}}]}}]}"),
     };
     assert_int_equal(shard_document_size(&others[2]), 1);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {

@@ -128,7 +128,7 @@ static void refuses_what_is_not_valid(void **state)
          "checksum: Invalid value"},
         {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"ns\","
          "\"name\":\"a\"},\"generation\":9,\"spec\":{\"limits\":[],\"faults\":[]}}",
-         "unknown field \"faults\""},
+         "spec.faults: Forbidden: unknown field"},
         {"{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"ns\","
          "\"name\":\"a\"},\"generation\":9,\n\"spec\":{\"limits\":[{\"apiGroups\":[\"\"],"
          "\"resources\":[\"pods\"],\"selector\":\"a in\"}]}}",

@@ -74,9 +74,11 @@ static void refuses_what_is_not_valid(void **state)
     refused(SLICE(""), NULL, -EINVAL, REFUSAL_INVALID, "line 1");
     refused((struct slice){0}, NULL, -EINVAL, REFUSAL_INVALID, "line 1");
     refused(slice_str(document("a", 7, "{\"limits\":[]}")), NULL, -EINVAL, REFUSAL_INVALID,
-            "unknown field \"limits\"");
+            "spec.limits: Forbidden: unknown field");
     refused(SLICE("{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\"}"), NULL, -EINVAL,
             REFUSAL_INVALID, "kind");
+    refused(SLICE("{\"apiVersion\":\"cmesh/v2\",\"kind\":\"ShardTraffic\"}"), NULL, -EINVAL,
+            REFUSAL_INVALID, "apiVersion: Unsupported value: \"cmesh/v2\"");
 }
 
 /* A document that just fits, but no longer would with the checksum that it is stored with. */
@@ -85,9 +87,11 @@ static void refuses_what_localproxy_could_not_read(void **state)
     (void)state;
     static const char head[] =
         "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":\"ns\","
-        "\"name\":\"a\"},\"generation\":7,\"spec\":{\"faults\":[{\"name\":\"f\",\"pods\":\"\","
-        "\"rules\":[{\"name\":\"r\",\"abort\":{\"status\":503,\"ppm\":1},\"resources\":[";
-    static const char tail[] = "]}]}]}}";
+        "\"name\":\"a\"},\"generation\":7,\"spec\":{\"faults\":[{\"name\":\"f\",\"spec\":{"
+        "\"selector\":{},"
+        "\"httpFault\":[{\"name\":\"r\",\"abort\":{\"httpStatus\":503,\"percent\":1},\"match\":{"
+        "\"resources\":[";
+    static const char tail[] = "]}}]}}]}}";
     struct buf text = BUF_INIT((size_t)2 * TRAFFIC_TEXT_MAX);
     buf_append_str(&text, head);
     for (unsigned i = 0; text.len + sizeof tail + 100 < TRAFFIC_TEXT_MAX; i++) {

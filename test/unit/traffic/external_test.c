@@ -20,20 +20,24 @@
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":\"ns\","      \
     "\"name\":\"s\"},\"generation\":1,\"spec\":{"
 #define BREAKER(member, list)                                                                      \
-    HEAD "\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"" member "\":[" list "]}]}}"
-#define INTERCEPTS(list) BREAKER("intercepts", list)
+    HEAD "\"breakers\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"" member "\":[" list "]}}]}}"
+#define INTERCEPTS(list) BREAKER("trafficInterceptRules", list)
 #define WHITE(name, content, contents, methods)                                                    \
-    "{\"name\":\"" name "\",\"type\":\"Whitelist\",\"content\":\"" content                         \
+    "{\"name\":\"" name "\",\"interceptType\":\"Whitelist\",\"contentType\":\"" content            \
     "\",\"contents\":[" contents "],\"methods\":[" methods "]}"
 #define BLACK(name, content, contents, methods)                                                    \
-    "{\"name\":\"" name "\",\"type\":\"Blacklist\",\"content\":\"" content                         \
+    "{\"name\":\"" name "\",\"interceptType\":\"Blacklist\",\"contentType\":\"" content            \
     "\",\"contents\":[" contents "],\"methods\":[" methods "]}"
-#define LIMIT(name, list) "{\"name\":\"" name "\",\"trigger\":\"ForceOpened\",\"urls\":[" list "]}"
+#define LIMIT(name, list)                                                                          \
+    "{\"name\":\"" name "\",\"triggerPolicy\":\"ForceOpened\",\"restRules\":[" list "]}"
 #define URL(url, method) "{\"url\":\"" url "\",\"method\":\"" method "\"}"
-#define LIMITS(list) BREAKER("limitings", list)
+#define LIMITS(list) BREAKER("rateLimitings", list)
 #define FAULT(name, list)                                                                          \
-    "{\"name\":\"" name "\",\"abort\":{\"status\":503,\"ppm\":1},\"http\":[" list "]}"
-#define FAULTS(list) HEAD "\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":[" list "]}]}}"
+    "{\"name\":\"" name                                                                            \
+    "\",\"abort\":{\"httpStatus\":503,\"percent\":\"0.0001\"},\"match\":{\"httpMatch\":[" list     \
+    "]}}"
+#define FAULTS(list)                                                                               \
+    HEAD "\"faults\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"httpFault\":[" list "]}}]}}"
 #define BOMB "\"(a+)+$\""
 
 static struct traffic *parse(const char *text)
@@ -223,11 +227,13 @@ static void test_order_is_of_no_meaning(void **state)
 static void test_only_what_selects(void **state)
 {
     static const struct selector_label blue[] = {{SLICE("app"), SLICE("blue")}};
-    struct traffic *t =
-        parse(HEAD "\"breakers\":[{\"name\":\"p\",\"pods\":\"app=blue\",\"intercepts\":[" WHITE(
-            "w", "Regexp", "\"^a$\"", "\"*\"") "]},{\"name\":\"q\",\"pods\":\"app=red\","
-                                               "\"intercepts\":[" BLACK("b", "Normal", "\"a\"",
-                                                                        "\"*\"") "]}]}}");
+    struct traffic *t = parse(
+        HEAD "\"breakers\":[{\"name\":\"p\",\"spec\":{\"selector\":{\"matchLabels\":{\"app\":"
+             "\"blue\"}},\"trafficInterceptRules\":[" WHITE(
+                 "w", "Regexp", "\"^a$\"", "\"*\"") "]}},{\"name\":\"q\",\"spec\":{\"selector\":{"
+                                                    "\"matchLabels\":{\"app\":\"red\"}},"
+                                                    "\"trafficInterceptRules\":[" BLACK(
+                                                        "b", "Normal", "\"a\"", "\"*\"") "]}}]}}");
     struct traffic_external a = ask("GET http://a/");
     struct traffic_external c = ask("GET http://c/");
     struct traffic_active active;
@@ -296,12 +302,14 @@ static void test_one_budget(void **state)
     struct traffic_active a;
     struct traffic_external r = ask(bomb_host());
     (void)state;
-    buf_append_str(&text, HEAD "\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"intercepts\":[");
+    buf_append_str(
+        &text,
+        HEAD "\"breakers\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"trafficInterceptRules\":[");
     for (int i = 0; i < TRAFFIC_INTERCEPTS_MAX; i++) {
         buf_printf(&text, "%s" WHITE("r%d", "Regexp", "\"a.*a.*[^b]b%d\"", "\"*\""),
                    i == 0 ? "" : ",", i, i);
     }
-    buf_append_str(&text, "]}]}}");
+    buf_append_str(&text, "]}}]}}");
     struct traffic *t = parse(buf_cstr(&text));
     traffic_active_set(&a, t, NULL, 0);
     struct traffic_judgement j = traffic_judge(t, &a, &r);
@@ -628,14 +636,17 @@ static void test_both_kinds(void **state)
 {
     struct traffic *t = parse(
         HEAD
-        "\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"limitings\":[{\"name\":\"r\",\"trigger\":"
-        "\"ForceOpened\",\"urls\":[" URL(
+        "\"breakers\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"rateLimitings\":[{\"name\":"
+        "\"r\",\"triggerPolicy\":"
+        "\"ForceOpened\",\"restRules\":[" URL(
             "http://a/*",
-            "*") "],\"resources\":[{\"apiGroups\":"
-                 "[\"*\"],\"resources\":[\"pods\"],\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}]}]}],"
-                 "\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":[{\"name\":\"f\","
-                 "\"resources\":[{}],"
-                 "\"http\":[{\"method\":\"*\"}],\"abort\":{\"status\":503,\"ppm\":1}}]}]}}");
+            "*") "],\"resourceRules\":[{\"apiGroups\":"
+                 "[\"*\"],\"resources\":[\"pods\"],\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}]}]}}],"
+                 "\"faults\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"httpFault\":[{\"name\":"
+                 "\"f\","
+                 "\"match\":{\"resources\":[{}],"
+                 "\"httpMatch\":[{\"method\":\"*\"}]},\"abort\":{\"httpStatus\":503,\"percent\":"
+                 "\"0.0001\"}}]}}]}}");
     struct traffic_request pods = {.resource = SLICE("pods"),
                                    .verb = SLICE("get"),
                                    .namespace = SLICE("n"),
@@ -691,37 +702,58 @@ static void test_ipv4_in_ipv6(void **state)
 /* ---- memory ---- */
 
 static const char everything[] =
-    HEAD "\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"limitings\":[" LIMIT(
+    HEAD "\"breakers\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"rateLimitings\":[" LIMIT(
         "l",
         URL("http://*.h/a/b?x", "POST") "," URL(
             "https://h",
-            "*")) "],\"intercepts\":[" WHITE("w", "Regexp", "\"^a\",\"(a|b)+$\"",
-                                             "\"GET\"") "," BLACK("b", "Normal", "\"c\",\"d:8\"",
-                                                                  "\"*\"") "]}],"
-                                                                           "\"faults\":[{"
-                                                                           "\"name\":\"p\","
-                                                                           "\"pods\":\"\","
-                                                                           "\"rules\":[" FAULT(
-                                                                               "f",
-                                                                               "{\"host\":{"
-                                                                               "\"regex\":"
-                                                                               "\"a\"},"
-                                                                               "\"path\":{"
-                                                                               "\"exact\":\"/"
-                                                                               "\"},\"method\":"
-                                                                               "\"*\"},"
-                                                                               "{\"host\":{"
-                                                                               "\"exact\":"
-                                                                               "\"a\"},"
-                                                                               "\"path\":{"
-                                                                               "\"regex\":\"/"
-                                                                               "$\"},"
-                                                                               "\"headers\":["
-                                                                               "{\"name\":"
-                                                                               "\"x\","
-                                                                               "\"value\":"
-                                                                               "\"y\"}]}") "]}]"
-                                                                                           "}}";
+            "*")) "],\"trafficInterceptRules\":[" WHITE("w", "Regexp", "\"^a\",\"(a|b)+$\"",
+                                                        "\"GET\"") "," BLACK("b", "Normal",
+                                                                             "\"c\",\"d:8\"",
+                                                                             "\"*\"") "]}}],"
+                                                                                      "\"faults\":["
+                                                                                      "{"
+                                                                                      "\"name\":"
+                                                                                      "\"p\","
+                                                                                      "\"spec\":{"
+                                                                                      "\"selector\""
+                                                                                      ":{},"
+                                                                                      "\"httpFault"
+                                                                                      "\":[" FAULT(
+                                                                                          "f",
+                                                                                          "{\"host"
+                                                                                          "\":{"
+                                                                                          "\"regex"
+                                                                                          "\":"
+                                                                                          "\"a\"},"
+                                                                                          "\"path\""
+                                                                                          ":{"
+                                                                                          "\"exact"
+                                                                                          "\":\"/"
+                                                                                          "\"},"
+                                                                                          "\"method"
+                                                                                          "\":"
+                                                                                          "\"*\"},"
+                                                                                          "{\"host"
+                                                                                          "\":{"
+                                                                                          "\"exact"
+                                                                                          "\":"
+                                                                                          "\"a\"},"
+                                                                                          "\"path\""
+                                                                                          ":{"
+                                                                                          "\"regex"
+                                                                                          "\":\"/"
+                                                                                          "$\"},"
+                                                                                          "\"header"
+                                                                                          "s\":["
+                                                                                          "{\"name"
+                                                                                          "\":"
+                                                                                          "\"x\","
+                                                                                          "\"value"
+                                                                                          "\":"
+                                                                                          "\"y\"}]"
+                                                                                          "}") "]}}"
+                                                                                               "]"
+                                                                                               "}}";
 
 static void test_nothing_is_allocated(void **state)
 {

@@ -25,15 +25,16 @@ struct row {
     const char *verb;
 };
 
-static void write_rows(struct buf *out, const struct row *rows, size_t count, const char *rest)
+/* `before` and `after` stand around the list of a rule's rows. */
+static void write_rows(struct buf *out, const struct row *rows, size_t count, const char *before,
+                       const char *after)
 {
     for (size_t i = 0; i < count; i++) {
-        buf_printf(
-            out,
-            "%s{\"name\":\"%s\",\"resources\":[{\"apiGroups\":[\"%s\"],\"resources\":[\"%s\"],"
-            "\"verbs\":[\"%s\"],\"namespaces\":[\"%s\"]}],%s}",
-            i == 0 ? "" : ",", rows[i].name, rows[i].group, rows[i].resource, rows[i].verb,
-            rows[i].namespace, rest);
+        buf_printf(out,
+                   "%s{\"name\":\"%s\",%s[{\"apiGroups\":[\"%s\"],\"resources\":[\"%s\"],"
+                   "\"verbs\":[\"%s\"],\"namespaces\":[\"%s\"]}]%s}",
+                   i == 0 ? "" : ",", rows[i].name, before, rows[i].group, rows[i].resource,
+                   rows[i].verb, rows[i].namespace, after);
     }
 }
 
@@ -51,11 +52,15 @@ static struct traffic *parse(const struct buf *text)
 static struct traffic *make(const struct row *rows, size_t count)
 {
     struct buf text = BUF_INIT(1 << 20);
-    buf_append_str(&text, HEAD "\"breakers\":[{\"name\":\"p\",\"pods\":\"\",\"limitings\":[");
-    write_rows(&text, rows, count, "\"trigger\":\"ForceOpened\"");
-    buf_append_str(&text, "]}],\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":[");
-    write_rows(&text, rows, count, "\"abort\":{\"status\":503,\"ppm\":1}");
-    buf_append_str(&text, "]}]}}");
+    buf_append_str(&text, HEAD
+                   "\"breakers\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"rateLimitings\":[");
+    write_rows(&text, rows, count, "\"triggerPolicy\":\"ForceOpened\",\"resourceRules\":", "");
+    buf_append_str(&text,
+                   "]}}],\"faults\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"httpFault\":[");
+    write_rows(
+        &text, rows, count,
+        "\"abort\":{\"httpStatus\":503,\"percent\":\"0.0001\"},\"match\":{\"resources\":", "}");
+    buf_append_str(&text, "]}}]}}");
     assert_int_equal(buf_error(&text), 0);
     struct traffic *t = parse(&text);
     buf_reset(&text);
@@ -104,18 +109,18 @@ static const char *faults(const struct traffic *t, const struct traffic_request 
 
 /* All 16, from the most specific: each decides as long as no better one is there. */
 static const struct row ladder[] = {
-    {"0", "n", "g", "r", "v"},    {"n", "*", "g", "r", "v"},   {"g", "n", "*", "r", "v"},
-    {"r", "n", "g", "*", "v"},    {"v", "n", "g", "r", "*"},   {"ng", "*", "*", "r", "v"},
-    {"nr", "*", "g", "*", "v"},   {"gr", "n", "*", "*", "v"},  {"nv", "*", "g", "r", "*"},
-    {"gv", "n", "*", "r", "*"},   {"rv", "n", "g", "*", "*"},  {"ngr", "*", "*", "*", "v"},
-    {"ngv", "*", "*", "r", "*"},  {"nrv", "*", "g", "*", "*"}, {"grv", "n", "*", "*", "*"},
+    {"0", "n", "g", "r", "get"},  {"n", "*", "g", "r", "get"},  {"g", "n", "*", "r", "get"},
+    {"r", "n", "g", "*", "get"},  {"get", "n", "g", "r", "*"},  {"ng", "*", "*", "r", "get"},
+    {"nr", "*", "g", "*", "get"}, {"gr", "n", "*", "*", "get"}, {"nv", "*", "g", "r", "*"},
+    {"gv", "n", "*", "r", "*"},   {"rv", "n", "g", "*", "*"},   {"ngr", "*", "*", "*", "get"},
+    {"ngv", "*", "*", "r", "*"},  {"nrv", "*", "g", "*", "*"},  {"grv", "n", "*", "*", "*"},
     {"ngrv", "*", "*", "*", "*"},
 };
 
 static void most_specific(void **state)
 {
     (void)state;
-    struct traffic_request r = ask("n", "g", "r", "", "v");
+    struct traffic_request r = ask("n", "g", "r", "", "get");
     for (size_t from = 0; from < ARRAY_LEN(ladder); from++) {
         struct row rows[ARRAY_LEN(ladder)];
         size_t count = ARRAY_LEN(ladder) - from;
@@ -132,9 +137,9 @@ static void several_of_one_key(void **state)
 {
     (void)state;
     static const struct row rows[] = {
-        {"b", "n", "g", "r", "v"}, {"wide", "*", "g", "r", "v"}, {"a", "n", "g", "r", "v"}};
+        {"b", "n", "g", "r", "get"}, {"wide", "*", "g", "r", "get"}, {"a", "n", "g", "r", "get"}};
     struct traffic *t = make(rows, ARRAY_LEN(rows));
-    struct traffic_request r = ask("n", "g", "r", "", "v");
+    struct traffic_request r = ask("n", "g", "r", "", "get");
     assert_string_equal(limitings(t, &r), "b a"); /* as the policy lists them */
     assert_string_equal(faults(t, &r), "b wide a");
     traffic_unref(t);
@@ -143,11 +148,12 @@ static void several_of_one_key(void **state)
 static void nothing_matches(void **state)
 {
     (void)state;
-    static const struct row rows[] = {{"x", "n", "g", "r", "v"}};
+    static const struct row rows[] = {{"x", "n", "g", "r", "get"}};
     static const char *const asked[][4] = {
-        {"n2", "g", "r", "v"}, {"n", "g2", "r", "v"}, {"n", "g", "r2", "v"}, {"n", "g", "r", "v2"},
-        {"", "g", "r", "v"},   {"n", "", "r", "v"},   {"n", "g", "", "v"},   {"n", "g", "r", ""},
-        {"N", "g", "r", "v"},  {"*", "g", "r", "v"},  {"n", "g", "*", "v"},
+        {"n2", "g", "r", "get"}, {"n", "g2", "r", "get"}, {"n", "g", "r2", "get"},
+        {"n", "g", "r", "v2"},   {"", "g", "r", "get"},   {"n", "", "r", "get"},
+        {"n", "g", "", "get"},   {"n", "g", "r", ""},     {"N", "g", "r", "get"},
+        {"*", "g", "r", "get"},  {"n", "g", "*", "get"},
     };
     struct traffic *t = make(rows, 1);
     for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
@@ -156,7 +162,7 @@ static void nothing_matches(void **state)
         assert_string_equal(faults(t, &r), "");
     }
     struct traffic_request nul = {
-        .namespace = {"n\0", 2}, .group = SLICE("g"), .resource = SLICE("r"), .verb = SLICE("v")};
+        .namespace = {"n\0", 2}, .group = SLICE("g"), .resource = SLICE("r"), .verb = SLICE("get")};
     assert_string_equal(limitings(t, &nul), "");
     traffic_unref(t);
 }
@@ -266,11 +272,12 @@ static void open_lists(void **state)
 {
     (void)state;
     struct buf text = BUF_INIT(4096);
-    buf_append_str(&text, HEAD "\"faults\":[{\"name\":\"p\",\"pods\":\"\",\"rules\":["
-                               "{\"name\":\"any\",\"resources\":[{},{\"verbs\":[\"list\"]}],"
-                               "\"abort\":{\"status\":503,\"ppm\":1}},"
-                               "{\"name\":\"lists\",\"resources\":[{\"verbs\":[\"list\"]}],"
-                               "\"abort\":{\"status\":503,\"ppm\":1}}]}]}}");
+    buf_append_str(&text,
+                   HEAD "\"faults\":[{\"name\":\"p\",\"spec\":{\"selector\":{},\"httpFault\":["
+                        "{\"name\":\"any\",\"match\":{\"resources\":[{},{\"verbs\":[\"list\"]}]},"
+                        "\"abort\":{\"httpStatus\":503,\"percent\":\"0.0001\"}},"
+                        "{\"name\":\"lists\",\"match\":{\"resources\":[{\"verbs\":[\"list\"]}]},"
+                        "\"abort\":{\"httpStatus\":503,\"percent\":\"0.0001\"}}]}}]}}");
     struct traffic *t = parse(&text);
     struct traffic_request r = ask("n", "g", "r", "", "list");
     assert_string_equal(faults(t, &r), "any lists");
@@ -285,13 +292,16 @@ static void open_lists(void **state)
 static void by_the_pods_labels(void **state)
 {
     (void)state;
-    static const char rule[] =
-        "{\"name\":\"r\",\"trigger\":\"ForceOpened\",\"resources\":[{\"apiGroups\":[\"*\"],"
-        "\"resources\":[\"*\"],\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}]}";
+    static const char rule[] = "{\"name\":\"r\",\"triggerPolicy\":\"ForceOpened\","
+                               "\"resourceRules\":[{\"apiGroups\":[\"*\"],"
+                               "\"resources\":[\"*\"],\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}]}";
     struct buf text = BUF_INIT(4096);
     buf_printf(&text,
-               HEAD "\"breakers\":[{\"name\":\"a\",\"pods\":\"app=a\",\"limitings\":[%s]},"
-                    "{\"name\":\"b\",\"pods\":\"app!=a\",\"limitings\":[%s]}]}}",
+               HEAD
+               "\"breakers\":[{\"name\":\"a\",\"spec\":{\"selector\":{\"matchLabels\":{\"app\":"
+               "\"a\"}},\"rateLimitings\":[%s]}},"
+               "{\"name\":\"b\",\"spec\":{\"selector\":{\"matchExpressions\":[{\"key\":\"app\","
+               "\"operator\":\"NotIn\",\"values\":[\"a\"]}]},\"rateLimitings\":[%s]}}]}}",
                rule, rule);
     struct traffic *t = parse(&text);
     struct selector_label label = {SLICE("app"), SLICE("a")};

@@ -195,12 +195,14 @@ static void put_in_force(struct world *w, const char *spec)
     free(text);
 }
 
-#define BREAKER(rules) "{\"breakers\":[{\"name\":\"b\",\"pods\":\"\"," rules "}]}"
-#define FAULTS(rules) "{\"faults\":[{\"name\":\"f\",\"pods\":\"\",\"rules\":[" rules "]}]}"
+#define BREAKER(rules) "{\"breakers\":[{\"name\":\"b\",\"spec\":{\"selector\":{}," rules "}}]}"
+#define FAULTS(rules)                                                                              \
+    "{\"faults\":[{\"name\":\"f\",\"spec\":{\"selector\":{},\"httpFault\":[" rules "]}}]}"
 #define INTERCEPT(type, content)                                                                   \
-    BREAKER("\"intercepts\":[{\"name\":\"i\",\"type\":\"" type "\",\"content\":\"Normal\","        \
+    BREAKER("\"trafficInterceptRules\":[{\"name\":\"i\",\"interceptType\":\"" type                 \
+            "\",\"contentType\":\"Normal\","                                                       \
             "\"contents\":[\"" content "\"],\"methods\":[\"*\"]}]")
-#define HTTP(more) "\"http\":[{\"host\":{\"exact\":\"127.0.0.1:%u\"}" more "}]"
+#define HTTP(more) "\"match\":{\"httpMatch\":[{\"host\":{\"exact\":\"127.0.0.1:%u\"}" more "}]}"
 
 static void say(struct world *w, struct raw_peer *p, const char *text)
 {
@@ -594,17 +596,17 @@ static void what_is_not_listed_is_refused_and_not_dialled(void **state)
 static void the_first_line_tells_why_there_is_no_tunnel(void **state)
 {
     struct world *w = *state;
-    put_in_force(w,
-                 BREAKER("\"intercepts\":[{\"name\":\"\u00e9\",\"type\":\"Blacklist\",\"content\":"
-                         "\"Normal\",\"contents\":[\"127.0.0.1:%u\"],\"methods\":[\"*\"]}]"));
+    put_in_force(w, BREAKER("\"trafficInterceptRules\":[{\"name\":\"\u00e9\",\"interceptType\":"
+                            "\"Blacklist\",\"contentType\":"
+                            "\"Normal\",\"contents\":[\"127.0.0.1:%u\"],\"methods\":[\"*\"]}]"));
     ask(w, CONNECT);
     raw_expect(w->loop, &client, "HTTP/1.1 403 Forbidden: cmesh: " BY_RULE);
     expect_own(w, 403, "refused", "rule \"\u00e9\" ");
     assert_null(memchr(client.text, '\xc3', strcspn(client.text, "\r")));
     ask(w, GET);
     raw_expect(w->loop, &client, "HTTP/1.1 403 Forbidden\r\n");
-    put_in_force(
-        w, FAULTS("{\"name\":\"i\"," HTTP("") ",\"abort\":{\"status\":500,\"ppm\":1000000}}"));
+    put_in_force(w, FAULTS("{\"name\":\"i\"," HTTP(
+                        "") ",\"abort\":{\"httpStatus\":500,\"percent\":\"100\"}}"));
     ask(w, CONNECT);
     raw_expect(w->loop, &client, "HTTP/1.1 500 Internal Server Error: cmesh: ");
 }
@@ -625,9 +627,11 @@ static void what_is_over_the_limit_waits(void **state)
 {
     struct world *w = *state;
     put_in_force(
-        w, BREAKER("\"limitings\":[{\"name\":\"l\",\"urls\":[{\"url\":\"http://127.0.0.1:%u/*\","
-                   "\"method\":\"GET\"}],\"trigger\":\"LimiterOnly\",\"bucket\":{\"burst\":1,"
-                   "\"limit\":1,\"intervalMs\":2000}}]"));
+        w,
+        BREAKER(
+            "\"rateLimitings\":[{\"name\":\"l\",\"restRules\":[{\"url\":\"http://127.0.0.1:%u/*\","
+            "\"method\":\"GET\"}],\"triggerPolicy\":\"LimiterOnly\",\"bucket\":{\"burst\":1,"
+            "\"limit\":1,\"interval\":\"2000ms\"}}]"));
     expect_passes(w);
     ask(w, GET);
     expect_own(w, 429, "limited", "l");
@@ -649,10 +653,13 @@ static void an_origin_that_fails_opens_the_breaker(void **state)
 {
     struct world *w = *state;
     put_in_force(
-        w, BREAKER("\"limitings\":[{\"name\":\"h\",\"urls\":[{\"url\":\"http://127.0.0.1:%u/*\","
-                   "\"method\":\"*\"}],\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,"
-                   "\"minimumRequests\":2,\"errorPercent\":50},\"recover\":{\"type\":"
-                   "\"SleepingWindow\",\"windowMs\":30000}}]"));
+        w,
+        BREAKER(
+            "\"rateLimitings\":[{\"name\":\"h\",\"restRules\":[{\"url\":\"http://127.0.0.1:%u/*\","
+            "\"method\":\"*\"}],\"triggerPolicy\":\"Health\",\"healthPolicy\":{\"window\":"
+            "\"10000ms\","
+            "\"minimumRequests\":2,\"errorPercent\":50},\"recoverPolicy\":{\"type\":"
+            "\"SleepingWindow\",\"sleepingWindowSize\":\"30000ms\"}}]"));
     for (int i = 0; i < 2; i++) {
         ask(w, GET);
         accept_origin(w, "\r\n\r\n");
@@ -673,8 +680,10 @@ static void so_many_are_under_way(void **state)
 {
     struct world *w = *state;
     put_in_force(
-        w, BREAKER("\"limitings\":[{\"name\":\"m\",\"urls\":[{\"url\":\"http://127.0.0.1:%u/*\","
-                   "\"method\":\"*\"}],\"trigger\":\"LimiterOnly\",\"maxInFlight\":1}]"));
+        w,
+        BREAKER(
+            "\"rateLimitings\":[{\"name\":\"m\",\"restRules\":[{\"url\":\"http://127.0.0.1:%u/*\","
+            "\"method\":\"*\"}],\"triggerPolicy\":\"LimiterOnly\",\"maxInFlight\":1}]"));
     ask(w, GET);
     accept_origin(w, "\r\n\r\n");
     connect_to(w, &other);
@@ -693,10 +702,12 @@ static void so_many_are_under_way(void **state)
 /* ---- faults ---- */
 
 #define HEALTH(what)                                                                               \
-    BREAKER("\"limitings\":[{\"name\":\"h\",\"urls\":[{\"url\":\"http://127.0.0.1:%u/*\","         \
-            "\"method\":\"*\"}],\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,"            \
-            "\"minimumRequests\":1," what "},\"recover\":{\"type\":\"SleepingWindow\","            \
-            "\"windowMs\":30000}}]")
+    BREAKER(                                                                                       \
+        "\"rateLimitings\":[{\"name\":\"h\",\"restRules\":[{\"url\":\"http://127.0.0.1:%u/*\","    \
+        "\"method\":\"*\"}],\"triggerPolicy\":\"Health\",\"healthPolicy\":{\"window\":"            \
+        "\"10000ms\","                                                                             \
+        "\"minimumRequests\":1," what "},\"recoverPolicy\":{\"type\":\"SleepingWindow\","          \
+        "\"sleepingWindowSize\":\"30000ms\"}}]")
 
 static void an_answer_of_500_is_a_failure(void **state)
 {
@@ -715,10 +726,13 @@ static void what_is_forbidden_is_no_failure(void **state)
 {
     struct world *w = *state;
     put_in_force(
-        w, BREAKER("\"limitings\":[{\"name\":\"h\",\"urls\":[{\"url\":\"http://localhost:%u/*\","
-                   "\"method\":\"*\"}],\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,"
-                   "\"minimumRequests\":1,\"errorPercent\":1},\"recover\":{\"type\":"
-                   "\"Manual\"}}]"));
+        w,
+        BREAKER(
+            "\"rateLimitings\":[{\"name\":\"h\",\"restRules\":[{\"url\":\"http://localhost:%u/*\","
+            "\"method\":\"*\"}],\"triggerPolicy\":\"Health\",\"healthPolicy\":{\"window\":"
+            "\"10000ms\","
+            "\"minimumRequests\":1,\"errorPercent\":1},\"recoverPolicy\":{\"type\":"
+            "\"Manual\"}}]"));
     protected = true;
     for (int i = 0; i < 2; i++) {
         ask(w, "GET http://localhost:%u/ HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -752,7 +766,7 @@ static void what_may_have_been_executed_is_said(void **state)
 static void a_host_that_is_given_up_was_slow(void **state)
 {
     struct world *w = *state;
-    put_in_force(w, HEALTH("\"slowMs\":1000,\"slowPercent\":100"));
+    put_in_force(w, HEALTH("\"slowCallDuration\":\"1000ms\",\"slowCallPercent\":100"));
     raw_fill(w->listener);
     ask(w, CONNECT);
     while (egress_busy(w->egress) == 0) {
@@ -789,18 +803,19 @@ static void an_upgraded_connection_ends_when_rules_forbid_it(void **state)
 static void an_abort_is_the_answer(void **state)
 {
     struct world *w = *state;
-    put_in_force(w,
-                 FAULTS("{\"name\":\"r\"," HTTP(
-                     ",\"path\":{\"exact\":\"/\"}") ","
-                                                    "\"abort\":{\"status\":503,\"ppm\":1000000}}"));
+    put_in_force(
+        w,
+        FAULTS("{\"name\":\"r\"," HTTP(
+            ",\"path\":{\"exact\":\"/\"}") ","
+                                           "\"abort\":{\"httpStatus\":503,\"percent\":\"100\"}}"));
     ask(w, GET);
     expect_own(w, 503, "fault", "f");
     expect_metric(w, OF_HOST("aborted", "1"));
     ask(w, BY_HEADER);
     accept_origin(w, "GET /real ");
     open_tunnel(w);
-    put_in_force(
-        w, FAULTS("{\"name\":\"r\"," HTTP("") ",\"abort\":{\"status\":418,\"ppm\":1000000}}"));
+    put_in_force(w, FAULTS("{\"name\":\"r\"," HTTP(
+                        "") ",\"abort\":{\"httpStatus\":418,\"percent\":\"100\"}}"));
     ask(w, CONNECT);
     expect_own(w, 418, "fault", "f");
 }
@@ -808,8 +823,8 @@ static void an_abort_is_the_answer(void **state)
 static void a_delay_is_waited_for(void **state)
 {
     struct world *w = *state;
-    put_in_force(w,
-                 FAULTS("{\"name\":\"r\"," HTTP("") ",\"delay\":{\"ms\":5000,\"ppm\":1000000}}"));
+    put_in_force(w, FAULTS("{\"name\":\"r\"," HTTP(
+                        "") ",\"delay\":{\"fixedDelay\":\"5000ms\",\"percent\":\"100\"}}"));
     ask(w, "POST http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
     connect_to(w, &other);
     say(w, &other, CONNECT);
@@ -829,9 +844,9 @@ static void a_delay_is_waited_for(void **state)
 
 static void begin_delay(struct world *w)
 {
-    put_in_force(w,
-                 FAULTS("{\"name\":\"r\"," HTTP("") ",\"delay\":{\"ms\":5000,\"ppm\":1000000},"
-                                                    "\"abort\":{\"status\":500,\"ppm\":1000000}}"));
+    put_in_force(w, FAULTS("{\"name\":\"r\"," HTTP(
+                        "") ",\"delay\":{\"fixedDelay\":\"5000ms\",\"percent\":\"100\"},"
+                            "\"abort\":{\"httpStatus\":500,\"percent\":\"100\"}}"));
     ask(w, GET);
     for (int i = 0; i < 4000 && delays_count(egress_delays(w->egress)) == 0; i++) {
         run_for(w->loop, 5);
@@ -991,8 +1006,8 @@ static void it_ends_at_once(void **state)
     connect_to(w, &other);
     say(w, &other, "POST http://127.0.0.1:%u/ HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab");
     run_for(w->loop, 30);
-    put_in_force(w,
-                 FAULTS("{\"name\":\"r\"," HTTP("") ",\"delay\":{\"ms\":5000,\"ppm\":1000000}}"));
+    put_in_force(w, FAULTS("{\"name\":\"r\"," HTTP(
+                        "") ",\"delay\":{\"fixedDelay\":\"5000ms\",\"percent\":\"100\"}}"));
     raw_connect(&more[1], w->address);
     say(w, &more[1], GET);
     run_for(w->loop, 30);

@@ -74,8 +74,8 @@ static void answer(struct http_exchange *x, unsigned status, const char *why)
     }
 }
 
-static void on_failed(void *data, struct http_exchange *x, unsigned code, const struct target *t,
-                      const char *why)
+static void on_failed(void *data, struct http_exchange *x, unsigned code,
+                      const struct destination *t, const char *why)
 {
     struct world *w = data;
     assert_true(t->host[0] != '\0');
@@ -85,7 +85,7 @@ static void on_failed(void *data, struct http_exchange *x, unsigned code, const 
     answer(x, code, why);
 }
 
-static void on_answered(void *data, const struct target *t, unsigned status)
+static void on_answered(void *data, const struct destination *t, unsigned status)
 {
     struct world *w = data;
     assert_true(t->host[0] != '\0');
@@ -96,10 +96,10 @@ static void on_answered(void *data, const struct target *t, unsigned status)
 static void on_request(void *data, struct http_exchange *x, const struct http_head *head)
 {
     struct world *w = data;
-    struct target t;
+    struct destination t;
     struct err e = ERR_INIT;
     struct passage passage = {.faulted = false};
-    if (target_read(head, &t, &e) != 0) {
+    if (destination_read(head, &t, &e) != 0) {
         answer(x, 400, e.msg);
         return;
     }

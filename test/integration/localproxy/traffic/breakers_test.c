@@ -98,9 +98,9 @@ static void test_an_open_one(void **state)
     client_close(&c);
     fake_clock_pass(&f->clock, 1);
     expect_allowed(f, DELETE_POD);
-    fixture_traffic(f, ONE(PODS("delete"), "\"trigger\":\"ForceOpened\""));
+    fixture_traffic(f, ONE(PODS("delete"), "\"triggerPolicy\":\"ForceOpened\""));
     expect_refused(f, DELETE_POD, "ForceOpened");
-    fixture_traffic(f, ONE(PODS("delete"), "\"trigger\":\"ForceClosed\""));
+    fixture_traffic(f, ONE(PODS("delete"), "\"triggerPolicy\":\"ForceClosed\""));
     expect_allowed(f, DELETE_POD);
     fixture_traffic(f, NULL);
     expect_allowed(f, DELETE_POD);
@@ -125,16 +125,16 @@ static void test_only_names_are_for_locks(void **state)
         "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n",
     };
     fixture_limit(f, NULL);
-    fixture_traffic(f, ONE(TRAFFIC_EVERYTHING, "\"trigger\":\"ForceOpened\""));
+    fixture_traffic(f, ONE(TRAFFIC_EVERYTHING, "\"triggerPolicy\":\"ForceOpened\""));
     for (size_t i = 0; i < sizeof exempt / sizeof exempt[0]; i++) {
         expect_allowed(f, exempt[i]);
     }
     expect_refused(f,
                    "GET /api/v1/namespaces/ns/configmaps/other HTTP/1.1\r\nHost: localhost\r\n\r\n",
                    "ForceOpened");
-    fixture_traffic(f, ONE("\"resources\":[{\"apiGroups\":[\"*\"],\"resources\":[\"leases\"],"
+    fixture_traffic(f, ONE("\"resourceRules\":[{\"apiGroups\":[\"*\"],\"resources\":[\"leases\"],"
                            "\"verbs\":[\"*\"],\"namespaces\":[\"*\"]}]",
-                           "\"trigger\":\"ForceOpened\""));
+                           "\"triggerPolicy\":\"ForceOpened\""));
     expect_refused(f, exempt[0], "ForceOpened");
 }
 
@@ -144,7 +144,7 @@ static void test_charged_once(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, OWN " in (a)");
-    fixture_traffic(f, ONE(PODS("list"), "\"trigger\":\"LimiterOnly\",\"maxInFlight\":1," //
+    fixture_traffic(f, ONE(PODS("list"), "\"triggerPolicy\":\"LimiterOnly\",\"maxInFlight\":1," //
                            TRAFFIC_BUCKET(1, 0, 1)));
     fixture_get(f, &c, "/api/v1/pods");
     struct api_request *q = api_expect_part(f->api, "/pods");
@@ -160,7 +160,7 @@ static void test_charged_once(void **state)
 
 /* ---- how many at a time ---- */
 
-#define ONE_AT_A_TIME ONE(TRAFFIC_EVERYTHING, "\"trigger\":\"LimiterOnly\",\"maxInFlight\":1")
+#define ONE_AT_A_TIME ONE(TRAFFIC_EVERYTHING, "\"triggerPolicy\":\"LimiterOnly\",\"maxInFlight\":1")
 
 static void expect_busy(struct fixture *f)
 {
@@ -250,7 +250,7 @@ static void test_watches_count_until_they_are_answered(void **state)
     fixture_expect(f, &c, "200 OK");
     expect_allowed(f, "GET /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
     /* What opens now does not end it. */
-    fixture_traffic(f, ONE(TRAFFIC_EVERYTHING, "\"trigger\":\"ForceOpened\""));
+    fixture_traffic(f, ONE(TRAFFIC_EVERYTHING, "\"triggerPolicy\":\"ForceOpened\""));
     expect_refused(f, DELETE_POD, "ForceOpened");
     api_send(q, pod_event("ADDED", "late", 9));
     fixture_expect(f, &c, "late");
@@ -288,10 +288,10 @@ static void test_a_place_in_an_outage(void **state)
     fixture_traffic(f, ONE_AT_A_TIME);
     api_stop(f->api);
     fixture_get(f, &c, "/api/v1/pods?watch=1");
-    for (int i = 0; i < 500 && f->metrics.upstream_errors == 0; i++) {
+    for (int i = 0; i < 500 && f->upstream->errors == 0; i++) {
         run_for(f->api->loop, 1);
     }
-    assert_true(f->metrics.upstream_errors > 0);
+    assert_true(f->upstream->errors > 0);
     expect_busy(f);
     assert_true(api_listen(f->api));
     struct api_request *q = api_expect_part(f->api, "watch=1");
@@ -311,7 +311,7 @@ static void test_a_client_leaves_in_an_outage(void **state)
     fixture_traffic(f, ONE_AT_A_TIME);
     api_stop(f->api);
     fixture_get(f, &c, "/api/v1/pods?watch=1");
-    for (int i = 0; i < 500 && f->metrics.upstream_errors == 0; i++) {
+    for (int i = 0; i < 500 && f->upstream->errors == 0; i++) {
         run_for(f->api->loop, 1);
     }
     expect_busy(f);
@@ -325,9 +325,10 @@ static void test_a_client_leaves_in_an_outage(void **state)
 
 #define HEALTH                                                                                     \
     ONE(TRAFFIC_EVERYTHING,                                                                        \
-        "\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,\"minimumRequests\":2,"             \
-        "\"errorPercent\":50,\"slowMs\":1000,\"slowPercent\":50,\"halfOpen\":1}," TRAFFIC_WINDOW(  \
-            5000))
+        "\"triggerPolicy\":\"Health\",\"healthPolicy\":{\"window\":\"10000ms\","                   \
+        "\"minimumRequests\":2,"                                                                   \
+        "\"errorPercent\":50,\"slowCallDuration\":\"1000ms\",\"slowCallPercent\":50,"              \
+        "\"halfOpenRequests\":1}," TRAFFIC_WINDOW(5000))
 
 static void expect_answered(struct fixture *f, unsigned status)
 {
@@ -508,9 +509,9 @@ static void test_open_again_after_a_kill(void **state)
     struct temp_dir dir;
     char path[256];
     static const char spec[] =
-        "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"pods\":\"\",\"reset\":{\"a\":\"%s\"},"
-        "\"limitings\":[" TRAFFIC_LIMITING("a", PODS("delete"),
-                                           TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)) "]}]}";
+        "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"reset\":{\"a\":\"%s\"},"
+        "\"spec\":{\"selector\":{},\"rateLimitings\":[" TRAFFIC_LIMITING(
+            "a", PODS("delete"), TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)) "]}}]}";
     char *first = NULL;
     char *second = NULL;
     assert_true(asprintf(&first, spec, "first") > 0 && asprintf(&second, spec, "second") > 0);

@@ -2,7 +2,7 @@
 /*
  * Where traffic documents and the pod's labels come from, and what is told of them.
  */
-#include "traffic/documents.h"
+#include "control/documents.h"
 
 #include <errno.h>
 #include <string.h>
@@ -14,10 +14,13 @@
 #include "json/json.h"
 
 #define OWN "app"
-#define OPEN "\"trigger\":\"ForceOpened\""
+#define OPEN "\"triggerPolicy\":\"ForceOpened\""
 #define ONE(name, pods, rest)                                                                      \
-    "{\"breakers\":[{\"name\":\"" name "\",\"uid\":\"u\",\"pods\":\"" pods                         \
-    "\",\"limitings\":[" TRAFFIC_LIMITING("a", TRAFFIC_RESOURCES("pods", "delete"), rest) "]}]}"
+    "{\"breakers\":[{\"name\":\"" name "\",\"uid\":\"u\",\"spec\":{\"selector\":{" pods            \
+    "},\"rateLimitings\":[" TRAFFIC_LIMITING("a", TRAFFIC_RESOURCES("pods", "delete"),             \
+                                             rest) "]}}]}"
+#define WEB "\"matchLabels\":{\"app\":\"web\"}"
+#define NO_APP "\"matchExpressions\":[{\"key\":\"app\",\"operator\":\"DoesNotExist\"}]"
 
 static struct temp_dir dir;
 static struct documents *documents;
@@ -90,20 +93,19 @@ static void test_the_file_beside_the_rules(void **state)
     write_traffic(3, ONE("guard", "", OPEN));
     open_documents(f);
     assert_int_equal(traffic_generation(policies_document(f->policies)), 3);
-    expect_told(f, "\"inForce\":true,\"shard\":{\"namespace\":\"ns\",\"name\":\"shard\"},"
+    expect_told(f, "\"reads\":\"cmesh/v1\",\"shard\":{\"namespace\":\"ns\",\"name\":\"shard\"},"
                    "\"generation\":3,\"checksum\":\"sha256:");
     expect_told(f, "\"breakers\":[{\"policy\":\"guard\",\"uid\":\"u\",\"rule\":\"a\",\"state\":"
                    "\"Opened\",\"since\":\"2026-01-01T00:00:0");
-    expect_told(
-        f,
-        "\"why\":\"ForceOpened\",\"refused\":0}],\"faults\":[],\"intercepts\":[],\"leftOut\":0}");
+    expect_told(f, "\"why\":\"ForceOpened\",\"refused\":0}],\"faults\":[],"
+                   "\"intercepts\":[],\"leftOut\":0}");
     write_traffic(2, ONE("other", "", OPEN)); /* they have no order */
     documents_read_again(documents);
     expect_told(f, "\"policy\":\"other\"");
     remove_traffic();
     documents_read_again(documents);
     assert_null(policies_document(f->policies));
-    expect_told(f, "\"inForce\":false,\"breakers\":[]");
+    expect_told(f, "\"inForce\":false,\"reads\":\"cmesh/v1\",\"breakers\":[]");
 }
 
 static void test_a_bad_document_changes_nothing(void **state)
@@ -121,6 +123,24 @@ static void test_a_bad_document_changes_nothing(void **state)
     assert_null(strstr(describe(f, 256, SIZE_MAX, false), "\"error\""));
 }
 
+/* What a newer manager may write, with what is not known here. */
+static void test_a_newer_document_changes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    write_traffic(3, ONE("guard", "", OPEN));
+    open_documents(f);
+    temp_dir_write(&dir, "traffic.json", "{\"apiVersion\":\"cmesh/v2\",\"spec\":{}}", 0600);
+    documents_read_again(documents);
+    assert_int_equal(traffic_generation(policies_document(f->policies)), 3);
+    expect_told(f, "apiVersion: Unsupported value: \\\"cmesh/v2\\\": supported values: "
+                   "\\\"cmesh/v1\\\"");
+    write_traffic(4, ONE("guard", "", OPEN ",\"queue\":{}"));
+    documents_read_again(documents);
+    assert_int_equal(traffic_generation(policies_document(f->policies)), 3);
+    expect_told(f, "rateLimitings[0].queue: Forbidden: unknown field");
+    expect_told(f, "\"inForce\":true");
+}
+
 static void test_none_at_the_start(void **state)
 {
     struct fixture *f = *state;
@@ -135,7 +155,7 @@ static void test_a_bad_one_at_the_start(void **state)
     temp_dir_write(&dir, "traffic.json", "{", 0600);
     open_documents(f);
     assert_null(policies_document(f->policies));
-    expect_told(f, "\"inForce\":false,\"error\":\"");
+    expect_told(f, "\"inForce\":false,\"reads\":\"cmesh/v1\",\"error\":\"");
 }
 
 static void test_of_another_shard(void **state)
@@ -217,7 +237,7 @@ static void test_the_labels_decide(void **state)
     f->flags.pod_labels = temp_dir_path(&dir, "labels", labels_path);
     fixture_restart(f);
     open_documents(f);
-    fixture_traffic(f, ONE("guard", "app=web", OPEN));
+    fixture_traffic(f, ONE("guard", WEB, OPEN));
     assert_true(policies_have_breakers(f->policies));
     expect_told(f, "\"policy\":\"guard\"");
     write_labels("app=\"other\"\n");
@@ -235,12 +255,12 @@ static void test_without_labels(void **state)
 {
     struct fixture *f = *state;
     open_documents(f);
-    fixture_traffic(f, ONE("guard", "app=web", OPEN));
+    fixture_traffic(f, ONE("guard", WEB, OPEN));
     assert_false(policies_have_breakers(f->policies));
     expect_told(f,
                 "\"error\":\"the pod's labels are not known (--pod-labels): 1 of the policies do "
                 "not select it\"");
-    fixture_traffic(f, ONE("guard", "!app", OPEN));
+    fixture_traffic(f, ONE("guard", NO_APP, OPEN));
     assert_true(policies_have_breakers(f->policies));
     assert_null(strstr(describe(f, 256, SIZE_MAX, false), "\"error\""));
     f->flags.pod_labels = temp_dir_path(&dir, "nothing", labels_path);
@@ -254,12 +274,13 @@ static void test_without_labels(void **state)
 static char *many(int rules)
 {
     struct buf spec = BUF_INIT(TRAFFIC_TEXT_MAX);
-    buf_append_str(&spec, "{\"breakers\":[{\"name\":\"guard\",\"pods\":\"\",\"limitings\":[");
+    buf_append_str(
+        &spec, "{\"breakers\":[{\"name\":\"guard\",\"spec\":{\"selector\":{},\"rateLimitings\":[");
     for (int i = 0; i < rules; i++) {
         buf_printf(&spec, "%s{\"name\":\"rule-%d\"," TRAFFIC_RESOURCES("pods", "delete") ",%s}",
                    i > 0 ? "," : "", i, i == rules - 1 ? OPEN : TRAFFIC_LIMITER(1, 1, 1000));
     }
-    buf_append_str(&spec, "]}]}");
+    buf_append_str(&spec, "]}}]}");
     return buf_take_str(&spec);
 }
 
@@ -295,12 +316,13 @@ static void test_bounds_of_what_is_told(void **state)
 /* Behind the limitings of a breaker. */
 static void append_intercepts(struct buf *spec, const char *rule)
 {
-    buf_append_str(spec, "],\"intercepts\":[");
+    buf_append_str(spec, "],\"trafficInterceptRules\":[");
     for (int k = 0; k < 8; k++) {
-        buf_printf(spec,
-                   "%s{\"name\":\"%s%d\",\"type\":\"Blacklist\",\"content\":\"Normal\","
-                   "\"contents\":[\"a\"],\"methods\":[\"*\"]}",
-                   k > 0 ? "," : "", rule, k);
+        buf_printf(
+            spec,
+            "%s{\"name\":\"%s%d\",\"interceptType\":\"Blacklist\",\"contentType\":\"Normal\","
+            "\"contents\":[\"a\"],\"methods\":[\"*\"]}",
+            k > 0 ? "," : "", rule, k);
     }
 }
 
@@ -313,13 +335,14 @@ static void test_refused_requests_are_told_first(void **state)
         .tunnel = true, .host = SLICE("last.example"), .port = 443, .method = SLICE("CONNECT")};
     char *spec = many(300);
     struct buf all = BUF_INIT(TRAFFIC_TEXT_MAX);
-    buf_append(&all, spec, strlen(spec) - 4); /* without the ends of breakers */
-    buf_append_str(&all, "],\"intercepts\":[");
+    buf_append(&all, spec, strlen(spec) - 5); /* without the ends of breakers */
+    buf_append_str(&all, "],\"trafficInterceptRules\":[");
     for (int i = 0; i < 100; i++) {
-        buf_printf(&all,
-                   "{\"name\":\"host-%d\",\"type\":\"Blacklist\",\"content\":\"Normal\","
-                   "\"contents\":[\"%s\"],\"methods\":[\"*\"]}%s",
-                   i, i == 99 ? "last.example" : "other.example", i == 99 ? "]}]}" : ",");
+        buf_printf(
+            &all,
+            "{\"name\":\"host-%d\",\"interceptType\":\"Blacklist\",\"contentType\":\"Normal\","
+            "\"contents\":[\"%s\"],\"methods\":[\"*\"]}%s",
+            i, i == 99 ? "last.example" : "other.example", i == 99 ? "]}}]}" : ",");
     }
     fixture_traffic(f, buf_cstr(&all));
     assert_false(policies_allow_external(f->policies, &r, &why));
@@ -347,18 +370,20 @@ static void test_long_names_do_not_burst_the_page(void **state)
         buf_printf(&spec, "%s\"%s\":[", faults == 0 ? "{" : "],",
                    faults == 0 ? "breakers" : "faults");
         for (int i = 0; i < 32; i++) {
-            buf_printf(&spec,
-                       "%s{\"name\":\"p%02d.%062d.%062d.%062d.%058d\",\"pods\":\"\",\"%s\":[",
-                       i > 0 ? "," : "", i, 0, 0, 0, 0, faults == 0 ? "limitings" : "rules");
+            buf_printf(
+                &spec,
+                "%s{\"name\":\"p%02d.%062d.%062d.%062d.%058d\",\"spec\":{\"selector\":{},\"%s\":[",
+                i > 0 ? "," : "", i, 0, 0, 0, 0, faults == 0 ? "rateLimitings" : "httpFault");
             for (int k = 0; k < 8; k++) {
-                buf_printf(
-                    &spec, "%s{\"name\":\"%s%d\"," TRAFFIC_RESOURCES("pods", "delete") ",%s}",
-                    k > 0 ? "," : "", rule, k, faults == 0 ? OPEN : TRAFFIC_ABORT(500, 1000000));
+                buf_printf(&spec, "%s{\"name\":\"%s%d\",%s}", k > 0 ? "," : "", rule, k,
+                           faults == 0 ? TRAFFIC_RESOURCES("pods", "delete") "," OPEN
+                                       : "\"match\":{" TRAFFIC_MATCH(
+                                             "pods", "delete") "}," TRAFFIC_ABORT(500, 100));
             }
             if (faults == 0) {
                 append_intercepts(&spec, rule);
             }
-            buf_append_str(&spec, "]}");
+            buf_append_str(&spec, "]}}");
         }
     }
     buf_append_str(&spec, "]}");
@@ -383,8 +408,8 @@ static void test_metrics(void **state)
         f, TRAFFIC_SPEC(
                TRAFFIC_BREAKER("guard",
                                TRAFFIC_LIMITING("a", TRAFFIC_RESOURCES("pods", "delete"), OPEN)),
-               TRAFFIC_FAULTS("slow", TRAFFIC_LIMITING("b", "\"resources\":[{\"verbs\":[\"get\"]}]",
-                                                       TRAFFIC_ABORT(500, 1000000)))));
+               TRAFFIC_FAULTS("slow", TRAFFIC_FAULT("b", "\"resources\":[{\"verbs\":[\"get\"]}]",
+                                                    TRAFFIC_ABORT(500, 100)))));
     client_open(f, &c);
     client_send(&c, "DELETE /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n");
     fixture_expect(f, &c, "429");
@@ -421,6 +446,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_the_file_beside_the_rules),
         TEST(test_a_bad_document_changes_nothing),
+        TEST(test_a_newer_document_changes_nothing),
         TEST(test_none_at_the_start),
         TEST(test_a_bad_one_at_the_start),
         TEST(test_of_another_shard),

@@ -13,12 +13,13 @@
 #include "traffic_document.h"
 
 #define WHITE(name, contents)                                                                      \
-    "{\"name\":\"" name "\",\"type\":\"Whitelist\",\"content\":\"Regexp\",\"contents\":[" contents \
+    "{\"name\":\"" name                                                                            \
+    "\",\"interceptType\":\"Whitelist\",\"contentType\":\"Regexp\",\"contents\":[" contents        \
     "],\"methods\":[\"*\"]}"
 #define INTERCEPTS(pods, rules)                                                                    \
-    "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"pods\":\"" pods                            \
-    "\",\"intercepts\":[" rules "]}]}"
-#define URLS(url) "\"urls\":[{\"url\":\"" url "\",\"method\":\"*\"}]"
+    "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"spec\":{\"selector\":{" pods               \
+    "},\"trafficInterceptRules\":[" rules "]}}]}"
+#define URLS(url) "\"restRules\":[{\"url\":\"" url "\",\"method\":\"*\"}]"
 
 struct scene {
     struct net_loop *loop;
@@ -134,7 +135,7 @@ static void test_labels(void **state)
     char path[256];
     temp_dir_write(&s->dir, "labels", "app=\"red\"\n", 0600);
     begin(s, temp_dir_path(&s->dir, "labels", path));
-    put_in_force(s, INTERCEPTS("app=blue", WHITE("w", "\"^b\"")));
+    put_in_force(s, INTERCEPTS("\"matchLabels\":{\"app\":\"blue\"}", WHITE("w", "\"^b\"")));
     assert_int_equal(s->told, 1);
     assert_true(s->allowed);
     assert_false(policies_have_external(s->policies));
@@ -198,9 +199,9 @@ static void test_faults(void **state)
     assert_null(drawn.set);
     put_in_force(
         s, TRAFFIC_SPEC(
-               "", TRAFFIC_FAULTS("slow",
-                                  TRAFFIC_LIMITING("r", "\"http\":[{\"path\":{\"regex\":\"^/x\"}}]",
-                                                   TRAFFIC_ABORT(418, 1000000)))));
+               "", TRAFFIC_FAULTS(
+                       "slow", TRAFFIC_FAULT("r", "\"httpMatch\":[{\"path\":{\"regex\":\"^/x\"}}]",
+                                             TRAFFIC_ABORT(418, 100)))));
     assert_true(policies_have_external(s->policies));
     assert_false(policies_have_faults(s->policies));
     policies_draw_external(s->policies, &tunnel_a, &drawn);

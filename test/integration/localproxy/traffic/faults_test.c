@@ -14,8 +14,8 @@
 #define DELETE_POD "DELETE /api/v1/namespaces/a/pods/x HTTP/1.1\r\nHost: localhost\r\n\r\n"
 #define EVERYTHING "\"resources\":[{}]"
 #define ONE(resources, rest)                                                                       \
-    TRAFFIC_SPEC("", TRAFFIC_FAULTS("slow", TRAFFIC_LIMITING("a", resources, rest)))
-#define THREE_SECONDS ONE(EVERYTHING, TRAFFIC_DELAY(3000, 1000000))
+    TRAFFIC_SPEC("", TRAFFIC_FAULTS("slow", TRAFFIC_FAULT("a", resources, rest)))
+#define THREE_SECONDS ONE(EVERYTHING, TRAFFIC_DELAY(3000, 100))
 
 static void ask(struct fixture *f, struct client *c, const char *request)
 {
@@ -26,10 +26,10 @@ static void ask(struct fixture *f, struct client *c, const char *request)
 /* Runs the loop until so many are delayed. */
 static void expect_delayed(struct fixture *f, size_t count)
 {
-    for (int i = 0; i < 500 && delays_count(proxy_delays(f->proxy)) != count; i++) {
+    for (int i = 0; i < 500 && delays_count(proxy_facts(f->proxy).delays) != count; i++) {
         run_for(f->api->loop, 1);
     }
-    assert_int_equal(delays_count(proxy_delays(f->proxy)), count);
+    assert_int_equal(delays_count(proxy_facts(f->proxy).delays), count);
 }
 
 static void expect_allowed(struct fixture *f, struct client *c)
@@ -59,7 +59,7 @@ static void test_an_abort(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, OWN);
-    fixture_traffic(f, ONE(EVERYTHING, TRAFFIC_ABORT(409, 1000000)));
+    fixture_traffic(f, ONE(EVERYTHING, TRAFFIC_ABORT(409, 100)));
     ask(f, &c, DELETE_POD);
     fixture_expect(f, &c, "\"code\":409}");
     assert_true(client_has(&c, "HTTP/1.1 409 Conflict\r\n"));
@@ -77,8 +77,7 @@ static void test_an_abort_after_the_delay(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, OWN);
-    fixture_traffic(f,
-                    ONE(EVERYTHING, TRAFFIC_DELAY(100, 1000000) "," TRAFFIC_ABORT(503, 1000000)));
+    fixture_traffic(f, ONE(EVERYTHING, TRAFFIC_DELAY(100, 100) "," TRAFFIC_ABORT(503, 100)));
     ask(f, &c, DELETE_POD);
     expect_delayed(f, 1);
     assert_false(client_has(&c, "HTTP"));
@@ -149,8 +148,7 @@ static void test_a_policy_that_is_removed_ends_the_delay(void **state)
     struct fixture *f = *state;
     struct client c;
     fixture_limit(f, OWN);
-    fixture_traffic(f,
-                    ONE(EVERYTHING, TRAFFIC_DELAY(3000, 1000000) "," TRAFFIC_ABORT(503, 1000000)));
+    fixture_traffic(f, ONE(EVERYTHING, TRAFFIC_DELAY(3000, 100) "," TRAFFIC_ABORT(503, 100)));
     ask(f, &c, DELETE_POD);
     expect_delayed(f, 1);
     fixture_traffic(f, NULL);
@@ -263,8 +261,7 @@ static void test_breakers_come_after_the_delay(void **state)
         f, TRAFFIC_SPEC(
                TRAFFIC_BREAKER("guard", TRAFFIC_LIMITING("a", TRAFFIC_RESOURCES("pods", "delete"),
                                                          TRAFFIC_LIMITER(0, 1, 1000))),
-               TRAFFIC_FAULTS("slow",
-                              TRAFFIC_LIMITING("a", EVERYTHING, TRAFFIC_DELAY(3000, 1000000)))));
+               TRAFFIC_FAULTS("slow", TRAFFIC_FAULT("a", EVERYTHING, TRAFFIC_DELAY(3000, 100)))));
     ask(f, &c, DELETE_POD);
     expect_delayed(f, 1);
     assert_false(client_has(&c, "HTTP"));
@@ -298,12 +295,12 @@ static void test_a_bound_of_bytes(void **state)
         expect_delayed(f, i + 1);
     }
     send_large(f, &c[18]); /* 17 MB */
-    fixture_expect_number(f, &proxy_delays(f->proxy)->skipped, 1);
+    fixture_expect_number(f, &proxy_facts(f->proxy).delays->skipped, 1);
     for (size_t i = 0; i < 19; i++) {
         client_close(&c[i]);
     }
     expect_delayed(f, 0);
-    assert_int_equal(proxy_delays(f->proxy)->bytes, 0);
+    assert_int_equal(proxy_facts(f->proxy).delays->bytes, 0);
 }
 
 /* 2,000 descriptors, of both sides. */
@@ -330,7 +327,7 @@ static void test_a_bound_of_requests(void **state)
     expect_delayed(f, DELAYS_MAX);
     ask(f, &c, DELETE_POD);
     expect_allowed(f, &c);
-    assert_int_equal(proxy_delays(f->proxy)->skipped, 1);
+    assert_int_equal(proxy_facts(f->proxy).delays->skipped, 1);
     for (size_t i = 0; i < DELAYS_MAX; i++) {
         client_close(&crowd[i]);
     }

@@ -11,25 +11,26 @@
 
 #define PODS TRAFFIC_RESOURCES("pods", "delete")
 #define HEALTH                                                                                     \
-    "\"trigger\":\"Health\",\"maxInFlight\":100000,\"health\":{\"windowMs\":10000,"                \
+    "\"triggerPolicy\":\"Health\",\"maxInFlight\":100000,\"healthPolicy\":{\"window\":"            \
+    "\"10000ms\","                                                                                 \
     "\"minimumRequests\":5,\"errorPercent\":50}," TRAFFIC_WINDOW(5000)
 #define WHITELIST                                                                                  \
-    "{\"name\":\"a\",\"type\":\"Whitelist\",\"content\":\"Regexp\",\"contents\":[\"^(a|b)+$\"],"   \
+    "{\"name\":\"a\",\"interceptType\":\"Whitelist\",\"contentType\":\"Regexp\",\"contents\":[\"^" \
+    "(a|b)+$\"],"                                                                                  \
     "\"methods\":[\"*\"]}"
-#define URLS "\"urls\":[{\"url\":\"http://ab/*\",\"method\":\"*\"}]"
+#define URLS "\"restRules\":[{\"url\":\"http://ab/*\",\"method\":\"*\"}]"
 #define ELSEWHERE                                                                                  \
-    "{\"name\":\"elsewhere\",\"pods\":\"\",\"intercepts\":[" WHITELIST                             \
-    "],\"limitings\":[" TRAFFIC_LIMITING("a", URLS, TRAFFIC_LIMITER(1000, 1, 1000)) "]}"
-#define HTTP "\"resources\":[{}],\"http\":[{\"path\":{\"regex\":\"(x|y)$\"}}]"
+    "{\"name\":\"elsewhere\",\"spec\":{\"selector\":{},\"trafficInterceptRules\":[" WHITELIST      \
+    "],\"rateLimitings\":[" TRAFFIC_LIMITING("a", URLS, TRAFFIC_LIMITER(1000, 1, 1000)) "]}}"
+#define HTTP "\"resources\":[{}],\"httpMatch\":[{\"path\":{\"regex\":\"(x|y)$\"}}]"
 #define GUARD                                                                                      \
     TRAFFIC_BREAKER("guard", TRAFFIC_LIMITING("a", PODS, HEALTH) "," TRAFFIC_LIMITING(             \
                                  "b", PODS, TRAFFIC_LIMITER(1000, 1, 1000)))
 #define SPEC                                                                                       \
-    TRAFFIC_SPEC(                                                                                  \
-        GUARD "," ELSEWHERE,                                                                       \
-        TRAFFIC_FAULTS(                                                                            \
-            "slow",                                                                                \
-            TRAFFIC_LIMITING("a", HTTP, TRAFFIC_DELAY(3000, 500000) "," TRAFFIC_ABORT(503, 1))))
+    TRAFFIC_SPEC(GUARD "," ELSEWHERE,                                                              \
+                 TRAFFIC_FAULTS("slow", TRAFFIC_FAULT("a", HTTP,                                   \
+                                                      TRAFFIC_DELAY(3000, 50) "," TRAFFIC_ABORT(   \
+                                                          503, 0.0001))))
 
 static const struct traffic_request request = {
     .namespace = {"a", 1},
@@ -89,7 +90,7 @@ static void test_a_request_that_goes_on_allocates_nothing(void **state)
     }
     sweep_left = -1;
     assert_false(sweep_failed);
-    assert_int_equal(proxy_delays(f->proxy)->heap.count, 0);
+    assert_int_equal(proxy_facts(f->proxy).delays->heap.count, 0);
 }
 
 /* ---- no memory ---- */
@@ -200,7 +201,7 @@ static bool pass_delayed(void *data)
     alloc_sweep_resume(paused);
     for (int i = 0; i < 3000 && !c.ended && c.text.len == 0; i++) {
         run_for(f->api->loop, 1);
-        if (delays_count(proxy_delays(f->proxy)) > 0) {
+        if (delays_count(proxy_facts(f->proxy).delays) > 0) {
             fake_clock_pass(&f->clock, 3000);
         }
         paused = alloc_sweep_pause();
@@ -213,8 +214,8 @@ static bool pass_delayed(void *data)
     for (int i = 0; i < 20; i++) {
         run_for(f->api->loop, 1);
     }
-    assert_int_equal(delays_count(proxy_delays(f->proxy)), 0);
-    assert_int_equal(proxy_delays(f->proxy)->bytes, 0);
+    assert_int_equal(delays_count(proxy_facts(f->proxy).delays), 0);
+    assert_int_equal(proxy_facts(f->proxy).delays->bytes, 0);
     assert_int_equal(proxy_memory(f->proxy).request_bytes, 0);
     alloc_sweep_resume(paused);
     return well;
@@ -231,9 +232,8 @@ static void test_a_delayed_request(void **state)
     struct fixture *f = *state;
     fixture_limit(f, NULL);
     fixture_traffic(
-        f,
-        TRAFFIC_SPEC("", TRAFFIC_FAULTS("slow", TRAFFIC_LIMITING("a", "\"resources\":[{}]",
-                                                                 TRAFFIC_DELAY(3000, 1000000)))));
+        f, TRAFFIC_SPEC("", TRAFFIC_FAULTS("slow", TRAFFIC_FAULT("a", "\"resources\":[{}]",
+                                                                 TRAFFIC_DELAY(3000, 100)))));
     f->api->serve = answer_created;
     assert_true(sweep_allocations(pass_delayed, f) > 5);
 }

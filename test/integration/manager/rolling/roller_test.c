@@ -278,7 +278,7 @@ static void roll_to_the_end(struct world *w)
     expect_status(w, "3/3 state=Done");
     assert_string_equal(fixture_text(&w->f, "statefulsets", "op", EXPECTED), "r2");
     assert_string_equal(fixture_text(&w->f, "statefulsets", "op", PROGRESS), "Done-3-of-3");
-    assert_int_equal(w->counts.evictions[ROLLER_EVICTED], PODS);
+    assert_int_equal(w->counts.evictions[EVICTION_DONE], PODS);
     fixture_expect_event(&w->f, "op", "RollStarted", 1);
     fixture_expect_event(&w->f, "op", "RollProceeded", 1);
     fixture_expect_event(&w->f, "op", "RollDone", 1);
@@ -387,8 +387,8 @@ static void test_a_budget(void **state)
     expect_status(w, "0/3 shard=x-0-canary pod=op-0 state=Blocked: the API server does not evict "
                      "it: 429 InternalError: the test said 429");
     turns(w, 300);
-    assert_true(w->counts.evictions[ROLLER_BLOCKED] > 3);
-    assert_true(w->counts.evictions[ROLLER_BLOCKED] < 12); /* in half a minute */
+    assert_true(w->counts.evictions[EVICTION_BLOCKED] > 3);
+    assert_true(w->counts.evictions[EVICTION_BLOCKED] < 12); /* in half a minute */
     unsigned writes = store(w)->writes;
     expect_none_evicted(w, 300);
     assert_int_equal(store(w)->writes, writes);
@@ -694,7 +694,7 @@ static void test_a_new_leader_evicts_no_second_pod(void **state)
     begin_roller(w);
     turns(w, 300);
     assert_true(is_there(w, 1) && is_there(w, 2));
-    assert_true(w->counts.evictions[ROLLER_EVICTED] <= 1);
+    assert_true(w->counts.evictions[EVICTION_DONE] <= 1);
     store(w)->silent = false;
     store_go_on(store(w));
     make_anew(w, 0, "r2");

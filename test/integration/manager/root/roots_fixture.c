@@ -9,7 +9,14 @@
 #include "json/edit.h"
 #include "json/field.h"
 
-enum { PATIENCE_TURNS = 4000, TURN_MS = 10, QUIET_TURNS = 60, MANY_TURNS = 1000, PODS_MAX = 64 };
+enum {
+    PATIENCE_TURNS = 4000,
+    TURN_MS = 10,
+    STRIDE_MS = 250,
+    QUIET_TURNS = 60,
+    MANY_TURNS = 1000,
+    PODS_MAX = 64
+};
 
 #define CHILDREN_LABEL WORLD_PREFIX "/" ROOT_LABEL
 
@@ -30,7 +37,7 @@ static unsigned pods_of(const cJSON *child, unsigned *first)
         item, field_get(field_get(field_get(child, "spec"), "selector"), "matchExpressions"))
     {
         const cJSON *values = field_get(item, "values");
-        if (strcmp(field_text(item, "key"), CHILD_POD_NAME) == 0 && values->child != NULL) {
+        if (strcmp(field_text(item, "key"), POD_NAME_LABEL) == 0 && values->child != NULL) {
             *first = (unsigned)strtoul(values->child->valuestring + strlen("op-"), NULL, 10);
             count = (unsigned)cJSON_GetArraySize(values);
         }
@@ -214,7 +221,7 @@ static void put_pod(struct world *w, unsigned ordinal, const char *child, bool r
 {
     store_put_text(
         &w->store, "pods", "n",
-        "{\"metadata\":{\"name\":\"op-%u\",\"labels\":{\"" CHILD_POD_NAME "\":\"op-%u\"},"
+        "{\"metadata\":{\"name\":\"op-%u\",\"labels\":{\"" POD_NAME_LABEL "\":\"op-%u\"},"
         "\"annotations\":{\"" WORLD_PREFIX "/sharding-config-injected\":\"%s\"}%s},\"spec\":{"
         "\"containers\":[{\"name\":\"cmesh-localproxy\"}]},\"status\":{\"podIP\":\"10.0.0.1\","
         "\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\"}]}}",
@@ -377,6 +384,13 @@ void world_pass(struct world *w, uint64_t ms)
     uint64_t step = ms > MANY_TURNS * TURN_MS ? ms / MANY_TURNS : TURN_MS;
     for (uint64_t passed = 0; passed < ms; passed += step) {
         turn(w, step);
+    }
+}
+
+void world_stride(struct world *w, uint64_t ms)
+{
+    for (uint64_t passed = 0; passed < ms; passed += STRIDE_MS) {
+        turn(w, STRIDE_MS);
     }
 }
 

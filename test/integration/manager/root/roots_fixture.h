@@ -67,6 +67,8 @@ void world_namespace(struct world *w, const char *name);
 /* A moment passes, by the clock and in the loop. */
 void world_turn(struct world *w);
 void world_pass(struct world *w, uint64_t ms);
+/* The same in steps of a quarter of a second. */
+void world_stride(struct world *w, uint64_t ms);
 /* Waits, or fails the test. */
 void world_expect_buckets(struct world *w, unsigned number, const char *buckets);
 void world_expect_gone(struct world *w, const char *child);

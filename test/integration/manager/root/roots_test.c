@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "root/buckets.h"
-#include "root/stateful_sets.h"
+#include "root/targets.h"
 #include "roots_fixture.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -735,7 +735,7 @@ static void put_other_root(struct world *w, const char *ns, const char *name, co
 static void test_too_many_statefulsets(void **state)
 {
     struct world *w = *state;
-    w->targets = STATEFUL_SETS_PART;
+    w->targets = TARGETS_PART;
     begin_two(w);
     put_other_root(w, "n", "r2", "1");
     world_expect_text(w, "r2", "status/conditions/1/reason", "TooMany");
@@ -752,7 +752,7 @@ static void test_too_many_statefulsets(void **state)
 static void test_places_for_those_that_need_them(void **state)
 {
     struct world *w = *state;
-    w->targets = STATEFUL_SETS_PART;
+    w->targets = TARGETS_PART;
     begin_two(w);
     put_other_root(w, "n", "r2", "\"auto\"");
     world_expect_text(w, "r2", "status/conditions/1/reason", "NotFound");

@@ -346,6 +346,14 @@ void fixture_says(struct fixture *s, const char *pod, const char *traffic)
     }
 }
 
+void fixture_version(struct fixture *s, const char *pod, const char *version)
+{
+    char key[128];
+    (void)snprintf(key, sizeof key, "n/%s", pod);
+    struct probe_result *r = &probe_entry(s, key)->result;
+    (void)snprintf(r->version, sizeof r->version, "%s", version);
+}
+
 void fixture_let_go(struct fixture *s, const char *pod, const char *shard)
 {
     store_put_text(&s->store, "pods", "n",

@@ -92,6 +92,8 @@ void fixture_begin_enforced(struct fixture *s);
 
 /* The pod's proxy enforces what stands in the ConfigMap; or something else. */
 void fixture_enforces(struct fixture *s, const char *pod, const char *shard);
+/* Its localproxy is of that version of cmesh. */
+void fixture_version(struct fixture *s, const char *pod, const char *version);
 void fixture_probe(struct fixture *s, const char *pod, const char *shard, uint64_t generation,
                    const char *checksum);
 void fixture_forget_probes(struct fixture *s);

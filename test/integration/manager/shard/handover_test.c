@@ -83,6 +83,14 @@ static void stays_at(struct fixture *s, const char *shard, uint64_t generation)
     assert_int_equal(fixture_generation(s, shard), generation);
 }
 
+/* Its pods can start, and get nothing yet that another one has. */
+static void shows_nothing(struct fixture *s, const char *shard)
+{
+    fixture_expect_generation(s, shard, 1);
+    assert_non_null(strstr(fixture_rules(s, shard), "\"selector\":\"k,!k\""));
+    stays_at(s, shard, 1);
+}
+
 static void both_published(struct fixture *s)
 {
     fixture_expect_condition(s, "blue", "Published", "True");
@@ -350,11 +358,11 @@ static void test_a_new_shard_waits(void **state)
     sees(s, "red", "\"3\"");
     fixture_expect_generation(s, "blue", 2);
     expect_waiting(s, "red", "blue-0");
-    stays_at(s, "red", 0);
+    shows_nothing(s, "red");
     pod_of(s, "red-0", "red", "operator");
-    stays_at(s, "red", 0);
+    shows_nothing(s, "red");
     fixture_enforces(s, "blue-0", "blue");
-    fixture_expect_generation(s, "red", 1);
+    fixture_expect_generation(s, "red", 2);
 }
 
 /* What somebody else has put where its rules should stand is nothing that the shard has. */
@@ -377,24 +385,22 @@ static void test_somebody_elses_map_is_not_waited_for(void **state)
 
 /* What keeps it from being published then is something else; afterwards the wait has its whole time
  * again. */
-static void test_a_wait_ends_with_the_name(void **state)
+static void test_a_wait_begins_with_the_name(void **state)
 {
     struct fixture *s = *state;
     begin(s, LONG_MS);
-    sees(s, "red", "\"3\"");
-    expect_waiting(s, "red", "n/blue");
-    assert_int_equal(s->counts.waits, 1);
     store_put_text(&s->store, "configmaps", "n",
                    "{\"metadata\":{\"name\":\"cmesh-rules-red\",\"labels\":{"
                    "\"ctrlmesh.kusionstack.io/rules\":\"true\"},\"ownerReferences\":[{"
                    "\"controller\":true,\"kind\":\"Deployment\",\"name\":\"d\",\"uid\":\"x\"}]},"
                    "\"data\":{\"x\":\"y\"}}");
+    sees(s, "red", "\"3\"");
     fixture_expect_event(s, "red", "PublishFailed", 1);
     assert_string_equal(fixture_condition(s, "red", "Published", "reason"), "NameTaken");
     store_delete(&s->store, "configmaps", "n", "cmesh-rules-red");
     fixture_settle(s);
     expect_waiting(s, "red", "n/blue");
-    assert_int_equal(s->counts.waits, 2);
+    assert_int_equal(s->counts.waits, 1);
 }
 
 /* Confirmed rules are of a generation, not only of these words. */
@@ -540,6 +546,16 @@ static void sees_with_lock(struct fixture *s, const char *name, const char *lock
                    name, lock, name, values);
 }
 
+/* All is to be its own. */
+static void leaves(struct fixture *s, const char *name, const char *lock)
+{
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"leaving\":\"%s\",\"controller\":{"
+                   "\"leaderElectionName\":\"%s\"},\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"%s\"}},\"limits\":[]}}",
+                   name, name, lock, name);
+}
+
 /* The process is another one: what it has of blue's ConfigMap is what it was listed with, before
  * anybody wanted to know what is in it. */
 static void know_no_more_of_blue(struct fixture *s)
@@ -653,12 +669,12 @@ static void test_strict_waits_for_pods_without_a_sidecar(void **state)
     sees(s, "blue", "\"1\"");
     fixture_lead(s);
     expect_waiting(s, "blue", "pod old-0 (has no sidecar, and so sees everything)");
-    stays_at(s, "blue", 0);
+    shows_nothing(s, "blue");
     store_delete(&s->store, "pods", "n", "old-0");
-    fixture_expect_generation(s, "blue", 1);
+    fixture_expect_generation(s, "blue", 2);
     bare_pod(s, "somebody"); /* another operator's */
     sees(s, "blue", "\"1\",\"2\"");
-    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "blue", 3);
 }
 
 /* Somebody took the annotation off that says whose sidecars it has, and no shard selects it. */
@@ -736,6 +752,181 @@ static void test_a_shard_that_becomes_a_root_is_waited_for(void **state)
 }
 
 /* Both locks are of one operator, whichever of both edits comes first. */
+/* Selected by blue, as a pod of the operator that is not to be in the mesh any more. */
+static void selected_bare_pod(struct fixture *s, const char *let_go)
+{
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"new-0\",\"labels\":{\"shard\":\"blue\"},"
+                   "\"annotations\":{\"ctrlmesh.kusionstack.io/let-go\":\"%s\"}},\"spec\":{"
+                   "\"serviceAccountName\":\"operator\",\"containers\":[{\"name\":\"operator\"}]}}",
+                   let_go);
+}
+
+static void test_all_withdraw_from_a_pod_without_a_sidecar(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    selected_bare_pod(s, "");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "green", 2);
+    assert_non_null(strstr(fixture_rules(s, "blue"), "k,!k"));
+    assert_non_null(strstr(fixture_rules(s, "green"), "k,!k"));
+    expect_waiting(s, "green", "sees nothing: pod new-0 (has no sidecar");
+    fixture_expect_event(s, "blue", "Withdrawn", 1);
+    fixture_expect_event(s, "green", "Withdrawn", 1);
+    sees(s, "green", "\"4\""); /* an edit changes nothing of that */
+    stays_at(s, "green", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_enforces(s, "green-0", "green");
+    store_delete(&s->store, "pods", "n", "new-0");
+    fixture_expect_generation(s, "blue", 3);
+    fixture_expect_generation(s, "green", 3);
+    fixture_expect_event(s, "green", "Withdrawn", 1);
+}
+
+/* Its label and annotation are those that pods have here. */
+static void test_all_withdraw_from_sidecars_of_another_mesh(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    store_put_text(
+        &s->store, "pods", "n",
+        "{\"metadata\":{\"name\":\"old-0\",\"labels\":{\"shard\":\"blue\","
+        "\"ctrlmesh.kusionstack.io/enable-proxy\":\"true\","
+        "\"ctrlmesh.kusionstack.io/sharding-config-injected\":\"blue\"},\"annotations\":{"
+        "\"ctrlmesh.kusionstack.io/sharding-config-injected\":\"blue\"}},\"spec\":{"
+        "\"serviceAccountName\":\"operator\",\"initContainers\":[{\"name\":\"ctrlmesh-init\"}],"
+        "\"containers\":[{"
+        "\"name\":\"ctrlmesh-proxy\",\"ports\":[{\"name\":\"metrics\","
+        "\"containerPort\":5441}]},{\"name\":\"operator\"}]},\"status\":{"
+        "\"podIP\":\"10.0.0.9\"}}");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_generation(s, "green", 2);
+    expect_waiting(s, "green", "sees nothing: pod old-0 (has no sidecar");
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_enforces(s, "green-0", "green");
+    store_delete(&s->store, "pods", "n", "old-0");
+    fixture_expect_generation(s, "blue", 3);
+    fixture_expect_generation(s, "green", 3);
+}
+
+/* Pods may need what is there to become Ready. */
+static void test_a_new_shard_shows_what_is_shared(void **state)
+{
+    struct fixture *s = *state;
+    s->strict = true;
+    s->handover_ms = LONG_MS;
+    selected_bare_pod(s, "");
+    store_put_text(
+        &s->store, "shardingconfigs", "n",
+        "{\"metadata\":{\"name\":\"blue\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+        "\"shard\":\"blue\"}},\"sharedNamespaces\":[\"n\"],\"limits\":[{"
+        "\"relateResources\":[{\"apiGroups\":[\"\"],\"resources\":[\"secrets\"]}],"
+        "\"selector\":{\"matchExpressions\":[{\"key\":"
+        "\"ctrlmesh.kusionstack.io/namespace\",\"operator\":\"In\",\"values\":[\"a\"]}]}}]}}");
+    fixture_lead(s);
+    fixture_expect_generation(s, "blue", 1);
+    assert_non_null(strstr(fixture_rules(s, "blue"), "/namespace in (a,n),ctrlmesh.kusionstack.io/"
+                                                     "namespace in (n)\""));
+    stays_at(s, "blue", 1);
+    store_delete(&s->store, "pods", "n", "new-0");
+    fixture_expect_generation(s, "blue", 2);
+}
+
+/* No shard selects it: only pods with sidecars get the label of one. */
+static void test_old_pods_of_a_deployment(void **state)
+{
+    struct fixture *s = *state;
+    s->strict = true;
+    s->handover_ms = LONG_MS;
+    store_put_text(&s->store, "shardingconfigs", "n",
+                   "{\"metadata\":{\"name\":\"op\"},\"spec\":{\"root\":{\"prefix\":\"op\","
+                   "\"targetDeployment\":\"op\"}}}");
+    store_put_text(
+        &s->store, "shardingconfigs", "n",
+        "{\"metadata\":{\"name\":\"op-1-normal\",\"labels\":{"
+        "\"ctrlmesh.kusionstack.io/auto-sharding-root\":\"op\"}},\"spec\":{\"selector\":{"
+        "\"matchLabels\":{\"ctrlmesh.kusionstack.io/shard\":\"op-1-normal\"}},"
+        "\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],\"resources\":["
+        "\"pods\"]}],\"selector\":{\"matchLabels\":{\"app\":\"a\"}}}]}}");
+    fixture_lead(s);
+    fixture_expect_generation(s, "op-1-normal", 1);
+    assert_non_null(strstr(fixture_rules(s, "op-1-normal"), "app=a"));
+    store_put_text(&s->store, "pods", "n",
+                   "{\"metadata\":{\"name\":\"op-5d4f-x7z\",\"labels\":{"
+                   "\"pod-template-hash\":\"5d4f\"}},\"spec\":{\"containers\":[{"
+                   "\"name\":\"operator\"}]}}");
+    fixture_expect_generation(s, "op-1-normal", 2);
+    assert_non_null(strstr(fixture_rules(s, "op-1-normal"), "k,!k"));
+    expect_waiting(s, "op-1-normal", "pod op-5d4f-x7z (has no sidecar");
+    store_delete(&s->store, "pods", "n", "op-5d4f-x7z");
+    fixture_expect_generation(s, "op-1-normal", 3);
+    store_put_text(&s->store, "pods", "n", /* another Deployment's, op-x */
+                   "{\"metadata\":{\"name\":\"op-x-5d4f-x7z\",\"labels\":{"
+                   "\"pod-template-hash\":\"5d4f\"}},\"spec\":{\"containers\":[{"
+                   "\"name\":\"operator\"}]}}");
+    stays_at(s, "op-1-normal", 3);
+}
+
+static void test_a_job_of_the_operator_takes_nothing_away(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    bare_pod(s, "operator");
+    stays_at(s, "blue", 1);
+    sees(s, "blue", "\"1\"");
+    sees(s, "green", "\"3\",\"4\",\"5\"");
+    expect_waiting(s, "green", "pod old-0 (has no sidecar");
+    stays_at(s, "green", 1);
+}
+
+/* Its spec names another resource than what it has, of which it would come to see everything. */
+static void test_a_withdrawn_shard_does_not_gain(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    selected_bare_pod(s, "");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_config(s, "blue", "secrets", "ns=1");
+    fixture_expect_generation(s, "blue", 3);
+    assert_non_null(strstr(fixture_rules(s, "blue"), "\"pods\""));
+    assert_non_null(strstr(fixture_rules(s, "blue"), "\"secrets\""));
+    assert_null(strstr(fixture_rules(s, "blue"), "ns "));
+    stays_at(s, "blue", 3);
+    store_delete(&s->store, "pods", "n", "new-0");
+    fixture_enforces(s, "green-0", "green");
+    fixture_expect_condition(s, "blue", "Published", "False"); /* green has some of the pods */
+    assert_non_null(strstr(fixture_rules(s, "blue"), "\"pods\""));
+}
+
+/* Its pods would compete for the operator's lock with the pod, and see nothing. */
+static void test_leaving_beside_a_pod_without_a_sidecar(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_condition(s, "blue", "Enforced", "True");
+    selected_bare_pod(s, "");
+    fixture_expect_generation(s, "blue", 3);
+    leaves(s, "blue", "lead");
+    fixture_expect_condition(s, "blue", "Published", "False");
+    stays_at(s, "blue", 3);
+    assert_non_null(strstr(fixture_rules(s, "blue"), "\"name\":\"lead\""));
+    assert_null(strstr(fixture_rules(s, "blue"), "\"limits\":[]"));
+}
+
+static void test_a_pod_without_a_sidecar_is_let_go(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    selected_bare_pod(s, "");
+    fixture_expect_generation(s, "blue", 2);
+    selected_bare_pod(s, "true");
+    fixture_expect_generation(s, "blue", 3);
+}
+
 static void test_a_lock_that_is_renamed(void **state)
 {
     struct fixture *s = *state;
@@ -753,9 +944,9 @@ static void test_a_lock_that_is_renamed(void **state)
     sees_with_lock(s, "blue", "lead2", "\"1\",\"2\"");
     fixture_expect_generation(s, "blue", 3);
     expect_waiting(s, "red", "pod blue-0 of shard n/blue (has not confirmed");
-    stays_at(s, "red", 0);
+    shows_nothing(s, "red");
     fixture_enforces(s, "blue-0", "blue");
-    fixture_expect_generation(s, "red", 1);
+    fixture_expect_generation(s, "red", 2);
 }
 
 /* What two operators select for long, as their specs say, is of both. */
@@ -770,6 +961,7 @@ static void test_doubt_ends(void **state)
     pod_of(s, "red-0", "red", "operator");
     sees_with_lock(s, "red", "lead2", "\"3\"");
     expect_waiting(s, "red", "shard n/blue (its spec selects it too, with another");
+    stays_at(s, "red", 0); /* which is short */
     fixture_expect_generation(s, "red", 1);
     fixture_enforces(s, "red-0", "red");
     fixture_expect_condition(s, "red", "Enforced", "True");
@@ -795,9 +987,9 @@ static void test_a_shard_that_is_renamed_with_its_lock(void **state)
     sees_with_lock(s, "red", "lead2", "\"1\",\"2\",\"3\"");
     pod_of(s, "red-0", "red", "operator");
     expect_waiting(s, "red", "pod blue-0 of shard n/blue, which was deleted");
-    stays_at(s, "red", 0);
+    shows_nothing(s, "red");
     store_delete(&s->store, "pods", "n", "blue-0");
-    fixture_expect_generation(s, "red", 1);
+    fixture_expect_generation(s, "red", 2);
 }
 
 static void test_shares_with(void **state)
@@ -1045,7 +1237,7 @@ static void test_a_new_shard_without_limits_waits(void **state)
                    "{\"metadata\":{\"name\":\"all\"},\"spec\":{\"selector\":{\"matchLabels\":{"
                    "\"shard\":\"all\"}},\"limits\":[]}}");
     expect_waiting(s, "all", "n/blue");
-    stays_at(s, "all", 0);
+    shows_nothing(s, "all");
     assert_non_null(strstr(fixture_condition(s, "all", "Published", "message"), "n/green"));
 }
 
@@ -1260,7 +1452,7 @@ int main(void)
         TEST(test_two_that_cannot_be_read),
         TEST(test_a_new_shard_waits),
         TEST(test_somebody_elses_map_is_not_waited_for),
-        TEST(test_a_wait_ends_with_the_name),
+        TEST(test_a_wait_begins_with_the_name),
         TEST(test_a_new_shard_without_limits_waits),
         TEST(test_nobody_ends_its_wait_by_the_configmap),
         TEST(test_edited_and_taken_back),
@@ -1276,6 +1468,14 @@ int main(void)
         TEST(test_strict_waits_for_pods_of_which_nothing_is_left),
         TEST(test_strict_waits_for_pods_no_longer_selected),
         TEST(test_strict_waits_for_pods_without_a_sidecar),
+        TEST(test_all_withdraw_from_a_pod_without_a_sidecar),
+        TEST(test_all_withdraw_from_sidecars_of_another_mesh),
+        TEST(test_a_new_shard_shows_what_is_shared),
+        TEST(test_old_pods_of_a_deployment),
+        TEST(test_a_job_of_the_operator_takes_nothing_away),
+        TEST(test_a_withdrawn_shard_does_not_gain),
+        TEST(test_leaving_beside_a_pod_without_a_sidecar),
+        TEST(test_a_pod_without_a_sidecar_is_let_go),
         TEST(test_strict_waits_for_pods_of_nobody_knows_which_shard),
         TEST(test_strict_waits_for_pods_that_two_shards_select),
         TEST(test_a_shard_that_becomes_a_root_is_waited_for),

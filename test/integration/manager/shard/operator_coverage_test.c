@@ -164,24 +164,28 @@ static void expect_under_way(struct fixture *s)
     assert_int_equal(busy, WHILE_MS);
 }
 
-/* One that takes a minute. */
+/* One that takes a minute. There are no namespaces before all rules are published: a look at some
+ * of them would take long, too, and a rest nine times as long would follow. */
 static void begin_a_long_look(struct fixture *s)
 {
     enum { SHARDS = 40, NAMESPACES = 300 };
     s->coverage = true;
     s->cover_steps = SIZE_MAX;
+    for (unsigned i = 0; i < SHARDS; i++) {
+        put_large(s, i);
+    }
+    fixture_lead(s);
+    for (unsigned i = 0; i < SHARDS; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "large-%u", i);
+        fixture_expect_generation(s, name, 1);
+    }
     for (unsigned i = 0; i < NAMESPACES; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "ns-%u", i);
         put(s, name);
     }
-    for (unsigned i = 0; i < SHARDS; i++) {
-        put_large(s, i);
-    }
-    fixture_lead(s);
     expect_under_way(s);
-    fixture_expect_generation(s, "large-0", 1);
-    assert_string_equal(fixture_condition(s, "large-0", "Covered", "reason"), "");
 }
 
 /* Whoever leads no more does not keep a thread busy. */

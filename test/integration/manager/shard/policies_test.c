@@ -224,7 +224,7 @@ static void test_both_keys_from_the_first_version(void **state)
     s->store.paused = NULL;
     store_go_on(&s->store);
     fixture_expect_generation(s, "a", 1);
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     expect_published(s, "\"faults\":[{\"name\":\"slow\"");
     fixture_settle(s);
     assert_int_equal(versions_of(s, "configmaps", "cmesh-rules-a"), 1);
@@ -239,10 +239,10 @@ static void test_a_change_of_policies_is_one_write_of_the_key(void **state)
     assert_false(has_key(s));
     size_t before = versions_of(s, "configmaps", "cmesh-rules-a");
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_int_equal(generation(s), 1);
     guard(s, "20s");
-    expect_published(s, "\"intervalMs\":20000");
+    expect_published(s, "\"interval\":\"20s\"");
     assert_int_equal(generation(s), 2);
     assert_int_equal(fixture_generation(s, "a"), 1);
     fixture_expect_text(s, "pods", "a-0", TOLD, "2");
@@ -286,7 +286,7 @@ static void test_policies_for_other_pods_cost_little(void **state)
     expect_reason(s, "g-19", "Published", "NoShard");
     assert_int_equal(s->entries[0].attends, before);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_true(s->entries[0].attended);
     store_delete(&s->store, "circuitbreakers", "n", "g-0");
     guard_for(s, "guard-2", "a", "20s", "");
@@ -308,7 +308,7 @@ static void test_while_the_rules_are_refused(void **state)
     fixture_config(s, "a", "pods", "no key=x");
     fixture_expect_condition(s, "a", "Compiled", "False");
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_int_equal(fixture_generation(s, "a"), 1);
     fixture_expect_condition(s, "a", "Compiled", "False");
 }
@@ -330,7 +330,7 @@ static void test_while_a_handover_is_waited_for(void **state)
     fixture_expect_condition(s, "a", "Published", "False");
     assert_string_equal(fixture_condition(s, "a", "Published", "reason"), "WaitingForHandover");
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_string_equal(fixture_condition(s, "a", "Published", "reason"), "WaitingForHandover");
     expect_reason(s, "guard", "Published", "Published");
 }
@@ -341,7 +341,7 @@ static void test_after_the_shard_is_gone(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     says_state(s, "a-0", true, 1);
     expect_reason(s, "guard", "Enforced", "Enforced");
     store_delete(&s->store, "shardingconfigs", "n", "a");
@@ -349,13 +349,13 @@ static void test_after_the_shard_is_gone(void **state)
     fixture_expect_text(s, "circuitbreakers", "guard", "status/enforced", "1/1");
     assert_string_equal(condition_of(s, "guard", "Enforced", "reason"), "NoShard");
     guard(s, "20s");
-    expect_published(s, "\"intervalMs\":20000");
+    expect_published(s, "\"interval\":\"20s\"");
     fixture_expect_text(s, "pods", "a-0", TOLD, "2");
 
     fixture_retire(s); /* also by who did not know the config */
     lead(s);
     fixture_settle(s);
-    expect_published(s, "\"intervalMs\":20000");
+    expect_published(s, "\"interval\":\"20s\"");
     says_state(s, "a-0", true, 1);
     store_delete(&s->store, "circuitbreakers", "n", "guard");
     expect_no_key(s);
@@ -369,11 +369,11 @@ static void test_while_the_selector_of_the_shard_is_not_valid(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_config_for(s, "a", "pods", "app=a", "not valid!");
     fixture_expect_condition(s, "a", "Compiled", "False");
     guard(s, "20s");
-    expect_published(s, "\"intervalMs\":20000");
+    expect_published(s, "\"interval\":\"20s\"");
     store_delete(&s->store, "circuitbreakers", "n", "guard");
     expect_no_key(s);
 }
@@ -385,25 +385,25 @@ static void test_an_invalid_edit_keeps_the_last(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     spoil(s);
     expect_reason(s, "guard", "Compiled", "Invalid");
     expect_reason(s, "guard", "Published", "NotCompiled");
     assert_non_null(strstr(condition_of(s, "guard", "Compiled", "message"), "interval"));
     fixture_settle(s);
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_int_equal(generation(s), 1);
 
     slow_lists(s); /* another policy changes beside it */
     expect_published(s, "\"slow\"");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_int_equal(generation(s), 2);
     fixture_settle(s);
 
     fixture_retire(s);
     lead(s);
     fixture_settle(s);
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_int_equal(generation(s), 2);
 
     store_delete(&s->store, "faultinjections", "n", "slow"); /* also after the restart */
@@ -411,9 +411,9 @@ static void test_an_invalid_edit_keeps_the_last(void **state)
         run_for(s->store.api.loop, TURN_MS);
     }
     assert_null(strstr(published(s), "slow"));
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     guard(s, "30s");
-    expect_published(s, "\"intervalMs\":30000");
+    expect_published(s, "\"interval\":\"30s\"");
     expect_reason(s, "guard", "Published", "Published");
 }
 
@@ -436,7 +436,7 @@ static char *changed_document(struct fixture *s)
     cJSON_DeleteItemFromObject(document, "checksum");
     char *text = cJSON_PrintUnformatted(document);
     assert_non_null(text);
-    memcpy(strstr(text, ":10000"), ":90000", 6);
+    memcpy(strstr(text, "\"10s\""), "\"90s\"", 5);
     cJSON_Delete(document);
     return text;
 }
@@ -447,7 +447,7 @@ static void test_what_is_kept_is_put_right(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     spoil(s);
     expect_reason(s, "guard", "Published", "NotCompiled");
     fixture_settle(s);
@@ -455,16 +455,16 @@ static void test_what_is_kept_is_put_right(void **state)
     const char *const edits[] = {changed, "nonsense", NULL};
     for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
         set_key(s, edits[i]);
-        expect_published(s, "\"intervalMs\":10000");
+        expect_published(s, "\"interval\":\"10s\"");
         fixture_settle(s);
     }
     free(changed);
     slow_lists(s); /* and goes on beside others */
     expect_published(s, "\"slow\"");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     set_key(s, NULL);
     expect_published(s, "\"slow\"");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
 }
 
 static void test_invalid_from_the_beginning(void **state)
@@ -483,7 +483,7 @@ static void test_disabled(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_expect_text(s, "pods", "a-0", TOLD, "1");
     says_state(s, "a-0", false, 1);
     guard_for(s, "guard", "a", "10s",
@@ -496,7 +496,7 @@ static void test_disabled(void **state)
     fixture_expect_text(s, "circuitbreakers", "guard", "status/conditions/2/message",
                         "1 of 1 pods do without it.");
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_true(generation(s) >= 1);
 }
 
@@ -521,7 +521,7 @@ static void test_rules_have_the_first_claim_to_the_room(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fill_map(s, RULES_MAP_MAX - strlen(fixture_rules(s, "a")) - 400);
     expect_no_key(s);
     expect_reason(s, "guard", "Published", "TooLarge");
@@ -531,7 +531,7 @@ static void test_rules_have_the_first_claim_to_the_room(void **state)
     fixture_config(s, "a", "pods", "app=b");
     fixture_expect_generation(s, "a", 2);
     fill_map(s, 10);
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     expect_reason(s, "guard", "Published", "Published");
 }
 
@@ -567,7 +567,7 @@ static void test_rules_take_the_room_of_what_is_kept(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     spoil(s);
     expect_reason(s, "guard", "Compiled", "Invalid");
     fill_map(s, RULES_MAP_MAX - strlen(fixture_rules(s, "a")) - strlen(published(s)) - 80);
@@ -588,17 +588,17 @@ static void test_a_changed_key_is_put_right(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_settle(s);
     set_key(s, "nonsense");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_settle(s);
     set_key(s, NULL);
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_settle(s);
     set_key(s, "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":"
                "\"n\",\"name\":\"a\"},\"generation\":9,\"spec\":{}}");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_int_equal(generation(s), 10);
     fixture_settle(s);
     store_delete(&s->store, "circuitbreakers", "n", "guard");
@@ -617,7 +617,7 @@ static void test_foreign_keys_stay(void **state)
     fill_map(s, 10);
     fixture_settle(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     assert_string_equal(fixture_text(s, "configmaps", "cmesh-rules-a", "data/other"), "xxxxxxxxxx");
 }
 
@@ -627,10 +627,10 @@ static void test_a_conflict(void **state)
     begin(s);
     store_fail(&s->store, "configmaps/cmesh-rules-a", 409, STORE_NONE, 2);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     store_fail(&s->store, "configmaps/cmesh-rules-a", 403, STORE_NONE, 1);
     guard(s, "20s");
-    expect_published(s, "\"intervalMs\":20000");
+    expect_published(s, "\"interval\":\"20s\"");
     expect_reason(s, "guard", "Published", "Published");
 }
 
@@ -639,7 +639,7 @@ static void test_deleted_while_nobody_led(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_settle(s);
     fixture_retire(s);
     store_delete(&s->store, "circuitbreakers", "n", "guard");
@@ -652,7 +652,7 @@ static void test_nothing_is_written_when_nothing_changed(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     says_state(s, "a-0", false, 1);
     expect_reason(s, "guard", "Enforced", "Enforced");
     fixture_settle(s);
@@ -680,14 +680,14 @@ static void test_a_kind_comes_and_goes(void **state)
     fixture_settle(s);
     assert_false(has_key(s));
     fixture_serve(s, POLICY_SERVED);
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_serve(s, POLICY_UNKNOWN); /* nobody can tell: it stays */
     fixture_settle(s);
     assert_true(has_key(s));
     fixture_serve(s, POLICY_ABSENT);
     expect_no_key(s);
     fixture_serve(s, POLICY_SERVED);
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
 }
 
 /* What is not known is no reason to take anything away. */
@@ -696,7 +696,7 @@ static void test_a_kind_that_cannot_be_listed(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_settle(s);
     fixture_retire(s);
     s->store.refused.part = "faultinjections";
@@ -727,7 +727,7 @@ static void test_too_many_for_the_memory(void **state)
     s->policy_memory = 4096;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_settle(s);
     for (unsigned i = 0; i < 8; i++) {
         char name[16];
@@ -750,7 +750,7 @@ static void test_status(void **state)
     begin(s);
     fixture_pod(s, "a-1", "a", "a");
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_says(s, "a-0", "{\"traffic\":{\"reads\":\"cmesh/v1\",\"inForce\":false}}");
     expect_reason(s, "guard", "Enforced", "PodsWaiting");
     fixture_says(s, "a-0", NULL);
@@ -784,7 +784,7 @@ static void test_a_pod_whose_labels_are_not_known(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     says_with(s, "a-0", "", "the pod's labels are not known");
     fixture_expect_text(s, "circuitbreakers", "guard", "status/conditions/2/message",
                         "0 of 1 pods enforce it. Started by an older version, restart to enforce: "
@@ -797,6 +797,27 @@ static void test_a_pod_whose_labels_are_not_known(void **state)
     expect_reason(s, "guard", "Enforced", "Enforced");
 }
 
+/* A newer manager wrote the document, with what the pod's sidecars do not know: they keep what they
+ * have. */
+static void test_a_pod_that_is_too_old_for_the_document(void **state)
+{
+    struct fixture *s = *state;
+    begin(s);
+    guard(s, "10s");
+    expect_published(s, "\"interval\":\"10s\"");
+    fixture_version(s, "a-0", "0.1.9");
+    fixture_says(s, "a-0",
+                 "{\"traffic\":{\"reads\":\"cmesh/v1\",\"inForce\":false,\"error\":\"line 1: "
+                 "apiVersion: Unsupported value: \\\"cmesh/v2\\\"\"}}");
+    expect_reason(s, "guard", "Enforced", "PodsRefusing");
+    fixture_expect_text(s, "circuitbreakers", "guard", "status/conditions/2/message",
+                        "0 of 1 pods enforce it. Refusing the policies: a-0 (runs cmesh 0.1.9, the "
+                        "manager " CMESH_VERSION ": a restart may help: line 1: apiVersion: "
+                        "Unsupported value: \"cmesh/v2\").");
+    says_state(s, "a-0", false, 1);
+    expect_reason(s, "guard", "Enforced", "Enforced");
+}
+
 /* Rows in whatever order: the same status. And what only counts is no news. */
 static void test_the_order_of_rows_is_no_news(void **state)
 {
@@ -804,7 +825,7 @@ static void test_the_order_of_rows_is_no_news(void **state)
     char rows[1024];
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     const char *uid = uid_of(s, "guard");
     (void)snprintf(rows, sizeof rows, ROW("b", "Closed") "," ROW("a", "Closed"), uid, 1, 1, uid, 2,
                    2);
@@ -831,7 +852,7 @@ static void test_written_once_a_second_at_most(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     fixture_settle(s);
     size_t before = versions_of(s, "circuitbreakers", "guard");
     for (unsigned i = 0; i < CHANGES; i++) {
@@ -851,7 +872,7 @@ static void test_a_definition_without_a_field(void **state)
     s->store.dropped.field = "enforced";
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     says_state(s, "a-0", false, 1);
     expect_reason(s, "guard", "Enforced", "Enforced");
     run_for(s->store.api.loop, 1500); /* a status is written once a second at most */
@@ -883,7 +904,7 @@ static void test_a_pod_in_no_shard(void **state)
     begin(s);
     fixture_pod(s, "x-0", "a", "gone");
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     says_state(s, "a-0", false, 1);
     expect_reason(s, "guard", "Enforced", "NoShard");
     assert_non_null(strstr(condition_of(s, "guard", "Enforced", "message"), "x-0"));
@@ -898,7 +919,7 @@ static void test_without_a_shard(void **state)
     expect_reason(s, "guard", "Enforced", "NoShard");
     fixture_config(s, "a", "pods", "app=a");
     expect_reason(s, "guard", "Enforced", "NoPods");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     store_delete(&s->store, "shardingconfigs", "n", "a");
     expect_reason(s, "guard", "Enforced", "NoShard");
 }
@@ -910,7 +931,7 @@ static void test_a_breaker_opens_and_recovers(void **state)
     struct fixture *s = *state;
     begin(s);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     says_state(s, "a-0", false, 1);
     expect_reason(s, "guard", "Enforced", "Enforced");
     says_state(s, "a-0", true, 2);
@@ -968,7 +989,7 @@ static void test_pods_that_do_not_listen(void **state)
     struct fixture *s = *state;
     begin(s);
     allow_one(s);
-    expect_published(s, "\"intercepts\":[");
+    expect_published(s, "\"trafficInterceptRules\":[");
     says_refused(s, "a-0", "", 0);
     expect_reason(s, "guard", "Enforced", "NoEgress");
     fixture_expect_text(s, "circuitbreakers", "guard", "status/enforced", "0/1");
@@ -1026,7 +1047,7 @@ static void test_requests_that_are_refused(void **state)
     s->clock = &ahead;
     begin(s);
     allow_one(s);
-    expect_published(s, "\"intercepts\":[");
+    expect_published(s, "\"trafficInterceptRules\":[");
     says_refused(s, "a-0", LISTENS, 0);
     expect_reason(s, "guard", "Enforced", "Enforced");
     says_refused(s, "a-0", LISTENS, 3);
@@ -1066,10 +1087,10 @@ static void test_a_foreign_finalizer_is_taken_off(void **state)
     begin(s);
     guard_for(s, "guard", "a", "10s", ",\"finalizers\":[\"" FINALIZER "\",\"mine\"]");
     fixture_expect_text(s, "circuitbreakers", "guard", "metadata/finalizers/0", "mine");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     /* Put back: by a mesh that runs; it has the say until the object is deleted. */
     guard_for(s, "guard", "a", "20s", ",\"finalizers\":[\"" FINALIZER "\"]");
-    expect_published(s, "\"intervalMs\":20000");
+    expect_published(s, "\"interval\":\"20s\"");
     fixture_settle(s);
     assert_string_equal(status_of(s, "guard", "metadata/finalizers/0"), FINALIZER);
     guard_for(s, "guard", "a", "20s",
@@ -1086,7 +1107,7 @@ static void test_a_finalizer_on_what_the_schema_refuses(void **state)
     begin(s);
     store_fail(&s->store, "circuitbreakers/guard", 422, STORE_NONE, 1);
     guard_for(s, "guard", "a", "10s", ",\"finalizers\":[\"" FINALIZER "\"]");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     expect_reason(s, "guard", "Published", "Published"); /* it does not wait for the finalizer */
     assert_string_equal(status_of(s, "guard", "metadata/finalizers/0"), FINALIZER);
     store_fail(&s->store, "circuitbreakers/guard", 422, STORE_NONE, 1);
@@ -1105,7 +1126,7 @@ static void test_a_status_that_is_refused(void **state)
     begin(s);
     store_fail(&s->store, "circuitbreakers/guard/status", 403, STORE_NONE, 1000);
     guard(s, "10s");
-    expect_published(s, "\"intervalMs\":10000");
+    expect_published(s, "\"interval\":\"10s\"");
     run_for(s->store.api.loop, 3000);
     assert_in_range(1000 - s->store.failing.count, 2, TRIES);
     fixture_expect_event(s, "guard", "StatusRefused", 1);
@@ -1155,6 +1176,7 @@ int main(void)
         TEST(test_too_many_for_the_memory),
         TEST(test_status),
         TEST(test_a_pod_whose_labels_are_not_known),
+        TEST(test_a_pod_that_is_too_old_for_the_document),
         TEST(test_the_order_of_rows_is_no_news),
         TEST(test_written_once_a_second_at_most),
         TEST(test_a_definition_without_a_field),

@@ -138,12 +138,12 @@ static int check(const struct reach *r, const char *authority, const char *why)
     struct http_head head = {
         .connect = true, .method = SLICE("CONNECT"), .target = slice_str(authority)};
     struct traffic_external q;
-    struct target t;
+    struct destination t;
     struct err e = ERR_INIT;
-    if (target_read(&head, &t, &e) != 0) {
+    if (destination_read(&head, &t, &e) != 0) {
         fail_msg("%s: %s", authority, e.msg);
     }
-    target_describe(&t, &head, &q);
+    destination_describe(&t, &head, &q);
     int rc = reach_check(r, &t, &q, &e);
     if (rc != 0 && (rc != -EACCES || e.code != rc || strstr(e.msg, why) == NULL)) {
         fail_msg("%s: %d %s", authority, rc, e.msg);

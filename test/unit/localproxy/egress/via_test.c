@@ -15,7 +15,7 @@
 
 static const struct http_proxy *way_to(const struct via *v, const char *host, unsigned port)
 {
-    struct target t = {.way = TARGET_TUNNEL, .port = port};
+    struct destination t = {.way = DESTINATION_TUNNEL, .port = port};
     (void)snprintf(t.host, sizeof t.host, "%s", host);
     return via_of(v, &t);
 }

@@ -103,8 +103,9 @@ static enum control_breaker_state state_of(struct breakers *all, size_t i)
 #define PODS TRAFFIC_RESOURCES("pods", "delete")
 #define MANUALLY TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)
 #define RULES(reset, a, b)                                                                         \
-    "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"pods\":\"\",\"reset\":{" reset             \
-    "},\"limitings\":[" TRAFFIC_LIMITING("a", PODS, a) "," TRAFFIC_LIMITING("b", PODS, b) "]}]}"
+    "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"reset\":{" reset                           \
+    "},\"spec\":{\"selector\":{},\"rateLimitings\":[" TRAFFIC_LIMITING(                            \
+        "a", PODS, a) "," TRAFFIC_LIMITING("b", PODS, b) "]}}]}"
 #define BOTH RULES("", MANUALLY, TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_WINDOW(60000)))
 
 static void test_open_ones_outlive_a_restart(void **state)
@@ -169,7 +170,7 @@ static void test_a_clock_that_was_set_makes_it_no_longer(void **state)
 }
 
 #define HEALTH                                                                                     \
-    "\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,\"minimumRequests\":1,"                 \
+    "\"triggerPolicy\":\"Health\",\"healthPolicy\":{\"window\":\"10000ms\",\"minimumRequests\":1," \
     "\"errorPercent\":1}," TRAFFIC_WINDOW(5000)
 
 static void test_health_goes_on_half_open(void **state)
@@ -235,7 +236,7 @@ static void test_what_its_policy_opens_is_not_kept(void **state)
 {
     struct breakers all;
     (void)state;
-    (void)start(&all, RULES("", "\"trigger\":\"ForceOpened\"", MANUALLY));
+    (void)start(&all, RULES("", "\"triggerPolicy\":\"ForceOpened\"", MANUALLY));
     assert_int_equal(state_of(&all, 0), CONTROL_BREAKER_OPENED);
     stop(&all);
     struct buf text = BUF_INIT(BREAKER_FILE_MAX);
@@ -309,11 +310,11 @@ static char *largest_document(void)
         for (int k = 0; k < 63; k++) {
             buf_append_str(&text, "\\u0001");
         }
-        buf_append_str(&text, "\",\"pods\":\"\",\"reset\":{\"*\":\"");
+        buf_append_str(&text, "\",\"reset\":{\"*\":\"");
         for (int k = 0; k < TRAFFIC_TOKEN_MAX; k++) {
             buf_append_str(&text, "\\u0001");
         }
-        buf_append_str(&text, "\"},\"limitings\":[");
+        buf_append_str(&text, "\"},\"spec\":{\"selector\":{},\"rateLimitings\":[");
         for (int k = 0; k < RULES; k++) {
             buf_printf(&text, "%s{\"name\":\"%02d", k > 0 ? "," : "", k);
             for (int n = 0; n < 61; n++) {
@@ -321,7 +322,7 @@ static char *largest_document(void)
             }
             buf_append_str(&text, "\"," PODS "," MANUALLY "}");
         }
-        buf_append_str(&text, "]}");
+        buf_append_str(&text, "]}}");
     }
     buf_append_str(&text, "]}");
     assert_int_equal(buf_error(&text), 0);

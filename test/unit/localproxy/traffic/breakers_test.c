@@ -169,7 +169,7 @@ static void test_force_closed_allows_for_itself_alone(void **state)
         TRAFFIC_BREAKER("guard",
                         TRAFFIC_LIMITING("a", PODS, TRAFFIC_LIMITER(1, 0, 1)) "," TRAFFIC_LIMITING(
                             "b", PODS,
-                            "\"trigger\":\"ForceClosed\"," //
+                            "\"triggerPolicy\":\"ForceClosed\"," //
                             TRAFFIC_BUCKET(0, 0, 1))),
         ""));
     assert_int_equal(ask(NULL, NULL), BREAKER_ALLOWS);
@@ -180,7 +180,7 @@ static void test_force_opened(void **state)
 {
     uint64_t wait;
     (void)state;
-    put_in_force(ONE("\"trigger\":\"ForceOpened\""));
+    put_in_force(ONE("\"triggerPolicy\":\"ForceOpened\""));
     assert_int_equal(ask(NULL, &wait), BREAKER_IS_OPEN);
     assert_int_equal(wait, 0);
     now_ms += DAY_MS;
@@ -188,9 +188,9 @@ static void test_force_opened(void **state)
     expect_message(0, BREAKER_IS_OPEN,
                    "circuitbreaker \"ns/guard\" rule \"a\": is open since 2026-07-14T09:30:00Z, as "
                    "its policy says (ForceOpened)");
-    put_in_force("{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"pods\":\"\",\"reset\":{"
-                 "\"a\":\"new\"},\"limitings\":[" TRAFFIC_LIMITING(
-                     "a", PODS, "\"trigger\":\"ForceOpened\"") "]}]}");
+    put_in_force("{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"reset\":{"
+                 "\"a\":\"new\"},\"spec\":{\"selector\":{},\"rateLimitings\":[" TRAFFIC_LIMITING(
+                     "a", PODS, "\"triggerPolicy\":\"ForceOpened\"") "]}}]}");
     assert_int_equal(ask(NULL, NULL), BREAKER_IS_OPEN); /* whatever token there is */
 }
 
@@ -201,8 +201,9 @@ static void test_what_is_for_other_pods_is_not_logged(void **state)
 {
     const struct selector_label label = {SLICE("app"), SLICE("other")};
     (void)state;
-    put_in_force("{\"breakers\":[{\"name\":\"guard\",\"pods\":\"app=other\",\"limitings\":"
-                 "[" TRAFFIC_LIMITING("a", PODS, "\"trigger\":\"ForceOpened\"") "]}]}");
+    put_in_force("{\"breakers\":[{\"name\":\"guard\",\"spec\":{\"selector\":{\"matchLabels\":{"
+                 "\"app\":\"other\"}},\"rateLimitings\":"
+                 "[" TRAFFIC_LIMITING("a", PODS, "\"triggerPolicy\":\"ForceOpened\"") "]}}]}");
     const struct breaker *b = all.now->at[0];
     assert_int_equal(b->state, CONTROL_BREAKER_OPENED);
     assert_int_equal(b->logs.level, b->logs.size);
@@ -210,7 +211,7 @@ static void test_what_is_for_other_pods_is_not_logged(void **state)
     assert_int_equal(b->logs.level, b->logs.size - b->logs.token);
     breakers_activate(&all, &label, 1);
     assert_int_equal(b->logs.level, b->logs.size - b->logs.token);
-    put_in_force(ONE("\"trigger\":\"ForceOpened\""));
+    put_in_force(ONE("\"triggerPolicy\":\"ForceOpened\""));
     b = all.now->at[0];
     assert_int_equal(b->logs.level, b->logs.size - b->logs.token);
 }
@@ -239,9 +240,9 @@ static void test_normal_opens_for_its_window(void **state)
 }
 
 #define MANUAL(token)                                                                              \
-    "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"pods\":\"\",\"reset\":{" token             \
-    "},\"limitings\":[" TRAFFIC_LIMITING("a", PODS,                                                \
-                                         TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)) "]}]}"
+    "{\"breakers\":[{\"name\":\"guard\",\"uid\":\"u\",\"reset\":{" token                           \
+    "},\"spec\":{\"selector\":{},\"rateLimitings\":[" TRAFFIC_LIMITING(                            \
+        "a", PODS, TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)) "]}}]}"
 
 static void test_a_new_token_closes_once(void **state)
 {
@@ -309,19 +310,20 @@ static void test_states_go_on_with_another_document(void **state)
 /* As in objects that were copied by hand. */
 static void test_two_policies_of_one_uid(void **state)
 {
-    static const char two[] = "{\"breakers\":[{\"name\":\"one\",\"uid\":\"same\",\"pods\":\"\","
-                              "\"limitings\":[" TRAFFIC_LIMITING(
-                                  "a", PODS, TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)) //
-        "]},{\"name\":\"two\",\"uid\":\"same\",\"pods\":\"\","
-        "\"limitings\":[" TRAFFIC_LIMITING("a", PODS,
-                                           TRAFFIC_NORMALLY(2, 0, 1, TRAFFIC_MANUALLY)) //
-        "]}]}";
+    static const char two[] =
+        "{\"breakers\":[{\"name\":\"one\",\"uid\":\"same\",\"spec\":{\"selector\":{},"
+        "\"rateLimitings\":[" TRAFFIC_LIMITING("a", PODS,
+                                               TRAFFIC_NORMALLY(1, 0, 1, TRAFFIC_MANUALLY)) //
+        "]}},{\"name\":\"two\",\"uid\":\"same\",\"spec\":{\"selector\":{},"
+        "\"rateLimitings\":[" TRAFFIC_LIMITING("a", PODS,
+                                               TRAFFIC_NORMALLY(2, 0, 1, TRAFFIC_MANUALLY)) //
+        "]}}]}";
     static const char same[] =
-        "{\"breakers\":[{\"name\":\"one\",\"uid\":\"same\",\"pods\":\"\","
-        "\"limitings\":[" TRAFFIC_LIMITING("a", PODS, TRAFFIC_LIMITER(1, 1, 1)) //
-        "]},{\"name\":\"two\",\"uid\":\"same\",\"pods\":\"\","
-        "\"limitings\":[" TRAFFIC_LIMITING("a", PODS, TRAFFIC_LIMITER(1, 1, 1)) //
-        "]}]}";
+        "{\"breakers\":[{\"name\":\"one\",\"uid\":\"same\",\"spec\":{\"selector\":{},"
+        "\"rateLimitings\":[" TRAFFIC_LIMITING("a", PODS, TRAFFIC_LIMITER(1, 1, 1)) //
+        "]}},{\"name\":\"two\",\"uid\":\"same\",\"spec\":{\"selector\":{},"
+        "\"rateLimitings\":[" TRAFFIC_LIMITING("a", PODS, TRAFFIC_LIMITER(1, 1, 1)) //
+        "]}}]}";
     (void)state;
     for (int i = 0; i < 3; i++) {
         put_in_force(same);
@@ -339,7 +341,7 @@ static void test_two_policies_of_one_uid(void **state)
 
 /* ---- how many at a time ---- */
 
-#define AT_A_TIME ONE("\"trigger\":\"LimiterOnly\",\"maxInFlight\":2")
+#define AT_A_TIME ONE("\"triggerPolicy\":\"LimiterOnly\",\"maxInFlight\":2")
 
 static void test_so_many_at_a_time(void **state)
 {
@@ -375,13 +377,14 @@ static void test_tickets_of_many_rules(void **state)
     struct buf spec = BUF_INIT(TRAFFIC_TEXT_MAX);
     struct breaker_ticket tickets[2] = {{0}};
     (void)state;
-    buf_append_str(&spec, "{\"breakers\":[{\"name\":\"guard\",\"pods\":\"\",\"limitings\":[");
+    buf_append_str(
+        &spec, "{\"breakers\":[{\"name\":\"guard\",\"spec\":{\"selector\":{},\"rateLimitings\":[");
     for (int i = 0; i < TRAFFIC_ROWS_MAX; i++) {
-        buf_printf(&spec, "%s{\"name\":\"r%d\"," PODS ",\"trigger\":\"LimiterOnly\",%s}",
+        buf_printf(&spec, "%s{\"name\":\"r%d\"," PODS ",\"triggerPolicy\":\"LimiterOnly\",%s}",
                    i > 0 ? "," : "", i,
                    i % 63 == 0 ? "\"maxInFlight\":2" : TRAFFIC_BUCKET(9, 9, 9));
     }
-    buf_append_str(&spec, "]}]}");
+    buf_append_str(&spec, "]}}]}");
     put_in_force(buf_cstr(&spec));
     buf_reset(&spec);
     assert_int_equal(ask(&tickets[0], NULL), BREAKER_ALLOWS);
@@ -400,10 +403,10 @@ static void test_tickets_of_many_rules(void **state)
 /* ---- Health ---- */
 
 #define HEALTH(what)                                                                               \
-    ONE("\"trigger\":\"Health\",\"health\":{\"windowMs\":10000,\"minimumRequests\":4," what        \
-        ",\"halfOpen\":2}," TRAFFIC_WINDOW(5000))
+    ONE("\"triggerPolicy\":\"Health\",\"healthPolicy\":{\"window\":\"10000ms\","                   \
+        "\"minimumRequests\":4," what ",\"halfOpenRequests\":2}," TRAFFIC_WINDOW(5000))
 #define ERRORS HEALTH("\"errorPercent\":50")
-#define SLOW HEALTH("\"slowMs\":100,\"slowPercent\":50")
+#define SLOW HEALTH("\"slowCallDuration\":\"100ms\",\"slowCallPercent\":50")
 
 /* One that is answered after so long. */
 static enum breaker_refusal answer(bool failed, uint64_t ms)

@@ -38,8 +38,8 @@ static void draw(struct faults *all, int64_t now, struct fault_drawn *out)
     faults_draw(all, &found, now, out);
 }
 
-#define PODS TRAFFIC_RESOURCES("pods", "list")
-#define RULE(name, rest) TRAFFIC_LIMITING(name, PODS, rest)
+#define PODS TRAFFIC_MATCH("pods", "list")
+#define RULE(name, rest) TRAFFIC_FAULT(name, PODS, rest)
 #define ONE(rest) TRAFFIC_SPEC("", TRAFFIC_FAULTS("slow", RULE("a", rest)))
 
 struct counts {
@@ -67,16 +67,15 @@ static struct counts draw_often(uint64_t seed, const char *spec)
 static void test_so_many_in_a_hundred(void **state)
 {
     (void)state;
-    struct counts c = draw_often(1, ONE(TRAFFIC_DELAY(10, 100000) "," TRAFFIC_ABORT(503, 10000)));
+    struct counts c = draw_often(1, ONE(TRAFFIC_DELAY(10, 10) "," TRAFFIC_ABORT(503, 1)));
     assert_in_range(c.delayed, 9500, 10500);
     assert_in_range(c.aborted, 850, 1150);
-    struct counts again =
-        draw_often(1, ONE(TRAFFIC_DELAY(10, 100000) "," TRAFFIC_ABORT(503, 10000)));
+    struct counts again = draw_often(1, ONE(TRAFFIC_DELAY(10, 10) "," TRAFFIC_ABORT(503, 1)));
     assert_int_equal(again.delayed, c.delayed); /* by the seed */
-    c = draw_often(2, ONE(TRAFFIC_DELAY(10, 0) "," TRAFFIC_ABORT(503, 1000000)));
+    c = draw_often(2, ONE(TRAFFIC_DELAY(10, 0) "," TRAFFIC_ABORT(503, 100)));
     assert_int_equal(c.delayed, 0);
     assert_int_equal(c.aborted, DRAWS);
-    c = draw_often(3, ONE(TRAFFIC_DELAY(10, 1000000) "," TRAFFIC_ABORT(503, 0)));
+    c = draw_often(3, ONE(TRAFFIC_DELAY(10, 100) "," TRAFFIC_ABORT(503, 0)));
     assert_int_equal(c.delayed, DRAWS);
     assert_int_equal(c.aborted, 0);
 }
@@ -88,11 +87,10 @@ static void test_delays_add_up_and_the_first_abort_wins(void **state)
     struct buf text = BUF_INIT(1024);
     (void)state;
     faults_init(&all, 7);
-    put_in_force(&all,
-                 TRAFFIC_SPEC("", TRAFFIC_FAULTS("b", RULE("b", TRAFFIC_ABORT(500, 1000000) //
-                                                           "," TRAFFIC_DELAY(5, 1000000)))  //
-                              "," TRAFFIC_FAULTS("a", RULE("x", TRAFFIC_DELAY(30, 1000000)) //
-                                                 "," RULE("y", TRAFFIC_ABORT(503, 1000000)))));
+    put_in_force(&all, TRAFFIC_SPEC("", TRAFFIC_FAULTS("b", RULE("b", TRAFFIC_ABORT(500, 100) //
+                                                                 "," TRAFFIC_DELAY(5, 100)))  //
+                                    "," TRAFFIC_FAULTS("a", RULE("x", TRAFFIC_DELAY(30, 100)) //
+                                                       "," RULE("y", TRAFFIC_ABORT(503, 100)))));
     draw(&all, TUESDAY, &d);
     assert_int_equal(d.delay_ms, 35);
     assert_int_equal(fault_drawn_delay(&d), 35);
@@ -120,9 +118,9 @@ static void test_a_bound_on_all_delays(void **state)
     struct fault_drawn d;
     (void)state;
     faults_init(&all, 7);
-    put_in_force(&all, TRAFFIC_SPEC("", TRAFFIC_FAULTS(
-                                            "a", RULE("x", TRAFFIC_DELAY(400000, 1000000)) "," RULE(
-                                                     "y", TRAFFIC_DELAY(400000, 1000000)))));
+    put_in_force(
+        &all, TRAFFIC_SPEC("", TRAFFIC_FAULTS("a", RULE("x", TRAFFIC_DELAY(400000, 100)) "," RULE(
+                                                       "y", TRAFFIC_DELAY(400000, 100)))));
     draw(&all, TUESDAY, &d);
     assert_int_equal(d.delay_ms, 600000);
     assert_int_equal(fault_drawn_delay(&d), 600000);
@@ -136,7 +134,7 @@ static void test_only_at_its_time(void **state)
     struct fault_drawn d;
     (void)state;
     faults_init(&all, 7);
-    put_in_force(&all, ONE(TRAFFIC_ABORT(500, 1000000) ",\"when\":{\"daysOfWeek\":[2]}"));
+    put_in_force(&all, ONE(TRAFFIC_ABORT(500, 100) ",\"effectiveTime\":{\"daysOfWeek\":[2]}"));
     draw(&all, TUESDAY, &d);
     assert_non_null(d.abort);
     fault_drawn_release(&d);
@@ -155,22 +153,22 @@ static void test_what_is_removed_ends(void **state)
     faults_init(&all, 7);
     put_in_force(
         &all,
-        TRAFFIC_SPEC(
-            "", TRAFFIC_FAULTS("a", RULE("x", TRAFFIC_DELAY(30, 1000000))) "," TRAFFIC_FAULTS(
-                    "b", RULE("x", TRAFFIC_DELAY(5, 1000000) "," TRAFFIC_ABORT(500, 1000000)))));
+        TRAFFIC_SPEC("", TRAFFIC_FAULTS("a", RULE("x", TRAFFIC_DELAY(30, 100))) "," TRAFFIC_FAULTS(
+                             "b", RULE("x", TRAFFIC_DELAY(5, 100) "," TRAFFIC_ABORT(500, 100)))));
     draw(&all, TUESDAY, &d);
     fault_drawn_count_delay(&d);
     assert_int_equal(fault_drawn_delay(&d), 35);
     put_in_force(
         &all,
-        TRAFFIC_SPEC("", TRAFFIC_FAULTS("b", RULE("x", TRAFFIC_DELAY(5, 1000000) "," TRAFFIC_ABORT(
-                                                           500, 1000000)))));
+        TRAFFIC_SPEC(
+            "", TRAFFIC_FAULTS("b", RULE("x", TRAFFIC_DELAY(5, 100) "," TRAFFIC_ABORT(500, 100)))));
     assert_int_equal(fault_drawn_delay(&d), 5);
     assert_non_null(fault_drawn_abort(&d));
     assert_int_equal(all.now->at[0]->delayed, 1); /* its count goes on */
     faults_activate(&all, NULL, 0);
-    put_in_force(&all, "{\"faults\":[{\"name\":\"b\",\"uid\":\"uid-b\",\"pods\":\"app=other\","
-                       "\"rules\":[" RULE("x", TRAFFIC_ABORT(500, 1000000)) "]}]}");
+    put_in_force(&all, "{\"faults\":[{\"name\":\"b\",\"uid\":\"uid-b\",\"spec\":{\"selector\":{"
+                       "\"matchLabels\":{\"app\":\"other\"}},"
+                       "\"httpFault\":[" RULE("x", TRAFFIC_ABORT(500, 100)) "]}}]}");
     assert_int_equal(fault_drawn_delay(&d), 0); /* the pod is not selected any more */
     assert_null(fault_drawn_abort(&d));
     put_in_force(&all, NULL);
@@ -183,11 +181,11 @@ static void test_what_is_removed_ends(void **state)
 static void test_two_policies_of_one_uid(void **state)
 {
     static const char two[] =
-        "{\"faults\":[{\"name\":\"one\",\"uid\":\"same\",\"pods\":\"\","
-        "\"rules\":[" RULE("x",
-                           TRAFFIC_DELAY(30, 1000000)) "]},{\"name\":\"two\",\"uid\":"
-                                                       "\"same\",\"pods\":\"\",\"rules\":[" RULE(
-                                                           "x", TRAFFIC_DELAY(5, 1000000)) "]}]}";
+        "{\"faults\":[{\"name\":\"one\",\"uid\":\"same\",\"spec\":{\"selector\":{},"
+        "\"httpFault\":[" RULE(
+            "x", TRAFFIC_DELAY(30, 100)) "]}},{\"name\":\"two\",\"uid\":"
+                                         "\"same\",\"spec\":{\"selector\":{},\"httpFault\":[" RULE(
+                                             "x", TRAFFIC_DELAY(5, 100)) "]}}]}";
     struct faults all;
     struct fault_drawn d;
     (void)state;
@@ -200,7 +198,7 @@ static void test_two_policies_of_one_uid(void **state)
         fault_drawn_release(&d);
     }
     put_in_force(&all, NULL);
-    put_in_force(&all, ONE(TRAFFIC_DELAY(10, 1000000)));
+    put_in_force(&all, ONE(TRAFFIC_DELAY(10, 100)));
     faults_deinit(&all);
 }
 

@@ -13,12 +13,13 @@
 #include "traffic_document.h"
 
 #define RULE(name, type, content, contents, methods)                                               \
-    "{\"name\":\"" name "\",\"type\":\"" type "\",\"content\":\"" content                          \
+    "{\"name\":\"" name "\",\"interceptType\":\"" type "\",\"contentType\":\"" content             \
     "\",\"contents\":[" contents "],\"methods\":[" methods "]}"
 #define WHITE(name, contents, methods) RULE(name, "Whitelist", "Normal", contents, methods)
 #define BLACK(name, contents, methods) RULE(name, "Blacklist", "Normal", contents, methods)
 #define POLICY(name, uid, rules)                                                                   \
-    "{\"name\":\"" name "\",\"uid\":\"" uid "\",\"pods\":\"\",\"intercepts\":[" rules "]}"
+    "{\"name\":\"" name "\",\"uid\":\"" uid                                                        \
+    "\",\"spec\":{\"selector\":{},\"trafficInterceptRules\":[" rules "]}}"
 #define SPEC(policies) "{\"breakers\":[" policies "]}"
 
 static struct traffic_active active;
@@ -100,7 +101,7 @@ static void test_many_methods_are_cut(void **state)
                                          "\"DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD\""))));
     const char *text = ask(&all, &get);
     assert_non_null(strstr(text, "allows it for AAAA"));
-    assert_non_null(strstr(text, "DDDD... only"));
+    assert_non_null(strstr(text, "CCCC... only"));
     assert_true(strlen(text) < 300);
     intercepts_deinit(&all);
 }
@@ -198,8 +199,9 @@ static void test_only_what_selects_is_in_force(void **state)
     static const struct selector_label blue[] = {{SLICE("app"), SLICE("blue")}};
     struct intercepts all = {.now = NULL};
     (void)state;
-    put_in_force(&all, SPEC("{\"name\":\"p\",\"pods\":\"app=blue\",\"intercepts\":[" WHITE(
-                           "x", "\"b\"", "\"*\"") "]}"));
+    put_in_force(&all,
+                 SPEC("{\"name\":\"p\",\"spec\":{\"selector\":{\"matchLabels\":{\"app\":\"blue\"}},"
+                      "\"trafficInterceptRules\":[" WHITE("x", "\"b\"", "\"*\"") "]}}"));
     assert_false(all.now->at[0].in_force);
     assert_string_equal(ask(&all, &tunnel), "");
     intercepts_activate(&all, blue, ARRAY_LEN(blue));

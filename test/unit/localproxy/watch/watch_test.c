@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "capture.h"
 #include "temp_dir.h"
+#include "upstream/watch_memory.h"
 #include "watch/watch.h"
-#include "watch/watch_memory.h"
 
 /* The operator's side, which remembers what it got. */
 struct sink {
@@ -41,8 +41,8 @@ static const struct http_exchange_ops sink_ops = {.send_body = sink_send, .send_
 
 struct fixture {
     struct sink sink;
-    struct load *load; /* NULL: nothing is counted */
-    const char *ns;    /* of the path; NULL: none */
+    struct bucket_load *load; /* NULL: nothing is counted */
+    const char *ns;           /* of the path; NULL: none */
     struct delivered_versions *points;
     struct watch *watch;
     struct delivered_key key;
@@ -86,7 +86,7 @@ static void open_watch_within(struct fixture *f, enum encoding encoding, uint64_
 
 static void close_watch(struct fixture *f)
 {
-    watch_free(f->watch);
+    watch_free(f->watch, 1);
     delivered_free(f->points);
     buf_reset(&f->sink.got);
 }
@@ -152,7 +152,7 @@ static void test_the_end_of_a_watch_is_a_point_to_go_on_from(void **state)
         struct fixture f = {.load = NULL};
         open_watch(&f, ENCODING_JSON, 5, false);
         feed(&f, SLICE(EVENT("6") EVENT("9")));
-        watch_free(f.watch);
+        watch_free(f.watch, 1);
         f.watch = NULL;
         assert_false(delivered_watch(f.points, &f.key, 10));
         assert_false(delivered_watch(f.points, &f.key, 4));
@@ -169,7 +169,7 @@ static void test_a_watch_that_was_cut_is_none(void **state)
     feed(&f, SLICE(EVENT("6")));
     watch_silence(f.watch);
     assert_int_equal(watch_cut(f.watch, "why", &f.sink.x), 0);
-    watch_free(f.watch);
+    watch_free(f.watch, 1);
     f.watch = NULL;
     assert_false(delivered_watch(f.points, &f.key, 6));
     close_watch(&f);
@@ -183,7 +183,7 @@ static void test_a_silenced_watch_that_was_not_cut_leaves_a_stale_point(void **s
     open_watch(&f, ENCODING_JSON, 5, false);
     feed(&f, SLICE(EVENT("6")));
     watch_silence(f.watch);
-    watch_free(f.watch);
+    watch_free(f.watch, 1);
     f.watch = NULL;
     struct delivered_key now = f.key;
     now.selector = 7;
@@ -198,7 +198,7 @@ static void test_initial_events_are_no_points_until_they_ended(void **state)
     struct fixture f = {.load = NULL};
     open_watch(&f, ENCODING_JSON, 0, true);
     feed(&f, SLICE(EVENT("6")));
-    watch_free(f.watch);
+    watch_free(f.watch, 1);
     f.watch = NULL;
     assert_false(delivered_watch(f.points, &f.key, 6));
     close_watch(&f);
@@ -207,7 +207,7 @@ static void test_initial_events_are_no_points_until_they_ended(void **state)
     feed(&f,
          SLICE(EVENT("6") "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":"
                           "\"40\",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n"));
-    watch_free(f.watch);
+    watch_free(f.watch, 1);
     f.watch = NULL;
     assert_false(delivered_watch(f.points, &f.key, 6));
     assert_true(delivered_watch(f.points, &f.key, 40));
@@ -236,7 +236,7 @@ static void test_a_watch_that_migrated_goes_on_only_from_what_came_after(void **
         assert_int_equal(watch_state(f.watch), WATCH_PASSING);
         feed(&f, SLICE(EVENT("7") EVENT("8")));
         assert_got(&f, EVENT("6") EVENT("7") EVENT("8"));
-        watch_free(f.watch);
+        watch_free(f.watch, 1);
         f.watch = NULL;
         /* Another client lists at the same version: whose it is cannot be told. */
         delivered_give(f.points, &now, (struct delivered_range){6, 6});
@@ -265,7 +265,7 @@ static void test_a_later_version_at_which_it_stands(void **state)
         watch_migrated(f.watch, &now, 38);
         feed(&f, SLICE(EVENT("41")));
         assert_got(&f, EVENT("6") EVENT("41"));
-        watch_free(f.watch);
+        watch_free(f.watch, 1);
         f.watch = NULL;
         assert_int_equal(delivered_watch(f.points, &now, rows[i].version), rows[i].good);
         close_watch(&f);
@@ -283,7 +283,7 @@ static void test_versions_down_to_the_oldest_object_written_are_no_points(void *
         struct delivered_key now = f.key;
         now.selector = 7;
         watch_migrated(f.watch, &now, 3);
-        watch_free(f.watch);
+        watch_free(f.watch, 1);
         f.watch = NULL;
         delivered_give(f.points, &now, (struct delivered_range){version, version});
         assert_int_equal(delivered_watch(f.points, &now, version), version < 3);
@@ -304,7 +304,7 @@ static void test_an_unread_version_is_of_no_matter_after_a_migration(void **stat
     now.selector = 7;
     watch_migrated(f.watch, &now, 0);
     feed(&f, SLICE(EVENT("10")));
-    watch_free(f.watch);
+    watch_free(f.watch, 1);
     f.watch = NULL;
     assert_false(delivered_watch(f.points, &now, 8));
     assert_false(delivered_watch(f.points, &now, 500)); /* not any version is the client's */
@@ -344,7 +344,7 @@ static struct delivered_versions *open_copy(const char *path, const char *copy)
     assert_int_equal(file_read(path, &content, &e), 0);
     assert_int_equal(file_write_atomic(copy, buf_data(&content), content.len, 0600, &e), 0);
     buf_reset(&content);
-    struct delivered_versions *r = delivered_open(copy, 0, &e);
+    struct delivered_versions *r = delivered_open(copy, "home", 0, &e);
     assert_non_null(r);
     return r;
 }
@@ -362,7 +362,7 @@ static void test_a_crash_while_it_is_silenced_leaves_no_point(void **state)
         temp_dir_init(&dir);
         (void)temp_dir_path(&dir, "state", path);
         (void)temp_dir_path(&dir, "copy", copy);
-        f.points = delivered_open(path, 0, &e);
+        f.points = delivered_open(path, "home", 0, &e);
         assert_non_null(f.points);
         struct watch_options o = {.points = f.points, .version = 5};
         o.account = delivered_account_open(f.points, &f.key, 5);
@@ -530,7 +530,7 @@ static void test_an_operator_that_takes_no_more_is_told(void **state)
                                                                              "\"resourceVersion\"" \
                                                                              ":\"6\"}}}\n"
 
-static uint64_t all_events(const struct load *l)
+static uint64_t all_events(const struct bucket_load *l)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < ARRAY_LEN(l->counts.of); i++) {
@@ -541,9 +541,9 @@ static uint64_t all_events(const struct load *l)
     return sum;
 }
 
-static uint64_t events_of(const struct load *l, const char *ns)
+static uint64_t events_of(const struct bucket_load *l, const char *ns)
 {
-    return l->counts.of[load_place(slice_str(ns))].events;
+    return l->counts.of[bucket_load_place(slice_str(ns))].events;
 }
 
 static const char counted_events[] =
@@ -560,9 +560,9 @@ static void test_events_are_counted(void **state)
     (void)state;
     struct slice all = slice_str(counted_events);
     for (size_t piece = 1; piece <= all.len; piece += piece < 200 ? 1 : 97) {
-        struct load load;
+        struct bucket_load load;
         struct fixture f = {.load = &load};
-        load_init(&load, &net_clock_system);
+        bucket_load_init(&load, &net_clock_system);
         open_watch(&f, ENCODING_JSON, 5, false);
         for (size_t at = 0; at < all.len; at += piece) {
             feed(&f, slice_of(all.ptr + at, piece < all.len - at ? piece : all.len - at));
@@ -578,9 +578,9 @@ static void test_events_are_counted(void **state)
 static void test_events_of_one_namespace(void **state)
 {
     (void)state;
-    struct load load;
+    struct bucket_load load;
     struct fixture f = {.load = &load, .ns = "ns-c"};
-    load_init(&load, &net_clock_system);
+    bucket_load_init(&load, &net_clock_system);
     open_watch(&f, ENCODING_JSON, 5, false);
     feed(&f, slice_str(counted_events));
     assert_int_equal(events_of(&load, "ns-c"), 4);
@@ -599,9 +599,9 @@ static void test_captured_events_are_counted(void **state)
         struct buf b = capture_read(names[i]);
         struct slice all = capture_slice(&b);
         for (size_t piece = 1; piece < 5000; piece = piece * 3 + 1) {
-            struct load load;
+            struct bucket_load load;
             struct fixture f = {.load = &load};
-            load_init(&load, &net_clock_system);
+            bucket_load_init(&load, &net_clock_system);
             open_watch(&f, capture_encoding(names[i]), 5, false);
             for (size_t at = 0; at < all.len; at += piece) {
                 feed(&f, slice_of(all.ptr + at, piece < all.len - at ? piece : all.len - at));
@@ -619,9 +619,9 @@ static void test_a_huge_event_is_counted(void **state)
 {
     (void)state;
     static char filling[2 * WATCH_HELD_MAX];
-    struct load load;
+    struct bucket_load load;
     struct fixture f = {.load = &load};
-    load_init(&load, &net_clock_system);
+    bucket_load_init(&load, &net_clock_system);
     open_watch(&f, ENCODING_JSON, 5, false);
     memset(filling, 'x', sizeof filling);
     feed(&f, SLICE("{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"namespace\":\"ns-a\","
@@ -638,9 +638,9 @@ static void test_a_huge_event_is_counted(void **state)
 static void test_silent_events_are_not_counted(void **state)
 {
     (void)state;
-    struct load load;
+    struct bucket_load load;
     struct fixture f = {.load = &load};
-    load_init(&load, &net_clock_system);
+    bucket_load_init(&load, &net_clock_system);
     open_watch(&f, ENCODING_JSON, 5, false);
     feed(&f, SLICE(OF("ADDED", "ns-a")));
     watch_silence(f.watch);
@@ -652,14 +652,70 @@ static void test_silent_events_are_not_counted(void **state)
 static void test_unread_watches_are_counted(void **state)
 {
     (void)state;
-    struct load load;
+    struct bucket_load load;
     struct fixture f = {.load = &load};
-    load_init(&load, &net_clock_system);
+    bucket_load_init(&load, &net_clock_system);
     open_watch(&f, ENCODING_OTHER, 5, false);
     feed(&f, SLICE(OF("ADDED", "ns-a")));
     assert_int_equal(all_events(&load), 0);
     assert_int_equal(load.counts.unread, 1);
     close_watch(&f);
+}
+
+#define BOOKMARK(version)                                                                          \
+    "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"" version "\"}}}\n"
+#define OURS(version)                                                                              \
+    "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{"     \
+    "\"resourceVersion\":\"" version "\",\"creationTimestamp\":null}}}\n"
+
+static const struct object_type pod = {{"Pod", 3}, {"v1", 2}};
+
+/* It is a point to go on from, as one of the API server's is. */
+static void test_a_bookmark_of_its_own(void **state)
+{
+    (void)state;
+    struct fixture f = {.load = NULL};
+    open_watch(&f, ENCODING_JSON, 5, false);
+    feed(&f, SLICE(EVENT("6") "{\"type\":")); /* what has not come to its end does not matter */
+    assert_int_equal(watch_bookmark(f.watch, &pod, 9, &f.sink.x), 0);
+    assert_got(&f, EVENT("6") OURS("9"));
+    assert_int_equal(watch_version(f.watch), 9);
+    watch_free(f.watch, 1);
+    f.watch = NULL;
+    assert_true(delivered_watch(f.points, &f.key, 9));
+    close_watch(&f);
+}
+
+static void test_a_bookmark_that_cannot_be_written(void **state)
+{
+    (void)state;
+    struct fixture f = {.load = NULL};
+    const struct object_type none = {{NULL, 0}, {NULL, 0}};
+    open_watch(&f, ENCODING_JSON, 5, false);
+    assert_int_equal(watch_bookmark(f.watch, &none, 9, &f.sink.x), -EINVAL);
+    assert_int_equal(watch_version(f.watch), 5);
+    f.sink.answer = -EPIPE;
+    assert_int_equal(watch_bookmark(f.watch, &pod, 9, &f.sink.x), -EPIPE);
+    assert_got(&f, "");
+    close_watch(&f);
+}
+
+/* An API server that lags behind takes nobody back; its events pass. */
+static void test_an_older_bookmark_is_left_out(void **state)
+{
+    (void)state;
+    static const char stream[] =
+        BOOKMARK("8") EVENT("10") BOOKMARK("9") BOOKMARK("10") EVENT("11") BOOKMARK("12");
+    for (size_t cut = 0; cut < sizeof stream; cut++) {
+        struct fixture f = {.load = NULL};
+        open_watch(&f, ENCODING_JSON, 5, false);
+        assert_int_equal(watch_bookmark(f.watch, &pod, 9, &f.sink.x), 0);
+        feed(&f, slice_of(stream, cut));
+        feed(&f, slice_of(stream + cut, sizeof stream - 1 > cut ? sizeof stream - 1 - cut : 0));
+        assert_got(&f, OURS("9") EVENT("10") BOOKMARK("10") EVENT("11") BOOKMARK("12"));
+        assert_int_equal(watch_version(f.watch), 12);
+        close_watch(&f);
+    }
 }
 
 int main(void)
@@ -678,6 +734,9 @@ int main(void)
         cmocka_unit_test(test_a_migration_delivers_the_version_at_which_it_stands),
         cmocka_unit_test(test_a_crash_while_it_is_silenced_leaves_no_point),
         cmocka_unit_test(test_the_version_is_known_from_the_start_or_a_bookmark),
+        cmocka_unit_test(test_a_bookmark_of_its_own),
+        cmocka_unit_test(test_a_bookmark_that_cannot_be_written),
+        cmocka_unit_test(test_an_older_bookmark_is_left_out),
         cmocka_unit_test(test_an_event_too_large_to_hold_is_finished),
         cmocka_unit_test(test_an_event_for_which_there_is_no_room_is_passed_on),
         cmocka_unit_test(test_what_is_no_known_encoding_passes_and_cannot_be_cut),

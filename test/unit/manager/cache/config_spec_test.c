@@ -173,6 +173,7 @@ static void nothing_else_stays(void **state)
     static const char text[] =
         "{\"apiVersion\":\"x\",\"kind\":\"y\",\"junk\":[1,2],\"metadata\":{\"name\":\"a\","
         "\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"7\",\"generation\":3,"
+        "\"creationTimestamp\":\"2026-01-01T00:00:00Z\","
         "\"labels\":{\"l\":\"m\",\"p.io/r\":\"s\"},\"ownerReferences\":[{\"uid\":\"v\"},"
         "{\"uid\":\"w\",\"controller\":true}],\"annotations\":{\"p.io/x\":\"1\",\"p.iox/"
         "y\":\"2\",\"z\":\"3\"},"
@@ -188,7 +189,8 @@ static void nothing_else_stays(void **state)
     expect_rest(rest, HEAD "\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":"
                            "\"7\",\"generation\":3,\"finalizers\":[\"f\"],\"annotations\":{"
                            "\"p.io/x\":\"1\"},\"labels\":{\"p.io/r\":\"s\"},"
-                           "\"ownerReferences\":[{\"uid\":\"w\",\"controller\":true}]},\"spec\":{"
+                           "\"ownerReferences\":[{\"uid\":\"w\",\"controller\":true}],"
+                           "\"creationTimestamp\":\"2026-01-01T00:00:00Z\"},\"spec\":{"
                            "\"root\":{\"prefix\":\"p\"},\"controller\":{"
                            "\"leaderElectionName\":\"op\",\"leaderElectionNamespace\":\"k\","
                            "\"userAgentOrPrefix\":\"s/"

@@ -20,9 +20,10 @@
 
 #define PREFIX "ctrlmesh.kusionstack.io"
 #define BREAKER                                                                                    \
-    "{\"limitings\":[{\"name\":\"r\",\"resources\":[{\"apiGroups\":[\"\"],\"namespaces\":[\"*\"]," \
-    "\"resources\":[\"pods\"],\"verbs\":[\"delete\"]}],\"trigger\":\"ForceOpened\"}],"             \
-    "\"name\":\"guard\",\"pods\":\"\"}"
+    "{\"name\":\"guard\",\"spec\":{\"rateLimitings\":[{\"name\":\"r\",\"resourceRules\":[{"        \
+    "\"apiGroups\":[\"\"],\"namespaces\":[\"*\"],"                                                 \
+    "\"resources\":[\"pods\"],\"verbs\":[\"delete\"]}],\"triggerPolicy\":\"ForceOpened\"}],"       \
+    "\"selector\":{}}}"
 #define DOCUMENT(shard, generation)                                                                \
     "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardTraffic\",\"shard\":{\"namespace\":\"n\","       \
     "\"name\":\"" shard "\"},\"generation\":" generation ",\"spec\":{\"breakers\":[" BREAKER "]}}"

@@ -631,6 +631,38 @@ static void size_by_the_stateful_set(void **state)
     expect_words(f, "need 2 pods, and StatefulSet sts has 1");
 }
 
+#define DEPLOYMENT_ROOT(size)                                                                      \
+    "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\nkind: ShardingConfig\n"                         \
+    "metadata: {name: r, namespace: demo}\nspec:\n  root:\n    prefix: op\n"                       \
+    "    targetDeployment: web\n"                                                                  \
+    "    auto: {shardingSize: " size ", everyShardReplicas: 2}\n"                                  \
+    "    resourceSelector: [{relateResources: [{apiGroups: [''], resources: [pods]}]}]\n"
+#define DEPLOYMENT(name, replicas)                                                                 \
+    "---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: " name ", namespace: demo}\n"    \
+    "spec: {replicas: " replicas "}\n"
+
+/* Pods that are left over make no shard. One of another kind has nothing to do with it. */
+static void size_by_the_deployment(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, DEPLOYMENT_ROOT("auto") DEPLOYMENT("web", "7") STATEFUL_SET("web", "20")
+                                DEPLOYMENT("x", "1")),
+                     EXIT_DONE);
+    assert_true(written(f, "out/demo.op-3-normal.json"));
+    assert_false(written(f, "out/demo.op-4-normal.json"));
+    expect_words(f, "note: skipped: kind StatefulSet, not a ShardingConfig");
+    expect_words(f, "note: skipped: kind Deployment, not a ShardingConfig");
+    assert_int_equal(run(f, DEPLOYMENT_ROOT("auto") STATEFUL_SET("web", "7")), EXIT_DONE);
+    expect_words(f, "in.yaml:7: note: spec.root.targetDeployment: Deployment web is not in the "
+                    "input: the number of shards is what there is: 1");
+    assert_int_equal(run(f, DEPLOYMENT_ROOT("4") DEPLOYMENT("web", "7")), EXIT_DONE);
+    expect_words(f, "warning: spec.root: the shards need 8 pods, and Deployment web has 7");
+    assert_int_equal(run(f, DEPLOYMENT_ROOT("2") DEPLOYMENT("web", "7")), EXIT_DONE);
+    assert_string_equal(buf_cstr(&f->errors), "");
+    f->command.children = true;
+    assert_int_equal(run(f, DEPLOYMENT_ROOT("2") DEPLOYMENT("web", "7")), EXIT_DONE);
+}
+
 static void shards_that_there_are_keep_what_they_have(void **state)
 {
     struct fixture *f = *state;
@@ -700,7 +732,7 @@ static void what_is_wrong_with_a_root_is_told_once(void **state)
     assert_string_equal(buf_cstr(&f->errors) +
                             (strstr(buf_cstr(&f->errors), "in.yaml") - buf_cstr(&f->errors)),
                         "in.yaml:8: spec.root.auto.shardingSize: Invalid value: must be a whole "
-                        "number from 1 to 32\n");
+                        "number from 1 to 32, or the text \"auto\"\n");
     /* What is wrong with a shard is told at the root. */
     assert_int_equal(
         run(f, ROOT("2", "---\n"
@@ -767,6 +799,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(kinds_are_misspelt, setup, teardown),
         cmocka_unit_test_setup_teardown(the_shards_of_a_root, setup, teardown),
         cmocka_unit_test_setup_teardown(size_by_the_stateful_set, setup, teardown),
+        cmocka_unit_test_setup_teardown(size_by_the_deployment, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_that_there_are_keep_what_they_have, setup, teardown),
         cmocka_unit_test_setup_teardown(names_that_others_have, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_as_they_are_applied, setup, teardown),

@@ -30,14 +30,15 @@ static struct traffic *parse(unsigned generation, const char *spec)
 }
 
 #define BREAKER(name, more, rule)                                                                  \
-    "\"breakers\":[{\"name\":\"" name "\",\"pods\":\"app=a\"," more                                \
-    "\"limitings\":[{\"name\":\"r\",\"trigger\":\"LimiterOnly\",\"resources\":[{\"apiGroups\":["   \
-    "\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\",\"list\"],\"namespaces\":[\"*\"]}]," rule   \
-    "}]}]"
-#define BUCKET(limit) "\"bucket\":{\"burst\":1,\"limit\":" limit ",\"intervalMs\":1000}"
+    "\"breakers\":[{\"name\":\"" name "\"," more                                                   \
+    "\"spec\":{\"selector\":{\"matchLabels\":{\"app\":\"a\"}},\"rateLimitings\":[{\"name\":\"r\"," \
+    "\"triggerPolicy\":\"LimiterOnly\",\"resourceRules\":[{\"apiGroups\":[\"\"],\"resources\":["   \
+    "\"pods\"],\"verbs\":[\"get\",\"list\"],\"namespaces\":[\"*\"]}]," rule "}]}}]"
+#define BUCKET(limit) "\"bucket\":{\"burst\":1,\"limit\":" limit ",\"interval\":\"1s\"}"
 #define FAULTS                                                                                     \
-    "\"faults\":[{\"name\":\"f\",\"pods\":\"\",\"rules\":[{\"name\":\"r\",\"resources\":[{}],"     \
-    "\"delay\":{\"ms\":1,\"ppm\":2},\"when\":{\"months\":[1,2]}}]}]"
+    "\"faults\":[{\"name\":\"f\",\"spec\":{\"selector\":{},\"httpFault\":[{\"name\":\"r\","        \
+    "\"match\":{\"resources\":[{}]},\"delay\":{\"fixedDelay\":\"1ms\",\"percent\":\"0.5\"},"       \
+    "\"effectiveTime\":{\"months\":[1,2],\"timeZone\":\"X\"}}]}}],\"zones\":{\"X\":\"XXX-1\"}"
 
 static const char *unwanted = "none";
 
@@ -83,26 +84,32 @@ static void differences(void **state)
 {
     (void)state;
     expect(BREAKER("g", "", BUCKET("1")), BREAKER("g", "", BUCKET("2")) "," FAULTS,
-           "@@ -1,6 +1,12 @@\n"
+           "@@ -1,7 +1,14 @@\n"
            " CircuitBreaker g:\n"
-           "   pods: app=a\n"
-           "   rule r:\n"
-           "-    bucket: burst 1, intervalMs 1000, limit 1\n"
-           "+    bucket: burst 1, intervalMs 1000, limit 2\n"
-           "     requests: apiGroups \"\", namespaces *, resources pods, verbs get list\n"
-           "     trigger: LimiterOnly\n"
+           "   rateLimitings r:\n"
+           "-    bucket: burst 1, interval 1s, limit 1\n"
+           "+    bucket: burst 1, interval 1s, limit 2\n"
+           "     resourceRules: apiGroups \"\", namespaces *, resources pods, verbs get list\n"
+           "     triggerPolicy: LimiterOnly\n"
+           "   selector:\n"
+           "     matchLabels: app a\n"
            "+FaultInjection f:\n"
-           "+  pods: all\n"
-           "+  rule r:\n"
-           "+    delay: ms 1, ppm 2\n"
-           "+    requests: all\n"
-           "+    when: months 1 2\n");
-    expect(NULL, FAULTS, "@@ -0,0 +1,6 @@\n+FaultInjection f:\n");
-    expect(FAULTS, NULL, "@@ -1,6 +0,0 @@\n-FaultInjection f:\n");
-    expect(
-        BREAKER("g", "\"reset\":{\"r\":\"1\"},", BUCKET("1")),
-        BREAKER("g", "\"reset\":{\"r\":\"2\"},", BUCKET("1")),
-        "@@ -1,6 +1,6 @@\n CircuitBreaker g:\n   pods: app=a\n-  recover r: 1\n+  recover r: 2\n");
+           "+  httpFault r:\n"
+           "+    delay: fixedDelay 1ms, percent 0.5\n"
+           "+    effectiveTime: months 1 2, timeZone X (XXX-1)\n"
+           "+    match:\n"
+           "+      resources: {}\n"
+           "+  selector: {}\n");
+    expect(NULL, FAULTS, "@@ -0,0 +1,7 @@\n+FaultInjection f:\n");
+    expect(FAULTS, NULL, "@@ -1,7 +0,0 @@\n-FaultInjection f:\n");
+    expect(BREAKER("g", "\"reset\":{\"r\":\"1\"},", BUCKET("1")),
+           BREAKER("g", "\"reset\":{\"r\":\"2\"},", BUCKET("1")),
+           "@@ -3,6 +3,6 @@ rateLimitings r:\n"
+           "     bucket: burst 1, interval 1s, limit 1\n"
+           "     resourceRules: apiGroups \"\", namespaces *, resources pods, verbs get list\n"
+           "     triggerPolicy: LimiterOnly\n"
+           "-  recover r: 1\n"
+           "+  recover r: 2\n");
 }
 
 /* Requests to other places; two rules of one name are told apart by their lists. */
@@ -111,31 +118,37 @@ static void external_rules(void **state)
     (void)state;
     expect(
         NULL,
-        "\"breakers\":[{\"name\":\"g\",\"pods\":\"\",\"limitings\":[{\"name\":\"r\",\"trigger\":"
-        "\"ForceOpened\",\"urls\":[{\"url\":\"https://a.example/*\",\"method\":\"POST\"}]}],"
-        "\"intercepts\":[{\"name\":\"r\",\"type\":\"Whitelist\",\"content\":\"Normal\","
-        "\"contents\":[\"a.example\",\"b.example:8443\"],\"methods\":[\"*\"]}]}],"
-        "\"faults\":[{\"name\":\"f\",\"pods\":\"\",\"rules\":[{\"name\":\"r\",\"delay\":{\"ms\":1,"
-        "\"ppm\":2},\"http\":[{\"host\":{\"exact\":\"a.example\"},\"path\":{\"regex\":\"^/b\"},"
+        "\"breakers\":[{\"name\":\"g\",\"spec\":{\"selector\":{},\"rateLimitings\":[{\"name\":"
+        "\"r\",\"triggerPolicy\":"
+        "\"ForceOpened\",\"restRules\":[{\"url\":\"https://a.example/*\",\"method\":\"POST\"}]}],"
+        "\"trafficInterceptRules\":[{\"name\":\"r\",\"interceptType\":\"Whitelist\","
+        "\"contentType\":\"Normal\","
+        "\"contents\":[\"a.example\",\"b.example:8443\"],\"methods\":[\"*\"]}]}}],"
+        "\"faults\":[{\"name\":\"f\",\"spec\":{\"selector\":{},\"httpFault\":[{\"name\":\"r\","
+        "\"delay\":{\"fixedDelay\":\"1ms\","
+        "\"percent\":\"0.0002\"},\"match\":{\"httpMatch\":[{\"host\":{\"exact\":\"a.example\"},"
+        "\"path\":{\"regex\":\"^/b\"},"
         "\"method\":\"PUT\",\"headers\":[{\"name\":\"X-A\",\"value\":\"b\"},{\"name\":\"X-B\"}]},"
-        "{\"headers\":[{\"name\":\"X-C\"}]}]}]}]",
-        "@@ -0,0 +1,16 @@\n"
+        "{\"headers\":[{\"name\":\"X-C\"}]}]}}]}}]",
+        "@@ -0,0 +1,17 @@\n"
         "+CircuitBreaker g:\n"
-        "+  intercept rule r:\n"
-        "+    content: Normal\n"
+        "+  rateLimitings r:\n"
+        "+    restRules: method POST, url https://a.example/*\n"
+        "+    triggerPolicy: ForceOpened\n"
+        "+  selector: {}\n"
+        "+  trafficInterceptRules r:\n"
+        "+    contentType: Normal\n"
         "+    contents: a.example b.example:8443\n"
+        "+    interceptType: Whitelist\n"
         "+    methods: *\n"
-        "+    type: Whitelist\n"
-        "+  pods: all\n"
-        "+  rule r:\n"
-        "+    requests: POST https://a.example/*\n"
-        "+    trigger: ForceOpened\n"
         "+FaultInjection f:\n"
-        "+  pods: all\n"
-        "+  rule r:\n"
-        "+    delay: ms 1, ppm 2\n"
-        "+    requests: PUT, host is a.example, path matches ^/b, header X-A: b, header X-B\n"
-        "+    requests: header X-C\n");
+        "+  httpFault r:\n"
+        "+    delay: fixedDelay 1ms, percent 0.0002\n"
+        "+    match:\n"
+        "+      httpMatch: headers {\"name\":\"X-A\",\"value\":\"b\"} {\"name\":\"X-B\"}, host "
+        "{\"exact\":\"a.example\"}, method PUT, path {\"regex\":\"^/b\"}\n"
+        "+      httpMatch: headers {\"name\":\"X-C\"}\n"
+        "+  selector: {}\n");
 }
 
 /* What the API server gives to an object is in no file. */

@@ -379,6 +379,32 @@ static struct rules *compile_shared(const struct sharing_set *all, const char *s
     return rules;
 }
 
+#define LEAVING                                                                                    \
+    " controller: {leaderElectionName: lead}\n sharedNamespaces: [ops]\n leaving: %s\n limits:\n"  \
+    " - relateResources: [{apiGroups: [''], resources: [pods]}]\n   selector: {matchLabels: {" NS  \
+    ": a}}\n"
+
+/* One shard has everything, as a pod without sidecars. */
+static void shards_are_left(void **state)
+{
+    char spec[1024];
+    (void)state;
+    (void)snprintf(spec, sizeof spec, LEAVING, "sharding-demo");
+    struct rules *rules = compile_text(config_of(spec));
+    assert_int_equal(rules_limit_count(rules), 0);
+    assert_null(rules_leader_election(rules));
+    rules_unref(rules);
+    (void)snprintf(spec, sizeof spec, LEAVING, "another");
+    rules = compile_text(config_of(spec));
+    assert_string_equal(rules_leader_election(rules), "lead");
+    const struct rules_entry *pods = rules_match(rules, SLICE(""), SLICE("pods"));
+    struct buf text = BUF_INIT(1024);
+    assert_int_equal(selector_print(pods->compiled, &text), 0);
+    assert_string_equal(buf_cstr(&text), NS " in (a,ops)," NS " in (ops)");
+    buf_reset(&text);
+    rules_unref(rules);
+}
+
 /* sharding_hash of a, b, logs, ops: 1, 2, 21, 18 */
 static void shared_namespaces_pass(void **state)
 {
@@ -456,12 +482,12 @@ static void shared_namespaces_are_checked(void **state)
         const char *want;
     } cases[] = {
         {"ops", "spec.sharedNamespaces: Invalid value: must be an array"},
-        {"[1]", "spec.sharedNamespaces[0]: Invalid value: \"\": must be a string"},
+        {"[1]", "spec.sharedNamespaces[0]: Invalid value: must be a string"},
         {"[a, B]", "spec.sharedNamespaces[1]: Invalid value: \"B\""},
         {"['7']", "spec.sharedNamespaces[0]: Invalid value: \"7\": a namespace that is called as a "
                   "hash, 0 to 31, cannot be shared"},
         {"[a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a]",
-         "spec.sharedNamespaces: Too many: must have at most 32 items"},
+         "spec.sharedNamespaces: Too many: must have at most 32 entries"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char spec[256];
@@ -529,15 +555,16 @@ static void order_does_not_matter(void **state)
 static void wrong_heads(void **state)
 {
     (void)state;
-    expect_error("[]", "apiVersion: Required value");
+    expect_error("[]", "Invalid value: must be an object");
     expect_error("{apiVersion: 1}", "apiVersion: Invalid value: must be a string");
-    expect_error("{apiVersion: v1}", "apiVersion: Unsupported value: \"v1\": supported are "
+    expect_error("{apiVersion: v1}", "apiVersion: Unsupported value: \"v1\": supported values: "
                                      "\"ctrlmesh.kusionstack.io/v1alpha1\"");
     expect_error("{apiVersion: ctrlmesh.kusionstack.io/v2}", "apiVersion: Unsupported value");
     expect_error("{apiVersion: ctrlmesh.kusionstack.iox/v1alpha1}",
                  "apiVersion: Unsupported value");
 #define V "apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
-    expect_error(V, "metadata.name: Required value");
+    expect_error(V, "metadata: Required value");
+    expect_error(V "metadata: {}\n", "metadata.name: Required value");
     expect_error(V "metadata: x\n", "metadata: Invalid value: must be an object");
     expect_error(V "metadata: {name: 5}\n", "metadata.name: Invalid value: must be a string");
     expect_error(V "metadata: {name: a, namespace: 5}\n",
@@ -618,7 +645,7 @@ static void wrong_limits(void **state)
         {"{relateResources: [" PODS "], selector: {matchLabels: {a: b c}}}",
          ".selector.matchLabels: Invalid value: \"b c\""},
         {"{relateResources: [" PODS "], selector: {matchExpressions: [{key: a, operator: in}]}}",
-         ".selector.matchExpressions[0].operator: Invalid value: \"in\""},
+         ".selector.matchExpressions[0].operator: Unsupported value: \"in\""},
         {"{relateResources: [" PODS "], selector: {matchLabels: {a: b}}, limit: 1}",
          ".limit: Forbidden: unknown field"},
         {"{relateResources: [" PODS ", {resources: [a]}], selector: {matchLabels: {a: b}}}",
@@ -718,6 +745,7 @@ int main(void)
         cmocka_unit_test(control_labels_have_the_configured_keys),
         cmocka_unit_test(no_shard_has_what_has_no_control_label),
         cmocka_unit_test(demands_are_bounded),
+        cmocka_unit_test(shards_are_left),
         cmocka_unit_test(shared_namespaces_pass),
         cmocka_unit_test(what_others_share_stays_where_it_was),
         cmocka_unit_test(shared_namespaces_are_checked),

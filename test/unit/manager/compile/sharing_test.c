@@ -102,6 +102,49 @@ static void nothing_is_shared(void **state)
     rules_unref(rules);
 }
 
+/* What `text` becomes when only what is shared is shown. */
+static void expect_shared_alone(const char *text, const char *shared, const char *expected)
+{
+    cJSON *own = shared == NULL ? NULL : parse(shared);
+    struct rules *rules = limit_pods(text);
+    struct rules *made = sharing_only_shared(rules, own);
+    struct rules *right = limit_pods(expected);
+    assert_non_null(made);
+    assert_string_equal(rules_checksum(made), rules_checksum(right));
+    rules_unref(right);
+    rules_unref(made);
+    rules_unref(rules);
+    cJSON_Delete(own);
+}
+
+static void what_is_shared_alone_is_shown(void **state)
+{
+    (void)state;
+    expect_shared_alone(NS " in (a,ops)", "[\"ops\"]", NS " in (a,ops)," NS " in (ops)");
+    expect_shared_alone(HASH " in (0,ops),app=foo", "[\"ops\"]",
+                        HASH " in (0,ops),app=foo," NS " in (ops)");
+    expect_shared_alone(NS " in (a)", NULL, SELECTOR_NOTHING);
+    expect_shared_alone("app=foo", "[\"ops\"]", SELECTOR_NOTHING);
+}
+
+static void rules_without_limits_are_hidden_whole(void **state)
+{
+    static const char text[] =
+        "{\"apiVersion\":\"cmesh/v1\",\"kind\":\"ShardRules\",\"shard\":{\"namespace\":\"n\","
+        "\"name\":\"a\"},\"generation\":1,\"spec\":{\"limits\":[]}}";
+    struct err e = ERR_INIT;
+    (void)state;
+    struct rules *rules = rules_parse_plain(text, strlen(text), &e);
+    assert_non_null(rules);
+    struct rules *made = sharing_only_shared(rules, NULL);
+    assert_non_null(made);
+    assert_true(rules_gain(made, rules, NULL));
+    assert_false(rules_gain(NULL, made, NULL));
+    assert_int_equal(rules_limit_count(made), 1);
+    rules_unref(made);
+    rules_unref(rules);
+}
+
 /* The same requirement again and again, whose canonical text has a blank more. */
 static void a_selector_at_the_bound(void **state)
 {
@@ -184,6 +227,8 @@ int main(void)
         cmocka_unit_test(what_is_shared_is_not_waited_for),
         cmocka_unit_test(what_is_not_shared_is_waited_for),
         cmocka_unit_test(nothing_is_shared),
+        cmocka_unit_test(what_is_shared_alone_is_shown),
+        cmocka_unit_test(rules_without_limits_are_hidden_whole),
         cmocka_unit_test(a_selector_at_the_bound),
         cmocka_unit_test(consent),
         cmocka_unit_test(sets),

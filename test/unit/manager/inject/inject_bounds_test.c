@@ -321,7 +321,6 @@ static void the_webhook_looks_first(void **state)
     struct inject_settings s = settings();
     struct admission_request r;
     struct err e = ERR_INIT;
-    const cJSON *config = NULL;
     struct buf text = BUF_INIT(TEXT_MAX);
     buf_append_str(&text, "{\"kind\":\"AdmissionReview\",\"apiVersion\":\"admission.k8s.io/v1\","
                           "\"request\":{\"uid\":\"u\",\"operation\":\"CREATE\",\"namespace\":"
@@ -331,8 +330,7 @@ static void the_webhook_looks_first(void **state)
     buf_append_str(&text, "}},\"spec\":{}}}}");
     assert_int_equal(admission_request_read(&r, slice_str(buf_cstr(&text)), ADMISSION_OBJECTS, &e),
                      0);
-    assert_int_equal(inject_choose(&r, &s, &(struct shards_list){.count = 0}, NULL, &config, &e),
-                     -EINVAL);
+    assert_int_equal(inject_asked(&r, &s, NULL, &e), -EINVAL);
     assert_string_equal(e.msg,
                         "metadata.labels: Too many: 251: a pod that gets sidecars may have 250");
     admission_request_deinit(&r);

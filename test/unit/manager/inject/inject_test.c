@@ -1060,11 +1060,14 @@ static int inject_admit(const struct admission_request *r, const struct inject_s
                         const struct shards_list *shards, struct warnings *warnings, cJSON **patch,
                         struct err *e)
 {
-    const cJSON *config;
     *patch = NULL;
-    int rc = inject_choose(r, s, shards, warnings, &config, e);
-    if (rc != 0 || config == NULL) {
+    int rc = inject_asked(r, s, warnings, e);
+    if (rc <= 0) {
         return rc;
+    }
+    const cJSON *config = inject_choose(s, shards, r->namespace, r->object, e);
+    if (config == NULL) {
+        return e->code;
     }
     struct inject_settings of_shard = *s;
     of_shard.user_agent = compile_user_agent(config);

@@ -42,9 +42,19 @@ static void test_a_child_names_its_root(void **state)
     assert_string_equal(parent_of("null"), "");
 }
 
+static void test_the_shard_of_a_config_map(void **state)
+{
+    (void)state;
+    assert_string_equal(names_shard_of_map(RULES_MAP_PREFIX "a-b"), "a-b");
+    assert_string_equal(names_shard_of_map(RULES_MAP_PREFIX), "");
+    assert_null(names_shard_of_map("cmesh-rule-a"));
+    assert_int_equal(RULES_MAP_SHARD_MAX, 241);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_shard_of_a_config_map),
         cmocka_unit_test(test_keys_have_the_prefix_unless_they_are_whole),
         cmocka_unit_test(test_a_child_names_its_root),
     };

@@ -264,6 +264,59 @@ static void bare_pods_are_waited_for(void **state)
     assert_int_equal(ask_after(w, "ns=g", 0, 0), OWNERSHIP_GIVE);
 }
 
+/* Of one without sidecars that a shard selects. */
+static void all_withdraw_from_bare_pods(void **state)
+{
+    struct world *w = *state;
+    struct pod bare = {.key = "n/bare", .name = "bare", .account = "op", .owner = ""};
+    w->bare.pod = &bare;
+    w->facts.bare = &w->bare;
+    w->facts.bare_count = 1;
+    w->bare.selected_by[w->bare.selected_count++] = &w->shards[BLUE];
+    assert_int_equal(ask_after(w, "ns in (free,g)", 0, 0), OWNERSHIP_WITHDRAW);
+    assert_int_equal(ask_after(w, "ns=g", 0, 0), OWNERSHIP_WITHDRAW);
+    assert_int_equal(w->plan.count, 1);
+    assert_ptr_equal(w->plan.waits[0].bare, &bare);
+    w->facts.mode = HANDOVER_BOUNDED; /* it is known what it sees, however long that takes */
+    assert_int_equal(ask_after(w, "ns=g", 1000000, 0), OWNERSHIP_WITHDRAW);
+    assert_true(w->plan.late);
+    bare.proxy_port = 1;
+    assert_int_equal(ask_after(w, "ns=g", 0, 0), OWNERSHIP_GIVE);
+}
+
+/* When all leave, the shard that has everything is elected by the lock of pods without sidecars,
+ * and keeps what it has beside them; but only once its pods have no lock of their own any more. */
+static void who_is_elected_with_bare_pods_keeps_what_it_has(void **state)
+{
+    static const struct {
+        const char *lock; /* of what is published, which is all that it is to have */
+        bool elected;
+        enum ownership_step step;
+    } cases[] = {
+        {NULL, true, OWNERSHIP_GIVE},
+        {NULL, false, OWNERSHIP_WITHDRAW},
+        {"lead", true, OWNERSHIP_WITHDRAW},
+        {"lead", false, OWNERSHIP_WITHDRAW},
+    };
+    struct world *w = *state;
+    struct pod bare = {.key = "n/bare", .name = "bare", .account = "op", .owner = ""};
+    w->bare.pod = &bare;
+    w->facts.bare = &w->bare;
+    w->facts.bare_count = 1;
+    w->bare.selected_by[w->bare.selected_count++] = &w->shards[GREEN];
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        has(w, GREEN, "ns=g", cases[i].lock);
+        const struct ownership_question q = {.shard = &w->shards[GREEN],
+                                             .from = w->rules[GREEN],
+                                             .to = w->rules[GREEN],
+                                             .elected = cases[i].elected,
+                                             .limit_ms = LIMIT_MS};
+        w->plan.waits = w->waits;
+        ownership_plan(&w->facts, &q, &w->plan);
+        assert_int_equal(w->plan.step, cases[i].step);
+    }
+}
+
 static void who_shares_on_purpose_is_not_waited_for(void **state)
 {
     struct world *w = *state;
@@ -628,6 +681,8 @@ int main(void)
         TEST(spec_and_pod_are_waited_for),
         TEST(maps_are_waited_for),
         TEST(bare_pods_are_waited_for),
+        TEST(all_withdraw_from_bare_pods),
+        TEST(who_is_elected_with_bare_pods_keeps_what_it_has),
         TEST(who_shares_on_purpose_is_not_waited_for),
         TEST(strict_waits_for_ever_and_bounded_does_not),
         TEST(what_is_unsettled_has_its_time),

@@ -13,8 +13,7 @@
 #include <cmocka.h>
 
 #include "base/array.h"
-#include "policy/policy.h"
-#include "policy/traffic_compile.h"
+#include "policy_case.h"
 #include "traffic/match.h"
 #include "yaml/yaml.h"
 
@@ -44,30 +43,6 @@ static struct policy *policy_of(const char *metadata, const char *spec)
     return p;
 }
 
-/* The document of the shard; NULL: there is none. */
-static struct traffic *document_of(const struct policy *p)
-{
-    const struct policy *const list[] = {p};
-    enum traffic_outcome outcome;
-    struct traffic_compile_result result = {.outcomes = &outcome};
-    const struct traffic_source source = {.ns = "demo",
-                                          .shard = "blue",
-                                          .generation = 1,
-                                          .list = list,
-                                          .count = 1,
-                                          .room = TRAFFIC_TEXT_MAX};
-    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
-    struct err e = ERR_INIT;
-    assert_int_equal(traffic_compile(&source, &text, &result, &e), 0);
-    struct traffic *t = NULL;
-    if (text.len > 0) {
-        t = traffic_parse((const char *)buf_data(&text), text.len, &e);
-        assert_non_null(t);
-    }
-    buf_reset(&text);
-    return t;
-}
-
 /* How many faults a list of pods meets in a pod with that label. */
 static size_t faults_met(const char *metadata, const char *spec, const char *app)
 {
@@ -77,7 +52,7 @@ static size_t faults_met(const char *metadata, const char *spec, const char *app
     static struct traffic_found found;
     struct traffic_active active;
     struct policy *p = policy_of(metadata, spec);
-    struct traffic *t = document_of(p);
+    struct traffic *t = policy_case_document(p);
     found.count = 0;
     if (t != NULL) {
         traffic_active_set(&active, t, labels, ARRAY_LEN(labels));

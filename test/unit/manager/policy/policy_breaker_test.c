@@ -49,51 +49,34 @@ static void check_all(const struct sample *all, size_t count)
     }
 }
 
-/* The entry of the document. */
-static void expect_entry(const char *spec, const char *want)
-{
-    struct policy_findings f = POLICY_FINDINGS_INIT;
-    struct policy *p = policy_case_object(policy_case_text(TRAFFIC_BREAKER, "guard", spec), &f);
-    policy_case_expect(&f.errors, "error", (const char *const[]){NULL});
-    const struct policy_entry *entry = policy_entry(p);
-    assert_non_null(entry);
-    const char *from = strstr(entry->text, "\"limitings\":");
-    assert_non_null(from);
-    if (strncmp(from + strlen("\"limitings\":"), want, strlen(want)) != 0) {
-        fail_msg("%s\n%s", want, from);
-    }
-    assert_int_equal(entry->len, strlen(entry->text));
-    policy_unref(p);
-    policy_findings_deinit(&f);
-}
-
+/* The document has the spec as it is. */
 static void test_entry(void **state)
 {
     (void)state;
-    expect_entry(RULE("name: deletePod, triggerPolicy: Normal, " PODS
-                      ", bucket: {burst: 2, interval: 1m30s, limit: 3}, maxInFlight: 10, "
-                      "recoverPolicy: {type: SleepingWindow, sleepingWindowSize: 2.5s}"),
-                 "[{\"bucket\":{\"burst\":2,\"intervalMs\":90000,\"limit\":3},\"maxInFlight\":10,"
-                 "\"name\":\"deletePod\",\"recover\":{\"type\":\"SleepingWindow\",\"windowMs\":"
-                 "2500},\"resources\":[{\"apiGroups\":[\"\"],\"namespaces\":[\"*\"],\"resources\":"
-                 "[\"pods\"],\"verbs\":[\"delete\"]}],\"trigger\":\"Normal\"}]");
-    expect_entry(RULE("name: api, triggerPolicy: Health, " PODS
-                      ", healthPolicy: {window: 10s, minimumRequests: 20, errorPercent: 50, "
-                      "slowCallDuration: 2s, slowCallPercent: 80, halfOpenRequests: 3}, "
-                      "recoverPolicy: {type: Manual}"),
-                 "[{\"health\":{\"errorPercent\":50,\"halfOpen\":3,\"minimumRequests\":20,"
-                 "\"slowMs\":2000,\"slowPercent\":80,\"windowMs\":10000},\"name\":\"api\","
-                 "\"recover\":{\"type\":\"Manual\"},");
-    expect_entry(RULE("name: shut, triggerPolicy: ForceOpened, " PODS ", " BUCKET),
-                 "[{\"name\":\"shut\",\"resources\":");
-    /* Each name once; a part of a millisecond counts as a whole one. */
-    expect_entry(RULE("name: twice, triggerPolicy: LimiterOnly, "
-                      "bucket: {burst: 1, limit: 1, interval: 1.1ms}, "
-                      "resourceRules: [{apiGroups: [apps, apps, '*', apps], resources: ['*/scale', "
-                      "pods/eviction, '*'], verbs: ['*'], namespaces: ['', ns]}]"),
-                 "[{\"bucket\":{\"burst\":1,\"intervalMs\":2,\"limit\":1},\"name\":\"twice\","
-                 "\"resources\":[{\"apiGroups\":[\"apps\",\"*\"],\"namespaces\":[\"\",\"ns\"],"
-                 "\"resources\":[\"*/scale\",\"pods/eviction\",\"*\"],\"verbs\":[\"*\"]}],");
+    struct policy *p = policy_case_object(
+        policy_case_text(
+            TRAFFIC_BREAKER, "guard",
+            RULE("name: deletePod, triggerPolicy: Normal, " PODS
+                 ", bucket: {burst: 2, interval: 1m30s, limit: 3}, recoverPolicy: "
+                 "{type: SleepingWindow, sleepingWindowSize: 2.5s}, properties: null")),
+        NULL);
+    char want[1024];
+    const struct policy_entry *entry = policy_entry(p);
+    assert_non_null(entry);
+    (void)snprintf(
+        want, sizeof want,
+        "{\"name\":\"guard\",\"spec\":{\"rateLimitings\":[{\"bucket\":{\"burst\":2,\"interval\":"
+        "\"1m30s\",\"limit\":3},\"name\":\"deletePod\",\"properties\":null,\"recoverPolicy\":{"
+        "\"sleepingWindowSize\":\"2.5s\",\"type\":\"SleepingWindow\"},\"resourceRules\":[{"
+        "\"apiGroups\":[\"\"],\"namespaces\":[\"*\"],\"resources\":[\"pods\"],\"verbs\":["
+        "\"delete\"]}],\"triggerPolicy\":\"Normal\"}],\"selector\":{\"matchLabels\":{\"app\":"
+        "\"demo\"}}},\"specHash\":\"%s\",\"uid\":\"uid-of-guard\"}",
+        policy_spec_hash(p));
+    assert_string_equal(entry->text, want);
+    assert_int_equal(entry->len, strlen(entry->text));
+    assert_int_equal(entry->counts.of[TRAFFIC_BOUND_LIMITING_ROWS], 1);
+    assert_int_equal(entry->counts.of[TRAFFIC_BOUND_NAMES], 4);
+    policy_unref(p);
 }
 
 /* KusionStack's manager reads a Normal without a recoverPolicy and fails on the first request over
@@ -109,9 +92,6 @@ static void test_k2_normal_without_recover_policy_is_manual(void **state)
          "circuitbreaker.ctrlmesh.kusionstack.io/recover",
          NULL}};
     check(&s);
-    expect_entry(s.spec,
-                 "[{\"bucket\":{\"burst\":1,\"intervalMs\":10000,\"limit\":1},\"name\":\"a\","
-                 "\"recover\":{\"type\":\"Manual\"},");
 }
 
 /* What it does not know it takes for the strictest: `Black`, as its documentation has it, makes a
@@ -163,7 +143,7 @@ static void test_names(void **state)
          {NULL}},
         {RULE("name: aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggg, "
               "triggerPolicy: ForceClosed, " PODS),
-         {"spec.rateLimitings[0].name: Invalid value: \"aaaaaaaaaabb", NULL},
+         {"spec.rateLimitings[0].name: Too long: must have at most 63 bytes", NULL},
          {NULL}},
         {RULE("name: aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffggg, "
               "triggerPolicy: ForceClosed, " PODS),
@@ -244,7 +224,9 @@ static void test_buckets(void **state)
           "as \"10s\"",
           NULL},
          {NULL}},
-        {BUCKET_RULE("{burst: 1, interval: '', limit: 1}"), {interval, NULL}, {NULL}},
+        {BUCKET_RULE("{burst: 1, interval: '', limit: 1}"),
+         {"spec.rateLimitings[0].bucket.interval: Required value", NULL},
+         {NULL}},
         {BUCKET_RULE("{burst: 1, interval: 999us, limit: 1}"),
          {"spec.rateLimitings[0].bucket.interval: Invalid value: \"999us\": must be from 1ms to "
           "168h",
@@ -462,10 +444,9 @@ static void test_rest_rules(void **state)
           "spec.rateLimitings[0].restRules[0].method: Required value", NULL},
          {EXTERNAL, NULL}},
         {REST("{url: example.com, method: post}"),
-         {"spec.rateLimitings[0].restRules[0].method: Invalid value: \"post\"",
-          "spec.rateLimitings[0].restRules[0].url: Invalid value: \"example.com\": must begin with "
+         {"spec.rateLimitings[0].restRules[0].url: Invalid value: \"example.com\": must begin with "
           "http:// or https://",
-          NULL},
+          "spec.rateLimitings[0].restRules[0].method: Invalid value: \"post\"", NULL},
          {EXTERNAL, NULL}},
         {REST("{url: 'https://*/trafficOff', method: POST}"),
          {"spec.rateLimitings[0].restRules[0].url: Invalid value: \"https://*/trafficOff\": must "
@@ -479,10 +460,6 @@ static void test_rest_rules(void **state)
           EXTERNAL, BLIND, NULL}},
     };
     check_all(all, ARRAY_LEN(all));
-    expect_entry(all[5].spec, "[{\"bucket\":{\"burst\":1,\"intervalMs\":10000,\"limit\":1},"
-                              "\"name\":\"a\",\"trigger\":\"LimiterOnly\",\"urls\":[{\"method\":"
-                              "\"*\",\"url\":\"https://example.com/a/*\"},{\"method\":\"*\","
-                              "\"url\":\"http://b\"}]}]");
 }
 
 static void test_intercept_rules(void **state)
@@ -494,19 +471,21 @@ static void test_intercept_rules(void **state)
          {NULL},
          {EXTERNAL, NULL}},
         {INTERCEPT(WHITE HOSTS "[]"),
-         {"spec.trafficInterceptRules[0].contents: Required value: must have at least one entry",
+         {"spec.trafficInterceptRules[0].contents: Required value: must have at least 1 entry",
           NULL},
          {EXTERNAL, NULL}},
         {INTERCEPT(WHITE HOSTS "['', 7]"),
-         {"spec.trafficInterceptRules[0].contents[0]: Invalid value: \"\": must not be empty",
-          "spec.trafficInterceptRules[0].contents[1]: Invalid value: must be a string", NULL},
+         {"spec.trafficInterceptRules[0].contents[1]: Invalid value: must be a string",
+          "spec.trafficInterceptRules[0].contents[0]: Invalid value: \"\": must not be empty",
+          NULL},
          {EXTERNAL, NULL}},
         {INTERCEPT(WHITE HOSTS "[a.example., 'https://a.example', '*.example', 'a:0']"),
          {"spec.trafficInterceptRules[0].contents[1]: Invalid value: \"https://a.example\": must "
           "be "
-          "a host, as \"example.com\" or \"example.com:8443\"",
+          "a host, or host:port",
           "spec.trafficInterceptRules[0].contents[2]: Invalid value: \"*.example\": must be a host",
-          "spec.trafficInterceptRules[0].contents[3]: Invalid value: \"a:0\": must be a host",
+          "spec.trafficInterceptRules[0].contents[3]: Invalid value: \"a:0\": the port must be a "
+          "number",
           NULL},
          {EXTERNAL, NULL}},
         {INTERCEPT(WHITE ", contents: [a]"),
@@ -580,14 +559,9 @@ static void test_an_entry_of_intercept_rules_alone(void **state)
     policy_case_expect(&f.errors, "error", (const char *const[]){NULL});
     const struct policy_entry *entry = policy_entry(p);
     assert_non_null(entry);
-    assert_non_null(strstr(entry->text,
-                           "\"intercepts\":[{\"content\":\"Regexp\",\"contents\":[\"^a$\","
-                           "\"^b$\"],\"methods\":[\"GET\",\"*\"],\"name\":\"a\","
-                           "\"type\":\"Whitelist\"}]"));
-    assert_null(strstr(entry->text, "limitings"));
-    assert_int_equal(entry->intercepts, 1);
-    assert_int_equal(entry->patterns, 2);
-    assert_int_equal(entry->externals, 0);
+    assert_int_equal(entry->counts.of[TRAFFIC_BOUND_INTERCEPTS], 1);
+    assert_int_equal(entry->counts.of[TRAFFIC_BOUND_PATTERNS], 2);
+    assert_int_equal(entry->counts.of[TRAFFIC_BOUND_URLS], 0);
     assert_int_equal(policy_rules(p), 1);
     assert_int_equal(policy_external_rules(p), 1);
     assert_int_equal(policy_blind_rules(p), 0);
@@ -607,10 +581,8 @@ static void test_a_rule_with_both_parts(void **state)
         &f);
     const struct policy_entry *entry = policy_entry(p);
     assert_non_null(entry);
-    assert_non_null(strstr(entry->text, "\"resources\":[{"));
-    assert_non_null(strstr(entry->text, "\"urls\":[{"));
-    assert_int_equal(entry->rows, 1);
-    assert_int_equal(entry->externals, 1);
+    assert_int_equal(entry->counts.of[TRAFFIC_BOUND_LIMITING_ROWS], 1);
+    assert_int_equal(entry->counts.of[TRAFFIC_BOUND_URLS], 1);
     assert_int_equal(policy_rules(p), 1);
     assert_int_equal(policy_external_rules(p), 1);
     assert_int_equal(policy_blind_rules(p), 1);
@@ -657,7 +629,7 @@ static void test_bounds(void **state)
                  "spec.trafficInterceptRules: Too many: must have at most 256 entries");
     expect_bound(expressions, "a%zu, ", TRAFFIC_PATTERNS_MAX, "]}\n", NULL);
     expect_bound(expressions, "a%zu, ", TRAFFIC_PATTERNS_MAX + 9, "]}\n",
-                 "spec.trafficInterceptRules[0].contents[256]: Too many: a policy can have at most "
+                 "spec.trafficInterceptRules[0].contents[256]: Too many: must have at most "
                  "256 regular expressions in all");
     expect_bound(urls, url, TRAFFIC_LIST_MAX, more, NULL);
     expect_bound(urls, url, TRAFFIC_LIST_MAX + 1, more,
@@ -713,7 +685,7 @@ static void test_recover_annotation(void **state)
         {"b=4,*=3", "{\"a\":\"3\",\"b\":\"4\",\"c=d\":\"3\"}", NULL},
         {"c=d=e", "{\"c=d\":\"e\"}", NULL},
         {"a=1,a=2", "{\"a\":\"2\"}", NULL},
-        {"z=1", "{}", "no rule that is enforced has the name \"z\""},
+        {"z=1", "{}", "no rule has the name \"z\""},
         {"a", NULL, "Invalid value: \"a\": must be RULE=TOKEN, or *=TOKEN"},
         {"a=", NULL, "Invalid value: \"\": the token must have 1 to 63 characters"},
         {"a=aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggg", NULL,

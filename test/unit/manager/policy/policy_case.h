@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "policy/policy.h"
+#include "policy/traffic_compile.h"
 #include "yaml/yaml.h"
 
 #define POLICY_CASE_NOW INT64_C(1795600000) /* 26 November 2026 */
@@ -28,7 +29,7 @@ static cJSON *policy_case_tree(const char *text)
 }
 
 /* A whole object. */
-static struct policy *policy_case_object(const char *text, struct policy_findings *f)
+static inline struct policy *policy_case_object(const char *text, struct policy_findings *f)
 {
     cJSON *tree = policy_case_tree(text);
     enum traffic_kind kind;
@@ -49,6 +50,30 @@ static inline const char *policy_case_text(enum traffic_kind kind, const char *n
                    "metadata: {name: %s, namespace: ns, uid: uid-of-%s}\nspec:\n%s",
                    policy_kind_name(kind), name, name, spec);
     return text;
+}
+
+/* The document of a shard with that policy alone; NULL: it has none. */
+static inline struct traffic *policy_case_document(const struct policy *p)
+{
+    const struct policy *const list[] = {p};
+    enum traffic_outcome outcome;
+    struct traffic_compile_result result = {.outcomes = &outcome};
+    const struct traffic_source source = {.ns = "demo",
+                                          .shard = "blue",
+                                          .generation = 1,
+                                          .list = list,
+                                          .count = 1,
+                                          .room = TRAFFIC_TEXT_MAX};
+    struct buf text = BUF_INIT(TRAFFIC_TEXT_MAX);
+    struct err e = ERR_INIT;
+    struct traffic *t = NULL;
+    assert_int_equal(traffic_compile(&source, &text, &result, &e), 0);
+    if (text.len > 0) {
+        t = traffic_parse((const char *)buf_data(&text), text.len, &e);
+        assert_non_null(t);
+    }
+    buf_reset(&text);
+    return t;
 }
 
 /* The findings are exactly these, each of which is the beginning of one, in this order; the list

@@ -13,7 +13,10 @@
 #include <cmocka.h>
 
 #include "base/array.h"
+#include "base/file.h"
 #include "policy_case.h"
+#include "temp_dir.h"
+#include "zone_text.h"
 
 #define SPEC(name)                                                                                 \
     " selector: {matchLabels: {app: demo}}\n rateLimitings:\n"                                     \
@@ -312,7 +315,7 @@ static void test_external_rules(void **state)
     assert_int_equal(traffic_limiting_count(t), 1);
     assert_int_equal(traffic_intercept_count(t), 1);
     assert_int_equal(traffic_fault_count(t), 1);
-    assert_true(traffic_intercept_at(t, 0)->whitelist);
+    assert_int_equal(traffic_intercept_at(t, 0)->type, TRAFFIC_WHITELIST);
     /* What is kept counts as it did when it was new. */
     struct world next = WORLD_INIT;
     next.published = t;
@@ -440,6 +443,60 @@ static void test_invalid_keeps_what_was_published(void **state)
     world_deinit(&w);
 }
 
+#define ZONED(zone)                                                                                \
+    " selector: {}\n httpFault:\n - {name: f, delay: {fixedDelay: 1s, percent: 5}, match: "        \
+    "{resources: [{}]}, effectiveTime: {daysOfWeek: [1], timeZone: " zone "}}\n"
+
+static void write_zone(const struct temp_dir *d, const char *name, const char *rule)
+{
+    static const int32_t offsets[] = {3600};
+    struct buf text = BUF_INIT(65536);
+    struct err e = ERR_INIT;
+    char path[256];
+    zone_text(&text, NULL, 0, offsets, ARRAY_LEN(offsets), rule);
+    assert_int_equal(
+        file_write_atomic(temp_dir_path(d, name, path), buf_data(&text), text.len, 0644, &e), 0);
+    buf_reset(&text);
+}
+
+/* The document has the rules of the zones that its policies name, those that are only kept, too;
+ * of two rules of one name the newer one. */
+static void test_zones(void **state)
+{
+    struct temp_dir dir;
+    struct world w = WORLD_INIT;
+    struct world next = WORLD_INIT;
+    (void)state;
+    temp_dir_init(&dir);
+    write_zone(&dir, "Berlin", "CET-1CEST,M3.5.0,M10.5.0/3");
+    write_zone(&dir, "Rome", "CET-1");
+    write_zone(&dir, "Lima", "<-05>5");
+    policy_case_options.zones = dir.path;
+    add(&w, TRAFFIC_FAULT_INJECTION, "a", ZONED("Berlin"));
+    add(&w, TRAFFIC_FAULT_INJECTION, "b", ZONED("Rome"));
+    add(&w, TRAFFIC_FAULT_INJECTION, "c", ZONED("Lima"));
+    w.published = compile(&w);
+    assert_non_null(strstr(buf_cstr(&w.text),
+                           "\"zones\":{\"Berlin\":\"CET-1CEST,M3.5.0,M10.5.0/3\",\"Lima\":"
+                           "\"<-05>5\",\"Rome\":\"CET-1\"}"));
+    write_zone(&dir, "Rome", "CET-2");
+    next.published = traffic_ref(w.published);
+    add(&next, TRAFFIC_FAULT_INJECTION, "a", " httpFault: 5\n");
+    add(&next, TRAFFIC_FAULT_INJECTION, "b", " httpFault: 5\n");
+    add(&next, TRAFFIC_FAULT_INJECTION, "d", ZONED("Rome"));
+    struct traffic *t = compile(&next);
+    expect_outcomes(&next,
+                    (const enum traffic_outcome[]){TRAFFIC_KEPT, TRAFFIC_KEPT, TRAFFIC_COMPILED});
+    assert_non_null(strstr(buf_cstr(&next.text),
+                           "\"zones\":{\"Berlin\":\"CET-1CEST,M3.5.0,M10.5.0/3\",\"Rome\":"
+                           "\"CET-2\"}"));
+    traffic_unref(t);
+    policy_case_options.zones = "/nonexistent";
+    world_deinit(&next);
+    world_deinit(&w);
+    temp_dir_deinit(&dir);
+}
+
 /* One that was deleted and made anew is another object. */
 static void test_another_uid_keeps_nothing(void **state)
 {
@@ -549,6 +606,7 @@ int main(void)
         cmocka_unit_test(test_too_many_external_rules),
         cmocka_unit_test(test_one_that_is_too_large_by_itself),
         cmocka_unit_test(test_invalid_keeps_what_was_published),
+        cmocka_unit_test(test_zones),
         cmocka_unit_test(test_another_uid_keeps_nothing),
         cmocka_unit_test(test_kept_counts_like_the_others),
         cmocka_unit_test(test_reset_tokens),

@@ -14,6 +14,7 @@
 
 #include "base/array.h"
 #include "compile/shards.h"
+#include "object/names.h"
 #include "rules/sharding.h"
 #include "yaml/yaml.h"
 #include "json/field.h"
@@ -113,6 +114,111 @@ static void normal_shards(void **state)
            CHILD("op-1-normal", " annotations: {ctrlmesh.kusionstack.io/auto-sharding-buckets: '', "
                                 "ctrlmesh.kusionstack.io/auto-sharding-taken-over: 'true'}\n")
                SPEC("sts-0", HASH("")));
+    fixture_deinit(&f);
+}
+
+#define DEPLOYMENT(more)                                                                           \
+    META "spec:\n " more "root: {prefix: op, targetDeployment: web, auto: {shardingSize: 3, "      \
+         "everyShardReplicas: 2}, canary: {replicas: 1, inNamespaces: [a]}, resourceSelector: "    \
+         "[" PODS "]}\n"
+#define SHARD_LABEL "ctrlmesh.kusionstack.io/shard"
+#define LABELLED(selector, expressions)                                                            \
+    "spec:\n selector: " selector "\n"                                                             \
+    " limits: [{relateResources: [{apiGroups: [''], resources: [pods]}], selector: "               \
+    "{matchExpressions: [" expressions "]}}]\n"
+
+/* The pods of a Deployment are those with the label of the shard, and of spec.selector. */
+static void shards_of_a_deployment(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *beside; /* root, in spec */
+        const char *selector;
+    } cases[] = {
+        {"", "{matchLabels: {" SHARD_LABEL ": op-3-normal}}"},
+        {"selector: {matchLabels: {app: web, " SHARD_LABEL ": x}}\n ",
+         "{matchLabels: {app: web, " SHARD_LABEL ": op-3-normal}}"},
+        {"selector: {matchExpressions: [{key: " POD_NAME_LABEL ", operator: Exists}, "
+         "{key: a, operator: Exists}]}\n ",
+         "{matchExpressions: [{key: a, operator: Exists}], "
+         "matchLabels: {" SHARD_LABEL ": op-3-normal}}"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct fixture f;
+        char text[1024];
+        char want[2048];
+        (void)snprintf(text, sizeof text, DEPLOYMENT("%s"), cases[i].beside);
+        (void)snprintf(want, sizeof want,
+                       CHILD("op-3-normal",
+                             " annotations: {ctrlmesh.kusionstack.io/auto-sharding-buckets: "
+                             "'0-1,3', ctrlmesh.kusionstack.io/auto-sharding-pods: '2'}\n")
+                           LABELLED("%s", HASH("'0', '1', '3'") "," NAMES("NotIn", "a")),
+                       cases[i].selector);
+        fixture_init(&f, text);
+        expect(&f, &normal, want);
+        fixture_deinit(&f);
+    }
+}
+
+/* What the webhook for pods reads of a child is what the child was made of. */
+static void seats_of_a_deployment(void **state)
+{
+    (void)state;
+    static const struct {
+        struct layout_shard shard;
+        struct root_child_seat seat;
+    } cases[] = {
+        {{.number = 0, .pods = 1}, {.number = 0, .wanted = 1}},
+        {{.number = 0, .leaving = true}, {.number = 0, .wanted = 1, .leaving = true}},
+        {{.number = 3, .pods = 1000}, {.number = 3, .wanted = 1000}},
+        {{.number = 32, .pods = 2, .leaving = true}, {.number = 32, .wanted = 2, .leaving = true}},
+    };
+    struct fixture f;
+    fixture_init(&f, DEPLOYMENT(""));
+    assert_string_equal(root_child_deployment(f.root), "web");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct err e = ERR_INIT;
+        struct root_child_seat seat;
+        struct layout_child read;
+        cJSON *child = child_make(&f.options, &cases[i].shard, &e);
+        assert_non_null(child);
+        assert_true(root_child_seat(f.root, child, labels.prefix, &seat));
+        assert_int_equal(seat.number, cases[i].seat.number);
+        assert_int_equal(seat.wanted, cases[i].seat.wanted);
+        assert_int_equal(seat.leaving, cases[i].seat.leaving);
+        assert_int_equal(child_read(&f.spec, child, labels.prefix, &read), 0);
+        assert_int_equal(read.pods, cases[i].shard.pods);
+        cJSON_Delete(child);
+    }
+    fixture_deinit(&f);
+}
+
+static void no_seats(void **state)
+{
+    (void)state;
+    static const char *const children[] = {
+        "metadata: {name: op-1-normal}",
+        "metadata: {name: op-1-normal, annotations: {ctrlmesh.kusionstack.io/auto-sharding-pods: "
+        "x}}",
+        "metadata: {name: op-1-normal, annotations: {ctrlmesh.kusionstack.io/auto-sharding-pods: "
+        "'1001'}}",
+        "metadata: {name: op-1-canary, annotations: {ctrlmesh.kusionstack.io/auto-sharding-pods: "
+        "'1'}}",
+    };
+    struct fixture f;
+    struct root_child_seat seat;
+    fixture_init(&f, DEPLOYMENT(""));
+    for (size_t i = 0; i < ARRAY_LEN(children); i++) {
+        cJSON *child = parse(children[i]);
+        assert_false(root_child_seat(f.root, child, labels.prefix, &seat));
+        cJSON_Delete(child);
+    }
+    fixture_deinit(&f);
+    fixture_init(&f, ROOT_OF("", PODS)); /* a StatefulSet's */
+    cJSON *child = parse("metadata: {name: op-1-normal, annotations: "
+                         "{ctrlmesh.kusionstack.io/auto-sharding-pods: '1'}}");
+    assert_false(root_child_seat(f.root, child, labels.prefix, &seat));
+    cJSON_Delete(child);
     fixture_deinit(&f);
 }
 
@@ -295,9 +401,11 @@ static void what_is_copied(void **state)
         "Exists}]}\n"
         " root:\n  prefix: op\n  targetStatefulSet: sts\n"
         "  auto: {shardingSize: 1, everyShardReplicas: 1}\n  resourceSelector:\n"
-        "  - {relateResources: [], selector: {matchLabels: {x: y}, matchExpressions: [{key: k, "
+        "  - {relateResources: [{apiGroups: [a], resources: [b]}], selector: {matchLabels: {x: y}, "
+        "matchExpressions: [{key: k, "
         "operator: Exists}]}, namespaceSelector: {matchLabels: {team: a}}, objectSelector: null}\n"
-        "  - {objectSelector: {relateResources: [], selector: null}}\n");
+        "  - {objectSelector: {relateResources: [{apiGroups: [a], resources: [b]}], selector: "
+        "null}}\n");
     assert_true(child_drops_pod_names(f.root));
     expect(&f, &one,
            "apiVersion: kridge.kusionstack.io/v1alpha1\nkind: ShardingConfig\n"
@@ -309,12 +417,14 @@ static void what_is_copied(void **state)
                     "Exists}, "
                     "{key: statefulset.kubernetes.io/pod-name, operator: In, values: [sts-0]}]}\n"
                     " limits:\n"
-                    " - {relateResources: [], selector: {matchLabels: {x: y}, matchExpressions: "
+                    " - {relateResources: [{apiGroups: [a], resources: [b]}], selector: "
+                    "{matchLabels: {x: y}, matchExpressions: "
                     "[{key: k, "
                     "operator: Exists}, " HASH(
                         "'0'") "]}, namespaceSelector: {matchLabels: {team: a}}, "
                                "objectSelector: null}\n"
-                               " - {objectSelector: {relateResources: [], selector: "
+                               " - {objectSelector: {relateResources: [{apiGroups: [a], resources: "
+                               "[b]}], selector: "
                                "{matchExpressions: "
                                "[" HASH("'0'") "]}}}\n");
     fixture_deinit(&f);
@@ -385,6 +495,14 @@ static void too_long(void **state)
     expect_error(&f, &normal, -ENAMETOOLONG, "spec.root.prefix: Invalid value: \"ppp");
     replace_text(cJSON_GetObjectItem(f.root, "metadata"), "name", 'n', 64);
     expect_error(&f, &normal, -ENAMETOOLONG, "metadata.name: Invalid value: \"nnn");
+    fixture_deinit(&f);
+    fixture_init(&f, DEPLOYMENT(""));
+    root = cJSON_GetObjectItem(cJSON_GetObjectItem(f.root, "spec"), "root");
+    replace_text(root, "prefix", 'p', 54);
+    assert_int_equal(root_spec_read(f.root, &f.spec, &e), 0);
+    cJSON_Delete(child_make(&f.options, &normal, &e)); /* "-3-normal" are 9 */
+    const struct layout_shard far = {.number = 10, .pods = 2};
+    expect_error(&f, &far, -ENAMETOOLONG, "spec.root.prefix: Invalid value: \"ppp");
     fixture_deinit(&f);
 }
 
@@ -592,6 +710,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(normal_shards),
+        cmocka_unit_test(shards_of_a_deployment),
+        cmocka_unit_test(seats_of_a_deployment),
+        cmocka_unit_test(no_seats),
         cmocka_unit_test(what_counts_its_load),
         cmocka_unit_test(a_canary_of_namespaces),
         cmocka_unit_test(a_canary_of_hashes),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "root/layout.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -223,6 +224,49 @@ static void size_by_replicas(void **state)
         assert_int_equal(w.made.needed, 2 * cases[i].size);
         assert_int_equal(w.made.room, 1 + 2 * cases[i].size);
     }
+}
+
+/* All pods are some shard's. */
+static void size_of_a_deployment(void **state)
+{
+    (void)state;
+    static const struct {
+        int replicas;
+        unsigned size;
+    } cases[] = {{0, 1}, {2, 1}, {4, 1}, {5, 2}, {6, 2}, {7, 3}, {64, 31}, {65, 32}, {1000, 32}};
+    struct world w = world_of(0);
+    w.spec.deployment = true;
+    w.spec.canary.replicas = 1;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        w.replicas = cases[i].replicas;
+        make(&w);
+        assert_int_equal(w.made.size, cases[i].size);
+        assert_int_equal(w.made.needed, 2);
+        assert_int_equal(w.made.room, UINT_MAX);
+        assert_int_equal(find(&w, 0)->pods, 1);
+        unsigned pods = 0;
+        for (unsigned n = 1; n <= cases[i].size; n++) {
+            unsigned share = find(&w, n)->pods;
+            assert_true(share <= find(&w, 1)->pods && share + 1 >= find(&w, 1)->pods);
+            pods += share;
+        }
+        assert_int_equal(pods, cases[i].replicas < 2 ? 1 : cases[i].replicas - 1);
+    }
+    w.spec.automatic.size = 3;
+    make(&w);
+    assert_int_equal(w.made.needed, 7);
+    w.replicas = 6;
+    make(&w);
+    assert_int_equal(find(&w, 1)->pods, 2);
+    assert_int_equal(find(&w, 2)->pods, 2);
+    assert_int_equal(find(&w, 3)->pods, 1);
+    w.replicas = -1;
+    make(&w);
+    assert_int_equal(find(&w, 3)->pods, 2);
+    w.spec.automatic.there = false;
+    w.replicas = 8;
+    make(&w);
+    assert_int_equal(find(&w, 1)->pods, 7);
 }
 
 static void size_while_replicas_are_unknown(void **state)
@@ -785,6 +829,7 @@ int main(void)
         cmocka_unit_test(sizes_change),
         cmocka_unit_test(a_new_shard_waits_for_its_pods),
         cmocka_unit_test(size_by_replicas),
+        cmocka_unit_test(size_of_a_deployment),
         cmocka_unit_test(pods_from_another_ordinal_on),
         cmocka_unit_test(pods_beside_a_canary_that_there_is_not),
         cmocka_unit_test(size_while_replicas_are_unknown),

@@ -55,6 +55,33 @@ static void all_fields(void **state)
     cJSON_Delete(config);
 }
 
+/* "" is as nothing. */
+static void targets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fields;
+        const char *kind;
+    } cases[] = {
+        {"targetStatefulSet: op", "StatefulSet"},
+        {"targetDeployment: op", "Deployment"},
+        {"targetDeployment: op, targetStatefulSet: ''", "Deployment"},
+        {"targetDeployment: null, targetStatefulSet: op", "StatefulSet"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct root_spec spec;
+        struct err e = ERR_INIT;
+        char text[512];
+        (void)snprintf(text, sizeof text, "spec: {root: {prefix: op, %s, " AUTO ", " LIMITS "}}",
+                       cases[i].fields);
+        cJSON *config = parse(text);
+        assert_int_equal(root_spec_read(config, &spec, &e), 0);
+        assert_string_equal(spec.target, "op");
+        assert_string_equal(root_target_kind(&spec), cases[i].kind);
+        cJSON_Delete(config);
+    }
+}
+
 static void what_is_left_out(void **state)
 {
     (void)state;
@@ -107,14 +134,27 @@ static void refusals(void **state)
     } cases[] = {
         {"spec: {}", "spec.root: Required value"},
         {"{}", "spec.root: Required value"},
+        {"spec: {root: {prefix: op, " AUTO ", " LIMITS "}}",
+         "spec.root.targetStatefulSet: Required value: set it, or targetDeployment, to the name"},
+        {"spec: {root: {prefix: op, targetDeployment: '', " AUTO ", " LIMITS "}}",
+         "spec.root.targetStatefulSet: Required value"},
+        {ROOT("targetDeployment: op, " AUTO ", " LIMITS),
+         "spec.root.targetDeployment: Forbidden: may not be set together with targetStatefulSet"},
+        {"spec: {root: {prefix: op, targetDeployment: A, " AUTO ", " LIMITS "}}",
+         "spec.root.targetDeployment: Invalid value: \"A\""},
+        {"spec: {selector: {matchLabels: x}, root: {prefix: op, targetDeployment: op, " AUTO
+         ", " LIMITS "}}",
+         "spec.selector.matchLabels: Invalid value: must be an object"},
         {"spec: {root: x}", "spec.root: Invalid value: must be an object"},
         {ROOT(LIMITS), "spec.root.auto: Required value: says how many shards there are, unless"},
         {ROOT("canary: {}, " LIMITS), "spec.root.auto: Required value"},
         {ROOT(AUTO), "spec.root.resourceSelector: Required value: must have at least one entry"},
         {ROOT(AUTO ", resourceSelector: []"), "spec.root.resourceSelector: Required value"},
         {ROOT(AUTO ", resourceSelector: [3]"), "spec.root.resourceSelector[0]: Invalid value: mus"},
-        {ROOT(AUTO ", resourceSelector: [{}, {selector: x}]"),
-         "spec.root.resourceSelector[1].selector: Invalid value: must be an object"},
+        {ROOT(AUTO ", resourceSelector: [{}]"),
+         "spec.root.resourceSelector[0].relateResources: Required value"},
+        {ROOT(AUTO ", resourceSelector: [{selector: x}]"),
+         "spec.root.resourceSelector[0].selector: Invalid value: must be an object"},
         {ROOT(AUTO ", resourceSelector: [{selector: {matchExpressions: {}}}]"),
          "spec.root.resourceSelector[0].selector.matchExpressions: Invalid value: must be an arra"},
         {ROOT(AUTO ", resourceSelector: [{objectSelector: []}]"),
@@ -130,7 +170,7 @@ static void refusals(void **state)
         {ROOT(CANARY("replicas: 1, inNamespaces: [a, B]")), "spec.root.canary.inNamespaces[1]: I"},
         {ROOT("auto: [], " LIMITS), "spec.root.auto: Invalid value: must be an object"},
         {ROOT("auto: {shardingSize: '3', everyShardReplicas: 1}, " LIMITS),
-         "spec.root.auto.shardingSize: Invalid value: \"3\": must be a whole number from 1 to 32, "
+         "spec.root.auto.shardingSize: Invalid value: must be a whole number from 1 to 32, "
          "or the text \"auto\""},
         {ROOT("auto: {shardingSize: 33, everyShardReplicas: 1}, " LIMITS),
          "spec.root.auto.shardingSize: Invalid value: must be a whole number from 1 to 32"},
@@ -173,9 +213,8 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_fields),
-        cmocka_unit_test(what_is_left_out),
-        cmocka_unit_test(other_sizes),
+        cmocka_unit_test(all_fields),       cmocka_unit_test(targets),
+        cmocka_unit_test(what_is_left_out), cmocka_unit_test(other_sizes),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

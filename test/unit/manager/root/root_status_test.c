@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "root/root_status.h"
 
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -189,14 +190,29 @@ static void test_sized(void **state)
         const char *reason;
         const char *message;
     } cases[] = {
-        {{TARGET_FOUND, 7, 0, ""}, "False", "TooManyReplicas", "Pods from op-6 on are in no"},
-        {{TARGET_FOUND, 7, 3, ""}, "False", "TooManyReplicas", "Pods from op-9 on are in no"},
-        {{TARGET_FOUND, 5, 0, ""}, "False", "TooFewReplicas", "op has 5 replicas; 6 are needed."},
-        {{TARGET_FOUND, 1, 0, ""}, "False", "TooFewReplicas", "Without pods: x-1-normal, x-2-no"},
-        {{TARGET_ABSENT, 0, 0, ""}, "False", "NotFound", "no StatefulSet op"},
-        {{TARGET_UNKNOWN, 0, 0, "403 Forbidden"}, "Unknown", "Unreadable", "403 Forbidden"},
-        {{TARGET_OVER, 0, 0, ""}, "Unknown", "TooMany", "It need not be."},
-        {{TARGET_ASKED, 0, 0, ""}, "Unknown", "Pending", "is being read"},
+        {{TARGET_FOUND, 7, 0, false, false, ""},
+         "False",
+         "TooManyReplicas",
+         "Pods from op-6 on are in no"},
+        {{TARGET_FOUND, 7, 3, false, false, ""},
+         "False",
+         "TooManyReplicas",
+         "Pods from op-9 on are in no"},
+        {{TARGET_FOUND, 5, 0, false, false, ""},
+         "False",
+         "TooFewReplicas",
+         "op has 5 replicas; 6 are needed."},
+        {{TARGET_FOUND, 1, 0, false, false, ""},
+         "False",
+         "TooFewReplicas",
+         "Without pods: x-1-normal, x-2-no"},
+        {{TARGET_ABSENT, 0, 0, false, false, ""}, "False", "NotFound", "no StatefulSet op"},
+        {{TARGET_UNKNOWN, 0, 0, false, false, "403 Forbidden"},
+         "Unknown",
+         "Unreadable",
+         "403 Forbidden"},
+        {{TARGET_OVER, 0, 0, false, false, ""}, "Unknown", "TooMany", "It need not be."},
+        {{TARGET_ASKED, 0, 0, false, false, ""}, "Unknown", "Pending", "is being read"},
     };
     struct root_status_shard shards[3];
     const char *const texts[] = {fine, fine, fine};
@@ -303,6 +319,37 @@ static void test_without_a_statefulset(void **state)
     made_free(&m);
 }
 
+/* Its shards take all the pods that there are. */
+static void test_of_a_deployment(void **state)
+{
+    struct root_status_shard shards[3];
+    struct root_status_facts f = facts();
+    const char *const texts[] = {fine, fine, fine};
+    (void)state;
+    set_shards(shards);
+    f.deployment = true;
+    f.room = UINT_MAX;
+    f.target.replicas = 5;
+    struct made m = make_of(f, shards, texts, NULL);
+    expect(&m, "Sized", "False", "TooFewReplicas", "Deployment op has 5 replicas; 6 are needed.");
+    made_free(&m);
+    f.target.replicas = 50;
+    m = make_of(f, shards, texts, NULL);
+    expect(&m, "Sized", "True", "Sized", "Deployment op has 50 replicas; 6 are needed.");
+    made_free(&m);
+    f.target = (struct target){.state = TARGET_OVER};
+    f.elastic = true;
+    m = make_of(f, shards, texts, NULL);
+    expect(&m, "Ready", "False", "TooManyDeployments", "do not follow Deployment op");
+    made_free(&m);
+    f.target = (struct target){.state = TARGET_ABSENT};
+    shards[1].ready = 0;
+    m = make_of(f, shards, texts, NULL);
+    expect(&m, "Sized", "False", "NotFound", "There is no Deployment op.");
+    expect(&m, "Ready", "False", "DeploymentNotFound", "or correct spec.root.targetDeployment.");
+    made_free(&m);
+}
+
 static void test_invalid_keeps_what_was_told(void **state)
 {
     struct root_status_shard shards[3];
@@ -352,6 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_is_well),
         cmocka_unit_test(test_without_a_statefulset),
+        cmocka_unit_test(test_of_a_deployment),
         cmocka_unit_test(test_ready),
         cmocka_unit_test(test_sized),
         cmocka_unit_test(test_long_names),

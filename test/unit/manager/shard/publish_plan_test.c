@@ -88,7 +88,7 @@ static void test_before_others_are_asked(void **state)
 static void test_nothing_is_gained(void **state)
 {
     static const struct row rows[] = {
-        {"to be made", {OURS, GIVEN, .enforced = true}, PUBLISH_MAKE, PUBLISH_PENDING},
+        {"to be made", {OURS, GIVEN, .meanwhile = true}, PUBLISH_MAKE, PUBLISH_PENDING},
         {"the first is to be made", {NONE, GIVEN}, PUBLISH_MAKE, PUBLISH_PENDING},
         {"it fits", {OURS, GIVEN, .wanted = PUBLISH_FITS}, PUBLISH_WRITE, PUBLISH_PENDING},
         {"it fits, over what somebody wrote",
@@ -96,7 +96,7 @@ static void test_nothing_is_gained(void **state)
          PUBLISH_WRITE,
          PUBLISH_PENDING},
         {"what would be right meanwhile does not matter",
-         {OURS, GIVEN, .enforced = true, .right_meanwhile = true},
+         {OURS, GIVEN, .meanwhile = true, .right_meanwhile = true},
          PUBLISH_MAKE,
          PUBLISH_PENDING},
         {"too large", {OURS, GIVEN, .wanted = PUBLISH_TOO_LARGE}, PUBLISH_KEEP, PUBLISH_OVERSIZED},
@@ -125,33 +125,62 @@ static void test_nothing_is_gained(void **state)
     expect_rows(rows, ARRAY_LEN(rows));
 }
 
+/* It is asked of others although nothing changed. */
+static void test_beside_pods_without_sidecars(void **state)
+{
+    static const struct row rows[] = {
+        {"perhaps",
+         {OURS, .right = true, .beside_bare = true},
+         PUBLISH_ASK_OTHERS,
+         PUBLISH_PENDING},
+        {"they are of another operator",
+         {OURS, GIVEN, .right = true, .beside_bare = true},
+         PUBLISH_CONFIRM,
+         PUBLISH_OK},
+        {"it withdraws",
+         {OURS, WAITING, .right = true, .beside_bare = true, .meanwhile = true},
+         PUBLISH_MAKE,
+         PUBLISH_PENDING},
+        {"it has withdrawn",
+         {OURS, WAITING, .beside_bare = true, .meanwhile = true, .right_meanwhile = true},
+         PUBLISH_CONFIRM,
+         PUBLISH_WAITS_FOR_HANDOVER},
+        {"a new one is published without anything",
+         {NONE, WAITING, .beside_bare = true, .meanwhile = true, .wanted = PUBLISH_FITS},
+         PUBLISH_WRITE,
+         PUBLISH_WAITS_FOR_HANDOVER},
+    };
+    (void)state;
+    expect_rows(rows, ARRAY_LEN(rows));
+}
+
 /* What it loses is published at once, and the reason is always that it waits. */
 static void test_waiting_for_others(void **state)
 {
     static const struct row rows[] = {
-        {"its pods wait for rules",
+        {"what its pods had nobody knows",
          {NONE, WAITING, .right_meanwhile = true},
          PUBLISH_REPORT,
          PUBLISH_WAITS_FOR_HANDOVER},
-        {"what it loses", {OURS, WAITING, .enforced = true}, PUBLISH_MAKE, PUBLISH_PENDING},
+        {"what it loses", {OURS, WAITING, .meanwhile = true}, PUBLISH_MAKE, PUBLISH_PENDING},
         {"what it loses fits",
-         {OURS, WAITING, .enforced = true, .wanted = PUBLISH_FITS},
+         {OURS, WAITING, .meanwhile = true, .wanted = PUBLISH_FITS},
          PUBLISH_WRITE,
          PUBLISH_WAITS_FOR_HANDOVER},
         {"it has lost it",
-         {OURS, WAITING, .enforced = true, .right_meanwhile = true},
+         {OURS, WAITING, .meanwhile = true, .right_meanwhile = true},
          PUBLISH_CONFIRM,
          PUBLISH_WAITS_FOR_HANDOVER},
         {"what it loses does not fit",
-         {OURS, WAITING, .enforced = true, .wanted = PUBLISH_TOO_LARGE},
+         {OURS, WAITING, .meanwhile = true, .wanted = PUBLISH_TOO_LARGE},
          PUBLISH_KEEP,
          PUBLISH_WAITS_FOR_HANDOVER},
         {"its pods do not read it",
-         {OURS, WAITING, .enforced = true, .wanted = PUBLISH_UNREADABLE},
+         {OURS, WAITING, .meanwhile = true, .wanted = PUBLISH_UNREADABLE},
          PUBLISH_KEEP,
          PUBLISH_WAITS_FOR_HANDOVER},
         {"nor does it hold any more what it has",
-         {OURS, WAITING, .enforced = true, .wanted = PUBLISH_TOO_LARGE, .overwritten = true},
+         {OURS, WAITING, .meanwhile = true, .wanted = PUBLISH_TOO_LARGE, .overwritten = true},
          PUBLISH_MAKE_OWN,
          PUBLISH_WAITS_FOR_HANDOVER},
     };
@@ -296,7 +325,7 @@ static void check_all(struct publish_facts f)
 static void test_it_always_ends(void **state)
 {
     (void)state;
-    for (unsigned flags = 0; flags < 1U << 9; flags++) {
+    for (unsigned flags = 0; flags < 1U << 10; flags++) {
         for (unsigned n = 0; n < 5 * 3 * 3 * 4 * 4; n++) {
             check_all((struct publish_facts){.spec = (enum publish_spec)(n % 5),
                                              .map = (enum publish_map)(n / 5 % 3),
@@ -310,8 +339,9 @@ static void test_it_always_ends(void **state)
                                              .policies_unknown = flags & 16U,
                                              .labels_missing = flags & 32U,
                                              .right = flags & 64U,
-                                             .enforced = flags & 128U,
-                                             .right_meanwhile = flags & 256U});
+                                             .meanwhile = flags & 128U,
+                                             .right_meanwhile = flags & 256U,
+                                             .beside_bare = flags & 512U});
         }
     }
 }
@@ -349,6 +379,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_before_others_are_asked),
         cmocka_unit_test(test_nothing_is_gained),
+        cmocka_unit_test(test_beside_pods_without_sidecars),
         cmocka_unit_test(test_waiting_for_others),
         cmocka_unit_test(test_nothing_newer_can_be_published),
         cmocka_unit_test(test_the_config_is_gone),

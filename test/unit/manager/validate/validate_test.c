@@ -190,7 +190,7 @@ static void what_is_wrong(void **state)
         {"selector: {matchLabels: {}, matchExpressions: []}, " LIMITS,
          "spec.selector: Required value"},
         {"selector: {matchExpressions: [{key: a, operator: Equals, values: [b]}]}, " LIMITS,
-         "spec.selector.matchExpressions[0].operator: Invalid value: \"Equals\""},
+         "spec.selector.matchExpressions[0].operator: Unsupported value: \"Equals\""},
         {"selector: {matchExpressions: [{key: a b, operator: Exists}]}, " LIMITS,
          "spec.selector.matchExpressions[0].key: Invalid value: \"a b\""},
         {"selector: {matchExpressions: [{key: a, operator: NotIn}]}, " LIMITS,
@@ -586,6 +586,12 @@ static void roots(void **state)
         {ROOT_OF(AUTO ", resourceSelector: [{relateResources: [{apiGroups: [''], resources: "
                       "[nodes]}]}]"),
          NULL, "spec.root.resourceSelector[0].relateResources[0].resources[0]: \"nodes\" is not"},
+        {"root: {prefix: op, targetDeployment: op, " AUTO ", resourceSelector: [" LIMIT
+         "]}, selector: {matchExpressions: [{key: statefulset.kubernetes.io/pod-name, "
+         "operator: In, values: [op-0]}]}",
+         NULL, "is left out: each shard has its pods by the label that the webhook"},
+        {"root: {prefix: a, targetDeployment: b, targetStatefulSet: c}",
+         "spec.root.targetDeployment: Forbidden: may not be set together with", NULL},
         {"root: {}", "spec.root.prefix: Required value", NULL},
         {"root: x", "spec.root: Invalid value: must be an object", NULL},
         {"root: {prefix: A, targetStatefulSet: op}", "spec.root.prefix: Invalid value: \"A\"",
@@ -622,6 +628,28 @@ static void roots(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         check(&f, config_of("a", cases[i].spec), cases[i].want, cases[i].warning);
     }
+    shard_cache_deinit(&f);
+}
+
+static void who_has_everything_is_there(void **state)
+{
+    static const char leaving[] = "spec.leaving: there is no shard \"b\": so nobody has what";
+    struct fixture f;
+    (void)state;
+    shard_cache_init(&f);
+    check(&f, config_of("a", SELECTOR ", " LIMITS ", leaving: b"), NULL, leaving);
+    check(&f, config_of("a", SELECTOR ", " LIMITS ", leaving: a"), NULL,
+          "spec.limits: no limits: the shard sees everything");
+    check(&f, config_of("a", ROOT("") ", leaving: b"), NULL, leaving);
+    check(&f, config_of("a", ROOT("") ", leaving: op-2-normal"), NULL, NULL);
+    check(&f, config_of("a", ROOT("") ", leaving: op-3-normal"), NULL,
+          "spec.leaving: there is no shard \"op-3-normal\": so nobody has what");
+    check(&f, config_of("a", ROOT("") ", leaving: op-0-canary"), NULL,
+          "spec.leaving: there is no shard \"op-0-canary\": so nobody has what");
+    check(&f, config_of("a", ROOT(CANARY("inNamespaces: [ns-c]")) ", leaving: op-0-canary"), NULL,
+          NULL);
+    check(&f, config_of("a", SELECTOR ", " LIMITS ", leaving: 'A B'"),
+          "spec.leaving: Invalid value: \"A B\"", NULL);
     shard_cache_deinit(&f);
 }
 
@@ -1222,6 +1250,7 @@ int main(void)
         cmocka_unit_test(names_of_others_are_withheld),
         cmocka_unit_test(selectors_of_pods_are_bounded),
         cmocka_unit_test(roots),
+        cmocka_unit_test(who_has_everything_is_there),
         cmocka_unit_test(what_has_no_effect),
         cmocka_unit_test(annotations_that_say_nothing),
         cmocka_unit_test(names_of_shards),

@@ -4,7 +4,9 @@ package main
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -139,6 +141,18 @@ func (i *informer) deleted(object interface{}) {
 		object = unknown.Obj
 	}
 	i.print("delete", object, line)
+}
+
+// reach tells when the informer has seen that version, as a client waits that reads its own writes.
+func (i *informer) reach(version uint64) {
+	for {
+		seen, err := strconv.ParseUint(i.shared.LastSyncResourceVersion(), 10, 64)
+		if err == nil && seen >= version {
+			report.Print("reached", report.Line{"watch": i.source.name, "rv": version})
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // dump prints all stores in one line: watch -> key -> resourceVersion.

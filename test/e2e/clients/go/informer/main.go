@@ -9,7 +9,8 @@
 // dynamic or metadata; RESOURCE is RESOURCE or GROUP/VERSION/RESOURCE.
 //
 // Commands: "dump" prints what the stores hold, "write on" and "write off" start and stop the
-// writers (--writers), which annotate, one after the other, the objects that the stores hold.
+// writers (--writers), which annotate, one after the other, the objects that the stores hold; "reach
+// VERSION" prints for each informer when it has seen that version.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,6 +159,15 @@ func main() {
 		switch words[0] {
 		case "dump":
 			dump(informers)
+		case "reach":
+			version, err := strconv.ParseUint(words[1], 10, 64)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(2)
+			}
+			for _, informer := range informers {
+				go informer.reach(version)
+			}
 		case "write":
 			writer.enable(len(words) > 1 && words[1] == "on")
 		}
