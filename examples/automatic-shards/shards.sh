@@ -28,6 +28,12 @@ end_well() {
 
 # start_programs POD SHARD ADDRESS: its sidecars, and what the kubelet says of it.
 start_programs() {
+	start_sidecars "$@"
+	await set_ready "$1" "$3" || die "$(cat await.log)"
+}
+
+# start_sidecars POD SHARD ADDRESS [KUBECONFIG]: localproxy has that kubeconfig, else the administrator's.
+start_sidecars() {
 	local pod=$1 shard=$2 address=$3 first=${#processes[@]}
 	rm -rf "$pod" "$pod".*ready
 	mkdir "$pod"
@@ -35,26 +41,30 @@ start_programs() {
 		--from-configmap="$operator/cmesh-rules-$shard" --to="$pod/rules.json" \
 		--control="$pod.sock" --admin="$address:5442" --ready-file="$pod.rulesync.ready"
 	XDG_STATE_HOME=$work run "$pod.localproxy.log" "$bin/localproxy/localproxy" \
-		--rules="$pod/rules.json" --control="$pod.sock" --state="$pod/state" --listen=127.0.0.1:0 \
+		--kubeconfig="${4:-$KUBECONFIG}" --rules="$pod/rules.json" --control="$pod.sock" --state="$pod/state" --listen=127.0.0.1:0 \
 		--admin="$address:5441" --ready-file="$pod.ready"
 	programs[$pod]=${processes[*]:first}
 	await test -f "$pod.ready" -a -f "$pod.rulesync.ready" ||
 		die "$pod does not start: $(tail -n 3 "$pod".*.log)"
-	await set_ready "$pod" "$address" || die "$(cat await.log)"
 	XDG_STATE_HOME=$work "$bin/kubeconfig-gen/kubeconfig-gen" --log-level=error \
 		--proxy="https://$(value "$pod.ready" listen)" -o "$pod.kubeconfig"
 }
 
 # stop_programs POD
 stop_programs() {
+	# shellcheck disable=SC2086 # they are several
+	end_and_forget ${programs[$1]}
+	unset "programs[$1]"
+}
+
+# end_and_forget PID...: of what need not run any more.
+end_and_forget() {
 	local pid others=()
 	for pid in "${processes[@]}"; do
-		[[ " ${programs[$1]} " == *" $pid "* ]] || others+=("$pid")
+		[[ " $* " == *" $pid "* ]] || others+=("$pid")
 	done
-	# shellcheck disable=SC2086 # they are several
-	end_these ${programs[$1]}
+	end_these "$@"
 	processes=("${others[@]}")
-	unset "programs[$1]"
 }
 
 # SHARD BUCKETS of each, the buckets as in 0-10,13.

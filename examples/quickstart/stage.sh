@@ -304,11 +304,12 @@ operator_pod() {
 # What the kubelet would say of it. The manager may write to the pod in between: then it fails, and
 # is to be done again with what the pod has become. set_ready POD [ADDRESS]
 set_ready() {
-	local path=/api/v1/namespaces/$prefix-operator/pods/$1
+	local path=/api/v1/namespaces/$prefix-operator/pods/$1 now
+	now=$(date -u +%FT%TZ)
 	admin get --raw "$path" |
 		admin patch --local -f - --type=merge -o json -p '{"status": {"phase": "Running",
-			"podIP": "'"${2:-127.0.0.1}"'", "podIPs": [{"ip": "'"${2:-127.0.0.1}"'"}],
-			"conditions": [{"type": "Ready", "status": "True"}]}}' |
+			"startTime": "'"$now"'", "podIP": "'"${2:-127.0.0.1}"'", "podIPs": [{"ip": "'"${2:-127.0.0.1}"'"}],
+			"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "'"$now"'"}]}}' |
 		admin replace --raw "$path/status" -f - >/dev/null
 }
 

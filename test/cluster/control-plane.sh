@@ -238,7 +238,7 @@ start_controller_manager() {
 		--use-service-account-credentials --service-account-private-key-file="$pki/service-account.key" \
 		--root-ca-file="$pki/ca.crt" --cluster-signing-cert-file="$pki/ca.crt" \
 		--cluster-signing-key-file="$pki/ca.key" --leader-elect=false --secure-port=0 \
-		--kube-api-qps=500 --kube-api-burst=1000 "${insecure[@]}"
+		--kube-api-qps=500 --kube-api-burst=1000 --horizontal-pod-autoscaler-sync-period=1s "${insecure[@]}"
 }
 
 # ask_apiserver PATH: the answer, as to the administrator; fails unless it is a good one. kubectl takes

@@ -2,6 +2,7 @@
 """The demos of automatic shards, each on a control plane of its own: they end by themselves, or when they
 are interrupted, and leave nothing behind."""
 
+import json
 import os
 import re
 import signal
@@ -87,6 +88,77 @@ class DeploymentTest(TourCase):
         self.assertEqual(["6", "8", "8"], shown)
         self.assertIn("none of the old pods is left", text)
         self.assertEqual([], os.listdir(self.temporary))
+
+
+@harness.needs("controllers")
+class AdoptionTest(TourCase):
+    example = "adoption"
+
+    def test_it_ends_by_itself(self):
+        tour = self.start()
+        code = tour.wait(500)
+        text = self.text()
+        self.assertEqual(0, code, text)
+        self.assertNotIn("WRONG", text)
+        shown = re.findall(r"ok +each shard has 1 of the (\d) pods", text)
+        self.assertEqual(["2", "4", "2", "2"], shown)
+        self.assertEqual(["4", "2"], re.findall(r"New size: (\d); reason: ", text))
+        owners = re.findall(r"^  team-\w+ +(no shard, report-.*, no shard)$", text, re.M)
+        self.assertEqual(12, len(owners), text)
+        self.assertGreater(len(set(", ".join(owners).split(", "))), 4, "all shards have worked")
+        print("\n".join(re.findall(r"^.*(?: s$|ok +no.*)", text, re.M)), flush=True)
+        self.assertEqual([], os.listdir(self.temporary))
+
+
+class JudgeTest(harness.TestCase):
+    """What the judge of the demo says of logs that are written for it."""
+
+    POD = "authentication.kubernetes.io/pod-name"
+
+    def judge(self, *writes):
+        """`writes`: when, by which pod. Returns whether all was right, and what was said."""
+        entries = [self.entry("patch", "settings", 0, {"username": "admin"})]
+        for at, pod in writes:
+            user = {"username": "operator", "extra": {self.POD: [pod]}}
+            entries.append(self.entry("update", "report", at, user))
+        result = subprocess.run(
+            [os.path.join(EXAMPLES, "adoption", "judge.py"),
+             self.path("log", "".join(json.dumps(e, separators=(",", ":")) + "\n" for e in entries)),
+             self.path("pods", "a <none>\nb op-1-normal\n"),
+             self.path("phases", "1795996800.0 first\n1795996850.0 second\n")],
+            stdout=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        return result.returncode == 0, result.stdout
+
+    @staticmethod
+    def entry(verb, name, at, user):
+        stamp = f"2026-11-30T00:{at // 60:02}:{at % 60:02}"
+        return {
+            "verb": verb,
+            "objectRef": {"resource": "configmaps", "namespace": "team", "name": name},
+            "user": user,
+            "responseStatus": {"code": 200},
+            "requestReceivedTimestamp": stamp + ".000000Z",
+            "stageTimestamp": stamp + ".100000Z",
+        }
+
+    def test_one_after_the_other(self):
+        right, said = self.judge((1, "a"), (2, "a"), (20, "b"))
+        self.assertTrue(right, said)
+        self.assertRegex(said, r"team +no shard, op-1\n")
+        self.assertIn("longer than 1.00 s", said)
+
+    def test_two_at_a_time(self):
+        for writes in (((1, "a"), (2, "b"), (3, "a")), ((1, "a"), (1, "b"))):
+            right, said = self.judge(*writes)
+            self.assertFalse(right, said)
+            self.assertIn("two at a time", said)
+
+    def test_nobody(self):
+        for writes in ((), ((40, "a"),)):
+            right, said = self.judge(*writes)
+            self.assertFalse(right, said)
+            self.assertRegex(said, "nobody")
 
 
 if __name__ == "__main__":
