@@ -189,13 +189,19 @@ def again_and_again(job, pause):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # in all threads
     election, cache = Election(), Cache()
-    worker = threading.Thread(target=work, args=(election, cache))
-    worker.start()
-    threading.Thread(target=again_and_again, args=(cache.follow, RETRY), daemon=True).start()
-    again_and_again(election.attempt, RETRY)
-    worker.join()
+    threads = [
+        threading.Thread(target=work, args=(election, cache)),
+        threading.Thread(target=again_and_again, args=(election.attempt, RETRY)),
+    ]
+    follower = threading.Thread(target=again_and_again, args=(cache.follow, RETRY), daemon=True)
+    for thread in (*threads, follower):
+        thread.start()
+    signal.sigwait([signal.SIGTERM])
+    over.set()
+    for thread in threads:
+        thread.join()
     try:
         election.give_back()
     except (OSError, http.client.HTTPException):
