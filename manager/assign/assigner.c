@@ -118,7 +118,6 @@ struct choosing {
 static void add_pod(void *arg, const struct assigner_pod *pod)
 {
     struct choosing *c = arg;
-    assignments_see(&c->assigner->made, pod->place.mark);
     if (pod->lives) {
         assignment_add_pod(&c->shards[c->count], strcmp(pod->owner, c->owner) == 0,
                            pod->place.rank);
@@ -308,6 +307,11 @@ void assigner_keep(struct assigner *a, const struct admission_request *r,
         .at_ms = net_clock_now(a->clock)};
     assignments_add(&a->made, &made);
     a->results[ASSIGNED]++;
+}
+
+void assigner_see(struct assigner *a, const struct pod_place *place)
+{
+    assignments_see(&a->made, place->mark);
 }
 
 void assigner_metrics(const struct assigner *a, struct buf *out)

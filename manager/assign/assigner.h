@@ -71,9 +71,13 @@ void assigner_free(struct assigner *a);
 MUST_CHECK int assigner_choose(struct assigner *a, const struct admission_request *r,
                                const struct assigner_view *view, struct assigner_choice *out,
                                struct warnings *warnings, struct err *e);
-/* The pod is going to be created in that place. */
+/* The pod is going to be created in that place: it is remembered until assigner_see, or for
+ * ASSIGNMENTS_MS. */
 void assigner_keep(struct assigner *a, const struct admission_request *r,
                    const struct assigner_choice *choice);
+
+/* There is such a pod, which counts where it is from now on; it may be gone again. */
+void assigner_see(struct assigner *a, const struct pod_place *place);
 
 /* Appends metrics; errors stay in `out`. */
 void assigner_metrics(const struct assigner *a, struct buf *out);

@@ -57,6 +57,7 @@ struct run {
     struct leader *leader;
     uint64_t lead_round; /* of discovery, since it led: what is known before may be old */
     struct assigner *assigner;
+    struct shard_cache_listener assigned; /* for it */
     struct webhook_context context;
     struct webhook_serving *webhook; /* NULL: there is none */
     struct manager_admin pages;
@@ -345,6 +346,15 @@ static int open_leader(struct run *r, struct err *e)
     return r->leader == NULL ? e->code : 0;
 }
 
+static void on_pod(void *data, const struct pod *pod, bool gone)
+{
+    const struct run *r = data;
+    (void)gone;
+    assigner_see(r->assigner, &pod->place);
+}
+
+static const struct shard_cache_handlers assigned_handlers = {.on_pod = on_pod};
+
 static int open_webhook(struct run *r, struct err *e)
 {
     const struct manager_flags *s = &r->settings;
@@ -352,6 +362,8 @@ static int open_webhook(struct run *r, struct err *e)
         return 0;
     }
     r->assigner = assigner_new(NULL);
+    r->assigned = (struct shard_cache_listener){.handlers = &assigned_handlers, .data = r};
+    shard_cache_listen(r->cache, &r->assigned);
     r->context = (struct webhook_context){.keys = &r->keys,
                                           .inject = &s->inject,
                                           .compile = &r->compile,
@@ -449,6 +461,9 @@ static void close_all(void *data)
     struct run *r = data;
     admin_server_free(r->admin);
     webhook_serving_free(r->webhook);
+    if (r->cache != NULL) {
+        shard_cache_unlisten(r->cache, &r->assigned);
+    }
     assigner_free(r->assigner);
     leader_free(r->leader);
     server_version_free(r->version);

@@ -8,13 +8,17 @@
  * backs off after a failure, and deletes in the order of its controller: not ready, cheap, young.
  * Each pod is reviewed by one of the webhooks and comes to be some milliseconds later, or fails.
  * Each webhook sees it come and go after a delay of its own. The root makes shards and evicts the
- * pods of those that leave. It evicts no others: what is uneven at the end the webhooks have made.
+ * pods of those that leave. It evicts no others: what is uneven at the end the webhooks have made,
+ * and how many evictions would put it right is counted.
  *
  *     assignment_model [--seeds N] [--lag MS] [--ends both|front|any] [--no-costs]
  *
  * For each scenario it prints how many worlds end with which difference between the normal shards
- * with the most and the fewest pods. Exit code 1: fewer worlds than the scenario demands are even,
- * that is with a difference of 1 at most and with the canary's pods as they are to be.
+ * with the most and the fewest pods; in how many a shard is empty and another has two, and the
+ * canary is not as it is to be; the longest time in ms in which a shard was empty; evictions, of
+ * all worlds; and how late the last pod came in ms, at most. Exit code 1: fewer worlds than the
+ * scenario demands are even, that is with a difference of 1 at most and with the canary's pods as
+ * they are to be.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +30,7 @@
 #include "assign/assignment.h"
 #include "assign/assignments.h"
 #include "base/array.h"
+#include "root/balance.h"
 
 enum {
     STEP_MS = 2,
@@ -146,6 +151,7 @@ struct world {
     int next_eviction;
     int empty_since[SHARDS];
     int longest_empty;
+    int latest; /* when there were too few pods */
 };
 
 static unsigned below(struct world *w, unsigned n)
@@ -564,6 +570,18 @@ static void act_down(struct world *w)
     }
 }
 
+/* Before the last pods of the burst are seen by all. */
+static void act_down_and_up(struct world *w)
+{
+    if (w->now == 4000) {
+        resize(w, 1);
+    } else if (w->now == 4500 || w->now == 6500) {
+        resize(w, w->s->replicas);
+    } else if (w->now == 6000) {
+        resize(w, 1);
+    }
+}
+
 static void act_up_and_down(struct world *w)
 {
     const unsigned sizes[] = {2, 1, 3, 1, 2, 3};
@@ -754,6 +772,39 @@ static const struct scenario scenarios[] = {
      .act = act_up_and_down,
      .end_ms = 24000,
      .even_min = 90},
+    {.name = "down and up within seconds",
+     .replicas = 30,
+     .canary = 0,
+     .every = 3,
+     .shards = 10,
+     .webhooks = 2,
+     .lag_ms = 200,
+     AS_DEPLOYED,
+     .act = act_down_and_up,
+     .end_ms = 60000,
+     .even_min = 70},
+    {.name = "rolling update, three webhooks",
+     .replicas = 31,
+     .canary = 1,
+     .every = 3,
+     .shards = 10,
+     .webhooks = 3,
+     .lag_ms = 20,
+     AS_DEPLOYED,
+     .act = act_roll,
+     .end_ms = 20000,
+     .even_min = 50},
+    {.name = "down and up, three webhooks",
+     .replicas = 30,
+     .canary = 0,
+     .every = 3,
+     .shards = 10,
+     .webhooks = 3,
+     .lag_ms = 200,
+     AS_DEPLOYED,
+     .act = act_down_and_up,
+     .end_ms = 60000,
+     .even_min = 0},
     {.name = "evictions",
      .replicas = 30,
      .canary = 0,
@@ -829,7 +880,12 @@ static void count_living(const struct world *w, unsigned count[SHARDS])
 static void note_empty(struct world *w)
 {
     unsigned count[SHARDS];
+    unsigned total = 0;
     count_living(w, count);
+    for (unsigned n = 0; n < SHARDS; n++) {
+        total += count[n];
+    }
+    w->latest = total < w->replicas ? w->now : w->latest;
     for (unsigned n = 1; n < SHARDS; n++) {
         bool empty = n <= w->size && count[n] == 0 && w->now >= 4000;
         w->empty_since[n] = !empty ? 0 : w->empty_since[n] == 0 ? w->now : w->empty_since[n];
@@ -858,8 +914,32 @@ struct sums {
     unsigned empty;        /* in which a shard is empty, and another has two */
     unsigned wrong_canary; /* in which it has not as many as it is to have */
     unsigned wrong_total;  /* in which there are not as many pods as there are to be */
+    unsigned evictions;    /* that make all even, in all of them */
     int longest_empty;
+    int latest; /* of all pods, since there are to be so many */
 };
+
+/* By the root, one after the other, each followed by a pod for who lacks one. */
+static unsigned count_evictions(const struct world *w, const unsigned count[SHARDS])
+{
+    struct balance_shard shards[SHARDS];
+    struct balance b;
+    unsigned evictions = 0;
+    size_t n = 0;
+    for (unsigned i = 0; i <= w->size; i++) {
+        struct child_state c = wanted_child(w, i, count[i] > 0);
+        unsigned wanted = i == 0 ? c.wanted : least(c.wanted, w->s->every);
+        if (c.wanted != 0) {
+            shards[n++] = (struct balance_shard){.number = i, .wanted = wanted, .pods = count[i]};
+        }
+    }
+    while ((b = balance_look(shards, n)).from != BALANCE_NONE && b.to != BALANCE_NONE) {
+        shards[b.from].pods--;
+        shards[b.to].pods++;
+        evictions++;
+    }
+    return evictions;
+}
 
 static void judge(const struct world *w, struct sums *sums)
 {
@@ -881,6 +961,9 @@ static void judge(const struct world *w, struct sums *sums)
     sums->empty += fewest == 0 && most >= 2;
     sums->wrong_canary += !right;
     sums->wrong_total += !w->paused && total != w->replicas;
+    sums->evictions += w->paused ? 0 : count_evictions(w, count);
+    int late = w->latest < w->resized ? 0 : w->latest - w->resized;
+    sums->latest = late > sums->latest ? late : sums->latest;
     sums->longest_empty =
         w->longest_empty > sums->longest_empty ? w->longest_empty : sums->longest_empty;
 }
@@ -892,8 +975,8 @@ static bool report(const struct scenario *s, const struct sums *sums, unsigned s
     for (unsigned i = 0; i < ARRAY_LEN(sums->spreads); i++) {
         printf(" %5u", sums->spreads[i]);
     }
-    printf(" | %5u %5u %6u%s\n", sums->empty, sums->wrong_canary, sums->longest_empty,
-           enough ? "" : "  NOT ENOUGH ARE EVEN");
+    printf(" | %5u %5u %6d %5u %6d%s\n", sums->empty, sums->wrong_canary, sums->longest_empty,
+           sums->evictions, sums->latest, enough ? "" : "  NOT ENOUGH ARE EVEN");
     return enough;
 }
 
@@ -942,7 +1025,7 @@ int main(int argc, char **argv)
     }
     printf("%u worlds of each scenario, places from %s, deletion costs: %s\n", seeds,
            end_names[ends], with_costs ? "yes" : "no");
-    printf("%-34s worlds by difference 0 to 4, more   | empty canary longest gap (ms)\n", "");
+    printf("%-34s worlds by difference 0 to 4, more   | empty canary gap evictions late\n", "");
     for (size_t i = 0; i < ARRAY_LEN(scenarios); i++) {
         right = explore(&scenarios[i], seeds) && right;
     }

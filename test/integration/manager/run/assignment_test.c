@@ -39,6 +39,7 @@ struct place {
     struct webhook_context context;
     bool leads;
     unsigned pods;
+    struct shard_cache_listener listener;
     char error[ERR_MSG_MAX];
     char warning[1024];
 };
@@ -57,6 +58,14 @@ static bool leads(void *data)
 {
     return ((const struct place *)data)->leads;
 }
+
+static void on_pod(void *data, const struct pod *pod, bool gone)
+{
+    (void)gone;
+    assigner_see(((const struct place *)data)->context.assigner, &pod->place);
+}
+
+static const struct shard_cache_handlers handlers = {.on_pod = on_pod};
 
 static int setup(void **state)
 {
@@ -79,12 +88,15 @@ static int setup(void **state)
                                           .pods_of = pods_of,
                                           .leads = leads,
                                           .data = p};
+    p->listener = (struct shard_cache_listener){.handlers = &handlers, .data = p};
+    shard_cache_listen(p->cache, &p->listener);
     return labels_keys_init(&p->keys, &options.labels, NULL);
 }
 
 static int teardown(void **state)
 {
     struct place *p = *state;
+    shard_cache_unlisten(p->cache, &p->listener);
     assigner_free(p->context.assigner);
     admission_snapshot_deinit(&p->snapshot);
     shard_cache_free(p->cache);
@@ -294,6 +306,25 @@ static void test_pods_that_end(void **state)
     assert_string_equal(create(p, "1", shard), "op-0-canary");
 }
 
+/* They are seen, though no pod is reviewed meanwhile: their places are free at once. */
+static void test_pods_that_come_and_go(void **state)
+{
+    struct place *p = *state;
+    char shard[64];
+    three_shards(p);
+    for (unsigned i = 0; i < 5; i++) {
+        assert_string_not_equal(create(p, "1", shard), "");
+    }
+    settle(p);
+    for (unsigned i = 0; i < 5; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "op-1-%u", i);
+        store_delete(&p->store, "pods", "demo", name);
+    }
+    settle(p);
+    assert_string_equal(create(p, "1", shard), "op-0-canary");
+}
+
 static void test_no_children_yet(void **state)
 {
     struct place *p = *state;
@@ -377,15 +408,11 @@ static void test_a_deletion_cost_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_a_pod_gets_its_shard),
-        TEST(test_all_places),
-        TEST(test_a_shard_that_grows),
-        TEST(test_pods_that_end),
-        TEST(test_no_children_yet),
-        TEST(test_the_label_of_the_template),
-        TEST(test_other_pods),
-        TEST(test_the_selector_does_not_fit),
-        TEST(test_a_dry_run),
+        TEST(test_a_pod_gets_its_shard),       TEST(test_all_places),
+        TEST(test_a_shard_that_grows),         TEST(test_pods_that_end),
+        TEST(test_pods_that_come_and_go),      TEST(test_no_children_yet),
+        TEST(test_the_label_of_the_template),  TEST(test_other_pods),
+        TEST(test_the_selector_does_not_fit),  TEST(test_a_dry_run),
         TEST(test_a_deletion_cost_of_its_own),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);

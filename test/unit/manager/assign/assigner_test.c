@@ -101,6 +101,7 @@ static struct seen_pod *see(struct fixture *f, const char *shard, const char *se
     struct seen_pod *p = &f->pods[f->pod_count++];
     *p = (struct seen_pod){.shard = shard, .pod = {.place = place, .lives = true}};
     (void)snprintf(p->owner, sizeof p->owner, "%s", set);
+    assigner_see(f->assigner, &place);
     return p;
 }
 
