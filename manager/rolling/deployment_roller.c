@@ -223,6 +223,11 @@ static void tell(const struct deployment_roll *r)
             "%s%s: %s. No further pod is replaced until that is mended, or the template is "
             "changed or rolled back.",
             is->pod[0] == '\0' ? "The roll waits" : "Pod ", is->pod, is->message);
+    } else if (is->state == ROLL_STATE_PAUSED) {
+        event_record(events, &about, EVENT_WARNING, "RollPaused",
+                     "Its label was taken away: it stays paused, with %zu of %zu pods new, until "
+                     "kubectl rollout resume.",
+                     is->done, is->total);
     } else if (is_under_way(is->state) && !is_under_way(was->state)) {
         event_record(events, &about, EVENT_NORMAL, "RollStarted",
                      "Its pods are replaced, one at a time: %zu of %zu are new.", is->done,
@@ -380,11 +385,90 @@ static void look(struct deployment_roll *r)
     }
 }
 
+/* ---- the label is taken away ---- */
+
+/* 404: it was deleted. 422: it is not paused, or another one. */
+static void on_left(void *data, const cJSON *object, const struct api_error *error)
+{
+    struct deployment_roll *r = data;
+    if (object != NULL) {
+        tell(r);
+    }
+    if (object != NULL || error->code == 404 || error->code == 422) {
+        reconcile_done(&r->run, WORK_DONE, 0);
+    } else {
+        reconcile_failed(&r->run, error, "cannot write that a Deployment stays paused");
+    }
+}
+
+static void add_operation(struct edit *ed, cJSON *patch, const char *op, const char *path,
+                          cJSON *value)
+{
+    cJSON *item = edit_append_object(ed, patch);
+    edit_string(ed, item, "op", op);
+    edit_string(ed, item, "path", path);
+    edit_set(ed, item, "value", value);
+}
+
+/* `map`: of its metadata. */
+static void add_text(struct edit *ed, cJSON *patch, const char *map, const char *prefix,
+                     const char *name, const char *value)
+{
+    char *path = xasprintf("/metadata/%s/%s~1%s", map, prefix, name);
+    add_operation(ed, patch, "add", path, cJSON_CreateString(value));
+    free(path);
+}
+
+/* If it is paused. */
+static cJSON *make_leave_patch(const struct deployment_roll *r)
+{
+    struct edit ed = {.rc = 0};
+    char text[ROLL_STATUS_SIZE];
+    char label[ROLL_STATUS_LABEL_SIZE];
+    const char *prefix = r->roller->options.prefix;
+    cJSON *patch = cJSON_CreateArray();
+    roll_status_print(&r->writing, text);
+    roll_status_label(&r->writing, label);
+    add_operation(&ed, patch, "test", "/metadata/uid", cJSON_CreateString(r->d->uid));
+    add_operation(&ed, patch, "test", "/spec/paused", cJSON_CreateTrue());
+    add_text(&ed, patch, "labels", prefix, ROLLING_PROGRESS, label);
+    add_text(&ed, patch, "annotations", prefix, ROLLING_STATUS, text);
+    return xptr(edit_result(&ed, patch));
+}
+
+/* It is not resumed, as that is how a user stops a roll. */
+static void leave(struct deployment_roll *r)
+{
+    roll_status_parse(r->d->status, &r->before);
+    if (r->d->ending || !(r->before.state == ROLL_STATE_DONE || is_under_way(r->before.state))) {
+        reconcile_done(&r->run, WORK_DONE, 0);
+        return;
+    }
+    r->writing = r->before;
+    r->writing.state = ROLL_STATE_PAUSED;
+    r->writing.pod[0] = '\0';
+    char *path = xasprintf("/apis/apps/v1/namespaces/%s/deployments", r->d->ns);
+    cJSON *body = make_leave_patch(r);
+    const struct object_request_options q = {
+        .verb = OBJECT_REQUEST_JSON_PATCH,
+        .path = path,
+        .name = r->d->name,
+        .body = body,
+        .field_manager = RULES_MAP_MANAGER,
+        .metadata_only = true,
+    };
+    reconcile_write(&r->run, &q, NULL, on_left);
+    cJSON_Delete(body);
+    free(path);
+}
+
 static void handle(void *state)
 {
     struct deployment_roll *r = state;
-    if (r->d == NULL || r->gone) {
+    if (r->d == NULL) {
         reconcile_done(&r->run, WORK_DONE, 0);
+    } else if (r->gone) {
+        leave(r);
     } else {
         look(r);
     }
@@ -393,8 +477,7 @@ static void handle(void *state)
 static bool is_there(void *state, enum work_result result)
 {
     const struct deployment_roll *r = state;
-    (void)result;
-    return r->d != NULL && !r->gone;
+    return r->d != NULL && (!r->gone || result == WORK_RETRY);
 }
 
 static const struct reconciler_handlers handlers = {

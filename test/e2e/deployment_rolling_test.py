@@ -171,6 +171,14 @@ class RolloutTest(webhook_case.WebhookCase):
         self.wait_status(f"{REPLICAS}/{REPLICAS} state=Done")
         self.assertEqual(["good"] * REPLICAS, self.images())
 
+    def test_the_label_is_taken_away(self):
+        self.set_image(BAD)
+        self.wait_status(f"1/{REPLICAS} pod=", "it is not Ready")
+        self.cluster.json(self.deployment, "PATCH", {"metadata": {"labels": {ROLLING: None}}}, api.MERGE)
+        self.wait_status(f"1/{REPLICAS} state=Paused")
+        harness.wait_for(lambda: "RollPaused" in self.events(), "it is told")
+        self.assertEqual(sorted([BAD] + ["good"] * REPLICAS), sorted(self.images()))
+
 
 if __name__ == "__main__":
     harness.main()

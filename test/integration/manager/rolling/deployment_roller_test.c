@@ -165,6 +165,7 @@ static void turns(struct world *w, unsigned n)
 
 /* ---- users ---- */
 
+/* `label` NULL: it has none. */
 static void put_deployment(struct world *w, const char *template, const char *label,
                            const char *strategy, bool paused)
 {
@@ -172,11 +173,11 @@ static void put_deployment(struct world *w, const char *template, const char *la
     char *notes = cJSON_PrintUnformatted(field_get(meta, "annotations"));
     w->template = template;
     store_put_text(store(w), "deployments", "n",
-                   "{\"metadata\":{\"name\":\"op\",\"labels\":{\"" PREFIX "/rolling\":\"%s\"},"
+                   "{\"metadata\":{\"name\":\"op\",\"labels\":{\"" PREFIX "/%s\":\"%s\"},"
                    "\"annotations\":%s},\"spec\":{\"paused\":%s,\"replicas\":%d,\"template\":"
                    "\"%s\",\"selector\":{\"matchLabels\":{\"app\":\"op\"}},\"strategy\":{"
                    "\"type\":\"RollingUpdate\",\"rollingUpdate\":{%s}}}}",
-                   label,
+                   label == NULL ? "roll-progress" : "rolling", label == NULL ? "" : label,
                    notes == NULL ? "{\"" PREFIX "/rolling-deadline-seconds\":\"30\"}" : notes,
                    paused ? "true" : "false", REPLICAS, template, strategy);
     free(notes);
@@ -386,12 +387,58 @@ static void test_refusals(void **state)
     expect_new(w, 1);
 }
 
+/* It stays paused, and says so. */
+static void test_the_label_is_taken_away(void **state)
+{
+    struct world *w = *state;
+    begin(w);
+    put_deployment(w, "t2", "all", ONE_BY_ONE, true);
+    expect_new(w, 1);
+    put_deployment(w, "t2", NULL, ONE_BY_ONE, true);
+    expect_status(w, "1/3 state=Paused");
+    fixture_expect_event(&w->f, "op", "RollPaused", 1);
+    assert_string_equal(
+        fixture_text(&w->f, "deployments", "op", "metadata/labels/" PREFIX "~roll-progress"),
+        "Paused-1-of-3");
+    become_well(w);
+    turns(w, 100);
+    assert_int_equal(count(w, "t2", false), 1);
+    put_deployment(w, "t2", "all", ONE_BY_ONE, true); /* and goes on with it */
+    expect_new(w, 2);
+    expect_status(w, "2/3 pod=op-4 state=Waiting: it is not Ready");
+}
+
+static void test_the_label_is_taken_away_when_it_is_done(void **state)
+{
+    struct world *w = *state;
+    begin(w);
+    put_deployment(w, "t1", NULL, ONE_BY_ONE, true);
+    expect_status(w, "3/3 state=Paused");
+}
+
+/* By whoever takes the label away. */
+static void test_one_that_is_resumed(void **state)
+{
+    struct world *w = *state;
+    begin(w);
+    put_deployment(w, "t1", NULL, ONE_BY_ONE, false);
+    turns(w, 100);
+    assert_string_equal(status(w), "3/3 state=Done");
+    fixture_expect_event(&w->f, "op", "RollPaused", 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        TEST(test_one_pod_at_a_time),      TEST(test_another_leader), TEST(test_a_bad_template),
-        TEST(test_one_that_is_not_paused), TEST(test_refusals),
+        TEST(test_one_pod_at_a_time),
+        TEST(test_another_leader),
+        TEST(test_a_bad_template),
+        TEST(test_one_that_is_not_paused),
+        TEST(test_refusals),
+        TEST(test_the_label_is_taken_away),
+        TEST(test_the_label_is_taken_away_when_it_is_done),
+        TEST(test_one_that_is_resumed),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
