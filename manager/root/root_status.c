@@ -471,6 +471,8 @@ cJSON *root_status_make(const struct root_status_facts *f, struct root_status_re
     out->changed = !cJSON_Compare(status, old, true);
     out->ready = v.ready;
     out->sized = is_sized(status);
+    out->unbalanced =
+        strcmp(field_text(conditions_find(status, "Balanced"), "status"), "False") == 0;
     (void)snprintf(out->reason, sizeof out->reason, "%s", v.reason);
     return xptr(edit_result(&v.ed, status));
 }

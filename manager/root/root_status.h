@@ -80,8 +80,9 @@ struct root_status_facts {
 struct root_status_result {
     bool changed; /* it says anything else than the old one */
     bool ready;
-    bool sized; /* the target is known to have pods for all shards, and no others; or it need
-                   not be known */
+    bool sized;      /* the target is known to have pods for all shards, and no others; or it need
+                        not be known */
+    bool unbalanced; /* Balanced is False */
     char reason[ROOT_STATUS_REASON_SIZE]; /* of Ready */
 };
 

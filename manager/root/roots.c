@@ -315,7 +315,7 @@ static void write_applies(struct buf *out, const struct roots_counts *n)
     }
 }
 
-enum family { FAMILY_READY, FAMILY_SIZED, FAMILY_STATE, FAMILIES };
+enum family { FAMILY_READY, FAMILY_SIZED, FAMILY_BALANCED, FAMILY_STATE, FAMILIES };
 
 static const struct {
     const char *name;
@@ -326,6 +326,9 @@ static const struct {
     [FAMILY_SIZED] = {"cmesh_manager_root_sized",
                       "0 while the StatefulSet or Deployment of a root has too few or too many "
                       "pods, cannot be read or does not exist, 1 otherwise."},
+    [FAMILY_BALANCED] = {"cmesh_manager_root_balanced",
+                         "0 while the pods of a root's Deployment are not spread evenly over its "
+                         "shards, or some are in none, 1 otherwise."},
     [FAMILY_STATE] = {"cmesh_manager_root_state",
                       "The reason of a root's condition Ready; always 1."},
 };
@@ -357,7 +360,9 @@ static void write_series(struct buf *out, enum family f, const struct root *t)
     if (f == FAMILY_STATE) {
         buf_printf(out, ",state=\"%s\"} 1\n", reason[0] == '\0' ? "Pending" : reason);
     } else {
-        bool holds = f == FAMILY_READY ? t->reported.ready : t->reported.sized || reason[0] == '\0';
+        bool holds = f == FAMILY_READY   ? t->reported.ready
+                     : f == FAMILY_SIZED ? t->reported.sized || reason[0] == '\0'
+                                         : !t->reported.unbalanced;
         buf_printf(out, "} %d\n", holds ? 1 : 0);
     }
 }

@@ -346,6 +346,7 @@ static void test_surplus_pods(void **state)
     struct world *w = *state;
     begin_uneven(w, (const unsigned[SHARDS]){0, 4, 0}, TWO);
     world_expect_condition(w, "Balanced", "False", "Uneven");
+    world_expect_metric(w, "\ncmesh_manager_root_balanced{root_namespace=\"n\",root=\"r\"} 0\n");
     world_stride(w, 29000);
     assert_int_equal(evicted(w), 0);
     expect_evictions(w, 1);
@@ -358,6 +359,7 @@ static void test_surplus_pods(void **state)
     expect_pods(w, "x-1-normal", 2);
     expect_pods(w, "x-2-normal", 2);
     world_expect_condition(w, "Balanced", "True", "Balanced");
+    world_expect_metric(w, "\ncmesh_manager_root_balanced{root_namespace=\"n\",root=\"r\"} 1\n");
     world_stride(w, 3 * MINUTE_MS);
     assert_int_equal(evicted(w), 2);
     world_expect_condition(w, "Ready", "True", "Enforced");

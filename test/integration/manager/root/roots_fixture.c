@@ -452,3 +452,13 @@ void world_settle(struct world *w)
     }
     assert_int_equal(quiet, QUIET_TURNS);
 }
+
+void world_expect_metric(struct world *w, const char *line)
+{
+    struct buf out = BUF_INIT(65536);
+    roots_metrics(w->roots, &w->counts, &out);
+    if (strstr(buf_cstr(&out), line) == NULL) {
+        fail_msg("\"%s\" is not in\n%s", line, buf_cstr(&out));
+    }
+    buf_reset(&out);
+}

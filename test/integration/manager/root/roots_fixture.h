@@ -79,6 +79,8 @@ void world_expect_text(struct world *w, const char *name, const char *path, cons
 void world_expect_condition(struct world *w, const char *type, const char *status,
                             const char *reason);
 void world_expect_event(struct world *w, const char *reason, const char *part);
+/* Among the manager's metrics is that text. */
+void world_expect_metric(struct world *w, const char *line);
 void world_settle(struct world *w);
 
 const cJSON *world_child(struct world *w, unsigned number);

@@ -964,16 +964,6 @@ static void test_freed_at_any_moment(void **state)
     roots_free(NULL);
 }
 
-static void expect_metric(struct world *w, const char *line)
-{
-    struct buf out = BUF_INIT(65536);
-    roots_metrics(w->roots, &w->counts, &out);
-    if (strstr(buf_cstr(&out), line) == NULL) {
-        fail_msg("\"%s\" is not in\n%s", line, buf_cstr(&out));
-    }
-    buf_reset(&out);
-}
-
 /* Each root is named, and what it has made counts also while its spec makes no sense. */
 static void test_metrics_of_each_root(void **state)
 {
@@ -983,26 +973,26 @@ static void test_metrics_of_each_root(void **state)
     begin_two(w);
     world_expect_condition(w, "Ready", "True", "Enforced");
     (void)snprintf(line, sizeof line, "%s1\n", ready);
-    expect_metric(w, line);
-    expect_metric(w,
-                  "\ncmesh_manager_root_state{root_namespace=\"n\",root=\"r\",state=\"Enforced\"} "
-                  "1\n");
-    expect_metric(w, "\ncmesh_manager_root_sized{root_namespace=\"n\",root=\"r\"} 1\n");
+    world_expect_metric(w, line);
+    world_expect_metric(
+        w, "\ncmesh_manager_root_state{root_namespace=\"n\",root=\"r\",state=\"Enforced\"} "
+           "1\n");
+    world_expect_metric(w, "\ncmesh_manager_root_sized{root_namespace=\"n\",root=\"r\"} 1\n");
     world_stateful_set(w, 3);
     world_expect_event(w, "NotSized", "Pods from op-2 on are in no shard");
     world_settle(w);
     assert_int_equal(world_events(w, "NotSized"), 1);
-    expect_metric(w, "\ncmesh_manager_root_sized{root_namespace=\"n\",root=\"r\"} 0\n");
+    world_expect_metric(w, "\ncmesh_manager_root_sized{root_namespace=\"n\",root=\"r\"} 0\n");
     world_size(w, 99, 1);
     world_expect_condition(w, "Ready", "False", "Invalid");
     (void)snprintf(line, sizeof line, "%s0\n", ready);
-    expect_metric(w, line);
-    expect_metric(w, ",root=\"r\",state=\"Invalid\"} 1\n");
-    expect_metric(w, "\ncmesh_manager_root_children 2\n");
+    world_expect_metric(w, line);
+    world_expect_metric(w, ",root=\"r\",state=\"Invalid\"} 1\n");
+    world_expect_metric(w, "\ncmesh_manager_root_children 2\n");
     world_retire(w); /* nor does the next leader see none */
     world_lead(w);
     world_settle(w);
-    expect_metric(w, "\ncmesh_manager_root_children 2\n");
+    world_expect_metric(w, "\ncmesh_manager_root_children 2\n");
 }
 
 static void test_metrics(void **state)
