@@ -989,7 +989,8 @@ static bool same_user_agent(const cJSON *a, const cJSON *b)
     return x == NULL || y == NULL ? x == y : strcmp(x, y) == 0;
 }
 
-static void note_deletion(const cJSON *config, struct warnings *warnings)
+/* Pods of the shard that enforce its rules. */
+static unsigned count_pods(const cJSON *config)
 {
     unsigned pods = 0;
     const cJSON *row;
@@ -997,6 +998,32 @@ static void note_deletion(const cJSON *config, struct warnings *warnings)
     {
         pods += field_get(row, "generation") != NULL ? 1 : 0; /* without a sidecar there is none */
     }
+    return pods;
+}
+
+static const char *lock_of(const cJSON *config)
+{
+    return field_text(field_get(field_get(config, "spec"), "controller"), COMPILE_LOCK_NAME);
+}
+
+/* Running pods ask for the lock that the operator was started with. */
+static void note_lock(const struct admission_request *r, struct warnings *warnings)
+{
+    const char *old = lock_of(r->old_object);
+    const char *new = lock_of(r->object);
+    if (old[0] != '\0' && new[0] != '\0' && strcmp(old, new) != 0 &&
+        count_pods(r->old_object) > 0) {
+        warnings_add(warnings,
+                     "spec.controller." COMPILE_LOCK_NAME
+                     ": changed: until all its pods are replaced, one may be elected by "
+                     "the old lock and another one by the new. Pods of a shard of another "
+                     "name wait for the old ones");
+    }
+}
+
+static void note_deletion(const cJSON *config, struct warnings *warnings)
+{
+    unsigned pods = count_pods(config);
     if (pods == 1) {
         warnings_add(warnings, "1 pod of this shard enforces its rules, and does so until it is "
                                "deleted");
@@ -1090,6 +1117,7 @@ static int examine(const struct admission_request *r, const struct compile_optio
     int rc = validate(r->object, &options, &d->draft, w, warnings, e);
     if (rc == 0 && r->operation == ADMISSION_UPDATE) {
         note_root_of(r, &options, warnings);
+        note_lock(r, warnings);
     }
     if (rc == 0 && d->reselected) {
         warnings_add(

@@ -941,6 +941,37 @@ static void what_the_webhook_says(void **state)
     shard_cache_deinit(&f);
 }
 
+#define LOCKED(lock, pods)                                                                         \
+    "{apiVersion: ctrlmesh.kusionstack.io/v1alpha1, kind: ShardingConfig, metadata: {name: a}, "   \
+    "spec: {" SELECTOR ", " LIMITS ", controller: {leaderElectionName: '" lock                     \
+    "'}}, status: {pods: [" pods "]}}"
+
+static void another_lock(void **state)
+{
+    (void)state;
+    static const char note[] = "spec.controller.leaderElectionName: changed: until all its pods";
+    static const struct {
+        const char *now;
+        const char *before;
+        bool noted;
+    } cases[] = {
+        {LOCKED("new", "{name: a, generation: 1}"), LOCKED("old", "{name: a, generation: 1}"),
+         true},
+        {LOCKED("old", "{name: a, generation: 1}"), LOCKED("old", ""), false},
+        {LOCKED("new", ""), LOCKED("old", ""), false},
+        {LOCKED("new", ""), LOCKED("old", "{name: a, message: has no sidecar}"), false},
+        {LOCKED("new", "{name: a, generation: 1}"), LOCKED("", "{name: a, generation: 1}"), false},
+    };
+    struct fixture f;
+    shard_cache_init(&f);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct answer a = admit(&f, "UPDATE", "", cases[i].now, cases[i].before);
+        assert_int_equal(a.rc, 0);
+        assert_int_equal(strstr(a.notes, note) != NULL, cases[i].noted);
+    }
+    shard_cache_deinit(&f);
+}
+
 /* Whatever is changed, and whether it is taken or not. */
 static void where_no_webhook_injects(void **state)
 {
@@ -1259,6 +1290,7 @@ int main(void)
         cmocka_unit_test(shards_of_one_root),
         cmocka_unit_test(shards_of_a_root_are_edited),
         cmocka_unit_test(what_the_webhook_says),
+        cmocka_unit_test(another_lock),
         cmocka_unit_test(where_no_webhook_injects),
         cmocka_unit_test(labels_that_nothing_sets),
         cmocka_unit_test(resources_that_no_server_has),
