@@ -137,6 +137,22 @@ class OutTest(Case):
         self.check(BARE)
 
 
+@harness.needs("Deployments and their controllers")
+class OutOfDeploymentTest(Case):
+    def test_by_a_shard_that_there_is_not(self):
+        """As a shard of two pods is not to be named."""
+        self.deploy("Deployment", 2)
+        self.apply(self.shard("all", self.spaces, {"matchLabels": {"app": "op"}}))
+        self.roll(True)
+        self.rolled_out()
+        self.begin()
+        self.step("out, Deployment, elected: nobody, then a pod", self.owners("all", BARE))
+        self.patch("all", {"spec": {"leaving": "nobody"}})
+        self.wait_condition("all", "Ready", "True")
+        self.roll(False)
+        self.check(BARE)
+
+
 @harness.needs("StatefulSets and their controllers")
 class OutWithoutElectionTest(OutTest):
     """Of two shards of one pod, to one pod: which of all would work together, without a mesh."""

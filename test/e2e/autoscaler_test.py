@@ -13,9 +13,8 @@ import audit
 import harness
 import mesh
 import moving_operator
-from moving_operator import ENABLE, MERGE
+from moving_operator import ENABLE, MERGE, SHARD
 
-SHARD = f"{mesh.GROUP}/shard"
 METRICS = "examples/adoption/metrics.yaml"
 EVERY = 2  # pods of each shard
 FEW, MANY = 4, 12
@@ -208,7 +207,7 @@ class AutoscalerTest(moving_operator.Case):
                     been.append(write.shard)
                 last = write
             most = max(most, len(been))
-        waits = self.waits(begun, writes)
+        waits = [wait for of_one in self.waits(begun, writes).values() for wait in of_one]
         print(f"{what}: {len(waits)} changes, seen after {max(waits):.2f} s at most; up to {most} shards for a "
               f"namespace; {len(writes)} writes", flush=True)  # fmt: skip
         self.assertLess(max(waits), audit.NOBODYS)

@@ -31,17 +31,25 @@ class KindsTest(moving_operator.Case):
         return {space: name for name, spaces in self.shares().items() for space in spaces}
 
     def root(self, prefix, lock=None):
-        auto = {"shardingSize": 2, "everyShardReplicas": 2}
+        auto = {"shardingSize": "auto", "everyShardReplicas": 2}
         root = {"prefix": prefix, "targetStatefulSet": "op", "auto": auto,
                 "resourceSelector": [{"relateResources": mesh.limit({})["relateResources"]}]}  # fmt: skip
         thing = mesh.config("op", "op", controller={"leaderElectionName": lock or self.lock}, root=root)
         thing["spec"]["selector"] = {"matchLabels": {"app": "op"}}
         del thing["spec"]["limits"]
         self.apply(thing)
-        names = [f"{prefix}-{number}-normal" for number in (1, 2)]
-        for name in names:
-            harness.wait_for(lambda n=name: self.has_share(n), f"{name} has a share", 90)
-        shares = {name: mesh.buckets_of(self.get(name)) for name in names}
+        return self.owners_of_root(prefix, 2)
+
+    def owners_of_root(self, prefix, size):
+        """When so many shards have a share."""
+        names = [f"{prefix}-{number}-normal" for number in range(1, size + 1)]
+        shares = {}
+
+        def all_is_shared_out():
+            shares.update((name, self.has_share(name) or set()) for name in names)
+            return all(shares.values()) and sum(map(len, shares.values())) == 32
+
+        harness.wait_for(all_is_shared_out, f"{size} shards have their shares", 90)
         return {
             space: next(name for name, buckets in shares.items() if self.bucket(space) in buckets)
             for space in self.spaces
@@ -62,13 +70,14 @@ class KindsTest(moving_operator.Case):
         self.begin()
         return owners
 
-    def change(self, what, before, edit):
+    def change(self, what, before, edit, restart=True):
         """The operator is restarted after the edit, as pods keep the sidecars of their shard."""
         self.step(what, {space: [before[space]] for space in self.spaces})
         after = edit()
         for space in self.spaces:
             self.steps[-1].planned[space].append(after[space])
-        self.restart()
+        if restart:
+            self.restart()
         self.rolled_out()
         self.settle()
         self.finish()
@@ -85,6 +94,21 @@ class KindsTest(moving_operator.Case):
         last = {write.namespace: write for write in self.writes() if write.ok()}
         for space, owners in self.steps[-1].planned.items():
             self.assertEqual(owners[-1], last[space].shard, last[space])
+
+    def scale(self, replicas):
+        self.cluster.json(self.workload, "PATCH", {"spec": {"replicas": replicas}}, moving_operator.MERGE[0][1])
+
+    def test_rolled_and_scaled(self):
+        """Not another kind, but what an operator does all the time; to compare with."""
+        two = self.into_the_mesh(lambda: self.root("op"))
+        self.change("rolling update", two, lambda: two)
+
+        def sized(replicas):
+            self.scale(replicas)
+            return self.owners_of_root("op", replicas // 2)
+
+        three = self.change("scaled from 2 shards to 3", two, lambda: sized(6), restart=False)
+        self.change("scaled from 3 shards to 2", three, lambda: sized(4), restart=False)
 
     def remove(self, *names):
         for name in names:
@@ -130,6 +154,59 @@ class KindsTest(moving_operator.Case):
         self.rolled_out()
         self.settle()
         self.finish()
+
+    def another_workload(self, what, before, edit, *deployed):
+        """The shards stay, and both have pods of them until the old one is deleted. `deployed`: what
+        `deploy` is given, each time."""
+        old = self.workloads()
+        self.step(what, {space: [owner] for space, owner in before.items()})
+        edit()
+        for arguments, more in deployed:
+            self.deploy(*arguments, labels={moving_operator.ENABLE: "true", **more},
+                        **({"podManagementPolicy": "Parallel"} if arguments[0] == "StatefulSet" else {}))  # fmt: skip
+        self.here("delete", *old)
+        harness.wait_for(lambda: not self.pods_of_old(old), "the old pods are gone", moving_operator.SOON)
+        self.settle()
+        self.finish()
+
+    def workloads(self):
+        names = self.here("get", "statefulsets,deployments", "-o", "name").split()
+        self.assertTrue(names)
+        return names
+
+    def pods_of_old(self, old):
+        names = {name.partition("/")[2] for name in old}
+        kinds = {"StatefulSet" if name.startswith("statefulset") else "ReplicaSet" for name in old}
+        return [
+            pod
+            for pod in self.cluster.json(self.pods)["items"]
+            if (owner := pod["metadata"]["ownerReferences"][0])["kind"] in kinds
+            and any(owner["name"].startswith(name) for name in names)
+        ]
+
+    def target(self, **fields):
+        self.patch("op", {"spec": {"root": {"targetStatefulSet": None, "targetDeployment": None, **fields}}})
+
+    def test_a_root_of_a_stateful_set_to_a_deployment_and_back(self):
+        owners = self.into_the_mesh(lambda: self.root("op"))
+        self.another_workload("a root: StatefulSet to Deployment", owners,
+                              lambda: self.target(targetDeployment="op"), (("Deployment", 4), {}))  # fmt: skip
+        self.another_workload("a root: Deployment to StatefulSet", owners,
+                              lambda: self.target(targetStatefulSet="op"), (("StatefulSet", 4), {}))  # fmt: skip
+
+    def by_label(self):
+        things = self.two_shards()
+        for thing in things:
+            thing["spec"]["selector"] = {"matchLabels": {"app": "op", "part": thing["metadata"]["name"]}}
+        self.apply(*things)
+
+    def test_by_hand_of_a_stateful_set_to_deployments_and_back(self):
+        """One for each shard."""
+        owners = self.into_the_mesh(self.shards_by_hand)
+        self.another_workload("by hand: StatefulSet to Deployments", owners, self.by_label,
+                              *((("Deployment", 2, f"op-{name}"), {"part": name}) for name in self.shares()))  # fmt: skip
+        self.another_workload("by hand: Deployments to StatefulSet", owners, self.shards_by_hand,
+                              (("StatefulSet", 4), {}))  # fmt: skip
 
     def test_another_prefix(self):
         before = self.into_the_mesh(lambda: self.root("old"))
