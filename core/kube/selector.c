@@ -539,6 +539,19 @@ struct selector *selector_widen(const struct selector *s, const struct selector_
     return build_selector(&b, true, e);
 }
 
+struct selector *selector_one(const struct selector *s, size_t i, struct err *e)
+{
+    struct selector_builder b;
+    selector_builder_init(&b);
+    int rc = add_requirement(&b, &s->items[i]);
+    if (rc != 0) {
+        selector_builder_deinit(&b);
+        (void)err_set(e, rc, "the selector cannot be copied");
+        return NULL;
+    }
+    return build_selector(&b, true, e);
+}
+
 size_t selector_weight_shared(const struct selector *s)
 {
     return heap_size(sizeof *s + s->count * sizeof s->items[0]);

@@ -93,6 +93,9 @@ MUST_CHECK struct selector *selector_widen(const struct selector *s,
                                            const struct selector_label *labels, size_t count,
                                            struct err *e);
 
+/* A copy of its requirement `i` (selector_requirements) alone. NULL: -ENOMEM. */
+MUST_CHECK struct selector *selector_one(const struct selector *s, size_t i, struct err *e);
+
 /* Whether it has no requirement. */
 bool selector_is_everything(const struct selector *s);
 /* Whether it has one twice, which selector_and would not. */

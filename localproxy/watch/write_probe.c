@@ -22,14 +22,15 @@ struct side {
     uint64_t reached;  /* all up to it has been shown */
 };
 
-enum { COVER, REST, SIDES };
+enum { COVER, FIRST_REST, SIDES_MAX = FIRST_REST + WRITE_PROBE_RESTS };
 
 struct write_probe {
     struct net_loop *loop;
     uint64_t to;
     write_probe_cb cb;
     void *data;
-    struct side sides[SIDES];
+    struct side sides[SIDES_MAX];
+    int count; /* of them */
     struct net_task report;
     struct net_deadline limit;
     int failed; /* a negative error */
@@ -38,7 +39,7 @@ struct write_probe {
 static void fail(struct write_probe *p, int code)
 {
     p->failed = p->failed != 0 ? p->failed : code;
-    for (int i = 0; i < SIDES; i++) {
+    for (int i = 0; i < p->count; i++) {
         probe_stream_stop(&p->sides[i].stream);
     }
     net_task_queue(p->loop, &p->report);
@@ -52,23 +53,53 @@ static const struct shown *shown_of(const struct side *s, size_t *count)
     return (const struct shown *)(const void *)buf_data(&s->events);
 }
 
+/* Whether a watch of that selector had the object before, and has it after. */
+enum { WAS = 1, IS = 2 };
+
+static unsigned meaning(enum watch_frame_type type)
+{
+    return (type != WATCH_FRAME_ADDED ? WAS : 0) | (type != WATCH_FRAME_DELETED ? IS : 0);
+}
+
+/* What the rests together show of a version. `at`: for each, the first event that was not looked at
+ * yet. */
+static unsigned meaning_of_rests(const struct write_probe *p, uint64_t version,
+                                 size_t at[SIDES_MAX])
+{
+    unsigned sum = 0;
+    for (int i = FIRST_REST; i < p->count; i++) {
+        size_t count;
+        const struct shown *rest = shown_of(&p->sides[i], &count);
+        while (at[i] < count && rest[at[i]].version < version) {
+            at[i]++;
+        }
+        sum |= at[i] < count && rest[at[i]].version == version ? meaning(rest[at[i]].type) : 0;
+    }
+    return sum;
+}
+
 /* The last version at which the watch itself shows something; 0: there is none. */
 static uint64_t last_of_watch(const struct write_probe *p)
 {
     size_t covers;
-    size_t rests;
     const struct shown *cover = shown_of(&p->sides[COVER], &covers);
-    const struct shown *rest = shown_of(&p->sides[REST], &rests);
+    size_t at[SIDES_MAX] = {0};
     uint64_t last = 0;
-    for (size_t i = 0, j = 0; i < covers; i++) {
-        while (j < rests && rest[j].version < cover[i].version) {
-            j++;
-        }
-        bool same =
-            j < rests && rest[j].version == cover[i].version && rest[j].type == cover[i].type;
+    for (size_t i = 0; i < covers; i++) {
+        bool same = meaning_of_rests(p, cover[i].version, at) == meaning(cover[i].type);
         last = same ? last : cover[i].version;
     }
     return last;
+}
+
+static bool is_complete(const struct write_probe *p)
+{
+    for (int i = 0; i < p->count; i++) {
+        if (p->sides[i].reached < p->to) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void on_report(struct net_task *t)
@@ -105,7 +136,7 @@ static void on_event(struct probe_stream *stream, const struct watch_frame *ev)
     s->reached = shown.version > s->reached ? shown.version : s->reached;
     if (s->reached >= p->to) {
         probe_stream_stop(stream);
-        if (p->sides[COVER].reached >= p->to && p->sides[REST].reached >= p->to) {
+        if (is_complete(p)) {
             net_task_queue(p->loop, &p->report);
         }
     }
@@ -125,43 +156,72 @@ static void on_limit(struct net_deadline *d)
 
 /* ---- asking ---- */
 
-static int start_sides(struct write_probe *p, const struct write_probe_options *o,
-                       struct slice cover, struct slice rest, struct err *e)
+static int start_side(struct write_probe *p, const struct write_probe_options *o,
+                      struct slice selector, struct err *e)
 {
-    const struct slice selectors[SIDES] = {[COVER] = cover, [REST] = rest};
-    int rc = 0;
-    for (int i = 0; i < SIDES && rc == 0; i++) {
-        const struct probe_stream_options s = {.client = o->client,
-                                               .target = o->target,
-                                               .selector = selectors[i],
-                                               .version = o->from,
-                                               .budget = o->budget};
-        rc = probe_stream_start(&p->sides[i].stream, &s, e);
-    }
-    return rc;
+    struct side *side = &p->sides[p->count++];
+    const struct probe_stream_options s = {.client = o->client,
+                                           .target = o->target,
+                                           .selector = selector,
+                                           .version = o->from,
+                                           .budget = o->budget};
+    side->probe = p;
+    side->reached = o->from;
+    buf_init(&side->events, WRITE_PROBE_EVENTS * sizeof(struct shown));
+    probe_stream_init(&side->stream, &handlers, o->budget);
+    return probe_stream_start(&side->stream, &s, e);
 }
 
-/* `wide` is the selector of cover. */
-static int start_with(struct write_probe *p, const struct write_probe_options *o,
-                      const struct selector *wide, struct err *e)
+static int start_cover(struct write_probe *p, const struct write_probe_options *o,
+                       const struct selector *wide, struct err *e)
 {
     struct buf text = BUF_INIT(RULES_ESCAPED_MAX);
     struct buf cover = BUF_INIT(RULES_ESCAPED_MAX);
-    struct selector_difference rest;
-    int rc = selector_difference(wide, o->selector, &rest, e);
-    if (rc != 0) {
-        return rc;
+    int rc = selector_print(wide, &text);
+    if (rc == 0) {
+        rc = query_encode(buf_slice(&text), &cover);
     }
-    if (rest.count != 1) {
-        rc = err_set(e, -ENOTSUP, "the rest is not one selector");
-    } else if (selector_print(wide, &text) != 0 || query_encode(buf_slice(&text), &cover) != 0) {
-        rc = err_set(e, -E2BIG, "the selector is too long");
-    } else {
-        rc = start_sides(p, o, buf_slice(&cover), slice_str(rest.escaped[0]), e);
-    }
+    rc = rc == 0 ? start_side(p, o, buf_slice(&cover), e)
+                 : err_set(e, rc == -ENOMEM ? rc : -ENOTSUP, "the selector is too long");
     buf_reset(&text);
     buf_reset(&cover);
+    return rc;
+}
+
+/* What `wide` selects and `one`, a requirement of ours that the object fails, does not. */
+static int start_rest(struct write_probe *p, const struct write_probe_options *o,
+                      const struct selector *wide, const struct selector *one, struct err *e)
+{
+    struct selector_difference rest;
+    int rc = selector_difference(wide, one, &rest, e);
+    if (rc != 0) {
+        return rc == -ENOMEM ? rc : err_set(e, -ENOTSUP, "the rest cannot be selected");
+    }
+    if (rest.count != 1 || p->count == SIDES_MAX) {
+        rc = err_set(e, -ENOTSUP, "the rest is not one to %d selectors", WRITE_PROBE_RESTS);
+    } else {
+        rc = start_side(p, o, slice_str(rest.escaped[0]), e);
+    }
     selector_difference_deinit(&rest);
+    return rc;
+}
+
+static int start_sides(struct write_probe *p, const struct write_probe_options *o,
+                       const struct selector *wide, struct err *e)
+{
+    size_t required;
+    (void)selector_requirements(o->selector, &required);
+    int rc = start_cover(p, o, wide, e);
+    for (size_t i = 0; i < required && rc == 0; i++) {
+        struct selector *one = selector_one(o->selector, i, e);
+        if (one == NULL) {
+            return e->code;
+        }
+        if (!selector_matches(one, o->labels, o->label_count)) {
+            rc = start_rest(p, o, wide, one, e);
+        }
+        selector_free(one);
+    }
     return rc;
 }
 
@@ -169,9 +229,9 @@ static int start(struct write_probe *p, const struct write_probe_options *o, str
 {
     struct selector *wide = selector_widen(o->selector, o->labels, o->label_count, e);
     if (wide == NULL) {
-        return e->code;
+        return e->code == -ENOMEM ? e->code : err_set(e, -ENOTSUP, "the selector is too large");
     }
-    int rc = start_with(p, o, wide, e);
+    int rc = start_sides(p, o, wide, e);
     selector_free(wide);
     return rc;
 }
@@ -190,12 +250,6 @@ struct write_probe *write_probe_new(struct net_loop *l, const struct write_probe
     p->data = data;
     net_task_init(&p->report, on_report);
     net_deadline_init(&p->limit, on_limit);
-    for (int i = 0; i < SIDES; i++) {
-        p->sides[i].probe = p;
-        p->sides[i].reached = o->from;
-        buf_init(&p->sides[i].events, WRITE_PROBE_EVENTS * sizeof(struct shown));
-        probe_stream_init(&p->sides[i].stream, &handlers, o->budget);
-    }
     if (start(p, o, e) != 0) {
         write_probe_free(p);
         return NULL;
@@ -209,7 +263,7 @@ void write_probe_free(struct write_probe *p)
     if (p == NULL) {
         return;
     }
-    for (int i = 0; i < SIDES; i++) {
+    for (int i = 0; i < p->count; i++) {
         probe_stream_stop(&p->sides[i].stream);
         buf_reset(&p->sides[i].events);
     }

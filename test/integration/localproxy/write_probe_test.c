@@ -207,7 +207,7 @@ static void selectors_that_are_not_to_be_had(void **state)
     assert_int_equal(e.code, -ENOTSUP);
     err_clear(&e);
     assert_null(open_selected(f, "ns in (a)", "not a value", &t, &e));
-    assert_int_equal(e.code, -EINVAL);
+    assert_int_equal(e.code, -ENOTSUP);
     assert_int_equal(t.times, 0);
 }
 

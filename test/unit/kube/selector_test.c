@@ -595,6 +595,21 @@ static void what_is_no_label_widens_nothing(void **state)
     selector_free(s);
 }
 
+static void one_requirement(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a", "b in (x,y)", "!c", "d notin (z)", "e>5"};
+    struct err e = ERR_INIT;
+    struct selector *s = parse("e>5,b in (y,x),d notin (z),!c,a");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct selector *one = selector_one(s, i, &e);
+        assert_non_null(one);
+        prints(one, texts[i], texts[i]);
+        selector_free(one);
+    }
+    selector_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -606,6 +621,7 @@ int main(void)
         cmocka_unit_test(nothing),
         cmocka_unit_test(widening),
         cmocka_unit_test(what_is_no_label_widens_nothing),
+        cmocka_unit_test(one_requirement),
         cmocka_unit_test(equality),
         cmocka_unit_test(size),
         cmocka_unit_test(bounds),
