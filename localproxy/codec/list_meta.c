@@ -3,21 +3,14 @@
 
 #include <stdlib.h>
 
-#define ZLIB_CONST
-#include <zlib.h>
-
 #include "base/decimal.h"
 #include "codec/encoding.h"
+#include "codec/gunzip.h"
 #include "codec/protobuf_scan.h"
 #include "crypto/digest.h"
 #include "json/cursor.h"
 
-enum {
-    HELD_MAX = 16 * 1024,
-    INFLATED_MAX = 16 * 1024,
-    INFLATED_FIRST = 1024,      /* which mostly has all of the metadata */
-    GZIP_ONLY = 16 + MAX_WBITS, /* inflateInit2 */
-};
+enum { HELD_MAX = 16 * 1024 };
 
 /*
  *   AT_HEAD --metadata found--------------------------> DONE
@@ -36,8 +29,7 @@ struct list_meta {
     enum state state;
     enum encoding encoding;
     bool gzip;
-    bool inflating; /* `zip` is in use */
-    z_stream zip;
+    struct gunzip *zip; /* NULL: nothing was inflated yet, or it is not needed any more */
     char *held;
     size_t len;      /* of the body so far, inflated */
     size_t next_try; /* AT_HEAD: look again when the body is that long */
@@ -59,22 +51,10 @@ uint64_t list_meta_hash(struct slice token)
     return hash == 0 ? 1 : hash;
 }
 
-/* The sum at the end is for the client, which gets the same bytes: to check it here, too, takes as
- * much as inflating. */
-static void start_inflating(struct list_meta *m)
-{
-    m->inflating = inflateInit2(&m->zip, GZIP_ONLY) == Z_OK;
-    if (m->inflating) {
-        (void)inflateValidate(&m->zip, 0);
-    }
-}
-
 static void stop_inflating(struct list_meta *m)
 {
-    if (m->inflating) {
-        (void)inflateEnd(&m->zip);
-        m->inflating = false;
-    }
+    gunzip_free(m->zip);
+    m->zip = NULL;
 }
 
 static void finish_looking(struct list_meta *m)
@@ -330,24 +310,19 @@ static bool is_wanted(const struct list_meta *m)
     return m->state != DONE || m->objects != NULL;
 }
 
+static bool on_inflated(void *data, struct slice inflated)
+{
+    struct list_meta *m = data;
+    feed_plain(m, inflated);
+    return is_wanted(m);
+}
+
 static void feed_gzip(struct list_meta *m, struct slice data)
 {
-    unsigned char inflated[INFLATED_MAX];
-    if (!m->inflating) {
-        start_inflating(m);
+    if (m->zip == NULL) {
+        m->zip = gunzip_new();
     }
-    int rc = m->inflating ? Z_OK : Z_MEM_ERROR;
-    m->zip.next_in = (const unsigned char *)data.ptr;
-    m->zip.avail_in = (unsigned)data.len;
-    do {
-        unsigned room = m->zip.total_out == 0 ? INFLATED_FIRST : INFLATED_MAX;
-        m->zip.next_out = inflated;
-        m->zip.avail_out = room;
-        rc = rc == Z_OK ? inflate(&m->zip, Z_NO_FLUSH) : rc;
-        feed_plain(m, slice_of((const char *)inflated, room - m->zip.avail_out));
-    } while (is_wanted(m) && rc == Z_OK && m->zip.avail_out == 0);
-    /* Z_BUF_ERROR: there was nothing left to do. */
-    if (rc != Z_OK && rc != Z_BUF_ERROR && rc != Z_STREAM_END) {
+    if (m->zip == NULL || gunzip_feed(m->zip, data, on_inflated, m) != 0) {
         m->objects = NULL;
         look_at_rest(m);
     }

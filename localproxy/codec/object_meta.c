@@ -94,14 +94,38 @@ static bool read_json(struct json_cursor c, struct object_meta *m)
 
 /* ---- protobuf ---- */
 
+/* The message in field `number`; `whole`: its end is there. */
+static struct slice enter_field(struct slice message, uint32_t number, bool *whole)
+{
+    struct protobuf_field f;
+    do {
+        struct slice value = message;
+        if (protobuf_head(&value, &f) != PROTOBUF_FIELD) {
+            break;
+        }
+        if (f.number == number && f.wire == PROTOBUF_BYTES) {
+            *whole = f.value <= value.len;
+            return slice_of(value.ptr, *whole ? (size_t)f.value : value.len);
+        }
+    } while (protobuf_next(&message, &f) == PROTOBUF_FIELD);
+    return slice_of(NULL, 0);
+}
+
 static bool read_protobuf(struct slice envelope, struct object_meta *m)
 {
-    struct slice type;
-    struct slice metadata = protobuf_find(protobuf_open(envelope, &type), OBJECT_METADATA);
-    struct protobuf_field f;
-    enum protobuf_result rc;
+    const struct slice magic = PROTOBUF_MAGIC;
+    if (envelope.len < magic.len || memcmp(envelope.ptr, magic.ptr, magic.len) != 0) {
+        return false;
+    }
+    struct slice unknown = slice_of(envelope.ptr + magic.len, envelope.len - magic.len);
+    struct slice type = protobuf_find(unknown, UNKNOWN_TYPE_META);
     m->type = (struct object_type){.kind = protobuf_find(type, TYPE_META_KIND),
                                    .api_version = protobuf_find(type, TYPE_META_API_VERSION)};
+    bool whole = true;
+    struct slice object = enter_field(unknown, UNKNOWN_RAW, &whole);
+    struct slice metadata = enter_field(object, OBJECT_METADATA, &whole);
+    struct protobuf_field f = {.number = 0};
+    enum protobuf_result rc;
     while ((rc = protobuf_next(&metadata, &f)) == PROTOBUF_FIELD) {
         if (f.wire == PROTOBUF_BYTES && f.number == METADATA_VERSION) {
             m->resource_version = decimal_or_zero(f.bytes);
@@ -111,10 +135,8 @@ static bool read_protobuf(struct slice envelope, struct object_meta *m)
             return false;
         }
     }
-    return rc == PROTOBUF_END;
+    return whole ? rc == PROTOBUF_END : rc != PROTOBUF_MALFORMED && f.number > METADATA_LABELS;
 }
-
-/* ---- either ---- */
 
 bool object_meta_read(enum encoding encoding, struct slice object, struct object_meta *out)
 {

@@ -4,7 +4,8 @@
  *
  * The object is read from the front, no further than its metadata, and nothing is allocated. It may
  * be JSON or protobuf in Kubernetes' envelope; bytes that are neither are never read past their
- * end.
+ * end. It may be cut off behind its metadata, in protobuf behind its labels: the API server writes
+ * fields in the order of their numbers.
  *
  * Sources: k8s.io/apimachinery/pkg/apis/meta/v1 (ObjectMeta) and pkg/runtime/generated.proto.
  */
@@ -20,6 +21,8 @@
 
 /* Labels that are read of an object. */
 #define OBJECT_META_LABELS 64
+/* Bytes of an object in protobuf that have them all: what stands before is short. */
+#define OBJECT_META_PROTOBUF_HEAD ((size_t)32 * 1024)
 
 /* Views into the object. */
 struct object_meta {

@@ -36,6 +36,8 @@ void forward_context_init(struct forward_context *ctx, struct net_loop *l, struc
     *ctx =
         (struct forward_context){.loop = l, .metrics = metrics, .migrations = {.metrics = metrics}};
     list_init(&ctx->running);
+    list_init(&ctx->write_probes_awaited);
+    net_task_init(&ctx->write_probe_ended, forward_on_write_probe_ended);
     list_init(&ctx->upstreams);
 }
 
@@ -52,6 +54,7 @@ void forward_context_deinit(struct forward_context *ctx)
     while (!list_empty(&ctx->running)) { /* answered, but the API server has not let go yet */
         forward_abort(LIST_ITEM(ctx->running.next, struct forward, link));
     }
+    net_task_cancel(&ctx->write_probe_ended);
     migration_context_deinit(&ctx->migrations);
     while (!list_empty(&ctx->upstreams)) {
         list_remove(ctx->upstreams.next);

@@ -48,6 +48,8 @@ struct forward_context {
     const struct rules *(*rules)(void *data);
     bool write_bookmarks;  /* forward_bookmark.c; the caller's to set */
     unsigned write_probes; /* that are open */
+    struct list write_probes_awaited;
+    struct net_task write_probe_ended;
     /* As in upstream/pending_writes.h. */
     void (*on_settled)(void *data);
     void *data;

@@ -9,9 +9,9 @@
  * Happy path: forward_open_written > forward_feed_written > forward_note_written > want > begin >
  * on_probe > forward_advance_bookmark > write_bookmark.
  *
- * Ways to fail: an answer that is too large or cannot be read counts for nothing; a probe that
- * fails is repeated, ever later; new rules stop a probe (forward_stop_bookmark), after which the
- * version is looked at anew. In all of them the API server's own bookmark is the end.
+ * Ways to fail: an answer that cannot be read counts for nothing; a probe that fails is repeated,
+ * ever later; new rules stop a probe (forward_stop_bookmark), after which the version is looked at
+ * anew. In all of them the API server's own bookmark is the end.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -22,14 +22,13 @@
 #include "base/log.h"
 #include "base/state_machine.h"
 #include "base/token_bucket.h"
-#include "codec/object_meta.h"
+#include "codec/object_reader.h"
 #include "exchange/headers.h"
 #include "forward/forward_internal.h"
 #include "net/clock.h"
 #include "watch/write_probe.h"
 
 enum {
-    ANSWER_MAX = 128 * 1024, /* bytes of an answer that is read; larger ones come in gzip, mostly */
     LABELS_MAX = 64 * 1024,
     KIND_MAX = 256,
     PROBES_MAX = 16,       /* at a time, of all watches */
@@ -40,14 +39,15 @@ enum {
     DELIVERY_MS = 5000,    /* how long events of a proof may be on their way */
     RETRY_MIN_MS = 1000,
     RETRY_MAX_MS = 60 * 1000,
+    TRIES = 7, /* they take more than a minute, in which the API server sends a bookmark */
 };
 
 struct written {
     enum encoding encoding;
-    uint64_t length; /* of the whole answer; UINT64_MAX: not known */
-    struct buf body;
-    struct byte_share share;
-    bool read; /* nothing more is expected of it */
+    bool gzip;
+    uint64_t length;              /* of the whole answer; UINT64_MAX: not known */
+    struct object_reader *reader; /* of an answer in pieces or gzip, once it has begun */
+    bool read;                    /* nothing more is expected of it */
 };
 
 /*
@@ -66,11 +66,13 @@ struct bookmark {
     struct buf labels; /* of the object: keys and values, each with a NUL behind it */
     size_t label_count;
     char kind[KIND_MAX];       /* of such objects */
+    struct list turn;          /* PAUSED: until fewer probes are open */
     struct write_probe *probe; /* PROBING */
     uint64_t proving;          /* PROBING, PROVEN: up to which version */
     uint64_t first;            /* PROVEN: the watch has all up to there once it has this */
     struct token_bucket pace;
     struct backoff backoff;
+    unsigned failures;       /* since `backoff` was reset */
     struct net_deadline due; /* PAUSED: to begin; PROVEN: to give up */
 };
 
@@ -79,7 +81,8 @@ static const struct state_machine machine = {
     .states = {[BOOKMARK_IDLE] = {"Idle", STATE(BOOKMARK_PAUSED) | STATE(BOOKMARK_PROBING)},
                [BOOKMARK_PAUSED] = {"Paused", STATE(BOOKMARK_IDLE) | STATE(BOOKMARK_PAUSED) |
                                                   STATE(BOOKMARK_PROBING)},
-               [BOOKMARK_PROBING] = {"Probing", STATE(BOOKMARK_PROVEN) | STATE(BOOKMARK_PAUSED)},
+               [BOOKMARK_PROBING] = {"Probing", STATE(BOOKMARK_PROVEN) | STATE(BOOKMARK_PAUSED) |
+                                                    STATE(BOOKMARK_IDLE)},
                [BOOKMARK_PROVEN] = {"Proven", STATE(BOOKMARK_IDLE) | STATE(BOOKMARK_PAUSED)}},
 };
 
@@ -98,6 +101,7 @@ static void end_probe(struct bookmark *b)
         write_probe_free(b->probe);
         b->probe = NULL;
         b->forward->ctx->write_probes--;
+        net_task_queue(b->forward->ctx->loop, &b->forward->ctx->write_probe_ended);
     }
 }
 
@@ -107,9 +111,29 @@ static void pause_for(struct bookmark *b, uint64_t ms)
     net_deadline_set(b->forward->ctx->loop, &b->due, ms);
 }
 
+/* Until a probe has ended. */
+static void wait_turn(struct bookmark *b)
+{
+    set_state(b, BOOKMARK_PAUSED);
+    net_deadline_clear(&b->due);
+    list_append(&b->forward->ctx->write_probes_awaited, &b->turn);
+}
+
 static void count(struct bookmark *b, enum write_probed result)
 {
     b->forward->ctx->metrics->write_probes[result]++;
+}
+
+/* Nothing is wanted any more. */
+static void rest(struct bookmark *b)
+{
+    b->wanted = 0;
+    b->failures = 0;
+    backoff_reset(&b->backoff);
+    net_deadline_clear(&b->due);
+    if (b->state != BOOKMARK_IDLE) {
+        set_state(b, BOOKMARK_IDLE);
+    }
 }
 
 static void fail(struct bookmark *b, const struct err *e)
@@ -118,17 +142,21 @@ static void fail(struct bookmark *b, const struct err *e)
     log_debug("a watch is not told of a write outside of it yet",
               log_strn("resource", resource.ptr, resource.len), log_str("error", e->msg));
     count(b, WRITE_PROBED_FAILED);
-    pause_for(b, backoff_next(&b->backoff, net_clock_random(&net_clock_system)));
+    if (e->code == -ENOTSUP || ++b->failures == TRIES) {
+        rest(b);
+    } else {
+        pause_for(b, backoff_next(&b->backoff, net_clock_random(&net_clock_system)));
+    }
 }
 
 /* What is wanted may have grown meanwhile. */
 static void settle(struct bookmark *b, enum write_probed result)
 {
+    uint64_t wanted = b->wanted;
     count(b, result);
-    backoff_reset(&b->backoff);
-    net_deadline_clear(&b->due);
-    set_state(b, BOOKMARK_IDLE);
-    if (b->wanted > watch_version(b->forward->watch)) {
+    rest(b);
+    if (wanted > watch_version(b->forward->watch)) {
+        b->wanted = wanted;
         begin(b);
     }
 }
@@ -254,14 +282,14 @@ static void begin(struct bookmark *b)
     }
     if (version >= b->wanted || version == 0 || entry == NULL ||
         selector_matches(entry->compiled, labels.of, labels.count)) {
-        b->wanted = 0;
-        if (b->state != BOOKMARK_IDLE) {
-            set_state(b, BOOKMARK_IDLE);
-        }
+        rest(b);
         return;
     }
-    if (f->ctx->write_probes >= PROBES_MAX ||
-        token_bucket_take(&b->pace, net_loop_now(f->ctx->loop)) != 0) {
+    if (f->ctx->write_probes >= PROBES_MAX) {
+        wait_turn(b);
+        return;
+    }
+    if (token_bucket_take(&b->pace, net_loop_now(f->ctx->loop)) != 0) {
         pause_for(b, PAUSE_MS);
         return;
     }
@@ -285,11 +313,22 @@ static void on_due(struct net_deadline *d)
     }
 }
 
+void forward_on_write_probe_ended(struct net_task *t)
+{
+    struct forward_context *ctx = LIST_ITEM(t, struct forward_context, write_probe_ended);
+    while (ctx->write_probes < PROBES_MAX && !list_empty(&ctx->write_probes_awaited)) {
+        struct bookmark *b = LIST_ITEM(ctx->write_probes_awaited.next, struct bookmark, turn);
+        list_remove(&b->turn);
+        begin(b);
+    }
+}
+
 void forward_stop_bookmark(struct forward *f)
 {
     struct bookmark *b = f->bookmark;
     if (b != NULL && b->state != BOOKMARK_IDLE) {
         end_probe(b);
+        list_remove(&b->turn);
         pause_for(b, PAUSE_MS);
     }
 }
@@ -299,6 +338,7 @@ void forward_free_bookmark(struct forward *f)
     struct bookmark *b = f->bookmark;
     if (b != NULL) {
         end_probe(b);
+        list_remove(&b->turn);
         net_deadline_clear(&b->due);
         buf_reset(&b->labels);
         free(b);
@@ -321,6 +361,7 @@ static struct bookmark *bookmark_of(struct forward *f)
         token_bucket_init(&b->pace, PROBES_PER_SECOND, PROBES_AT_ONCE);
         backoff_init(&b->backoff, RETRY_MIN_MS, RETRY_MAX_MS);
         net_deadline_init(&b->due, on_due);
+        list_init(&b->turn);
         f->bookmark = b;
     }
     return b;
@@ -438,21 +479,20 @@ static bool is_wanted(const struct forward *w)
 
 void forward_open_written(struct forward *f, const struct http_head *head)
 {
-    enum encoding encoding = headers_encoding(head);
+    enum encoding encoding = encoding_of(headers_value(head, SLICE("Content-Type")));
     struct slice coding = headers_value(head, SLICE("Content-Encoding"));
+    bool gzip = slice_ieq(coding, SLICE("gzip"));
     bool plain = coding.len == 0 || slice_ieq(coding, SLICE("identity"));
     bool announced = head->framing == HTTP_BODY_LENGTH;
     if (!f->ctx->write_bookmarks || f->attributes.key.selector == 0 || head->status / 100 != 2 ||
-        !plain || encoding == ENCODING_OTHER || (announced && head->content_length > ANSWER_MAX) ||
-        !is_wanted(f)) {
+        !(plain || gzip) || encoding == ENCODING_OTHER || !is_wanted(f)) {
         return;
     }
     struct written *w = malloc(sizeof *w);
     if (w != NULL) {
         *w = (struct written){.encoding = encoding,
+                              .gzip = gzip,
                               .length = announced ? head->content_length : UINT64_MAX};
-        buf_init(&w->body, ANSWER_MAX);
-        byte_share_init(&w->share, f->ctx->budget);
         f->asking->written = w;
     }
 }
@@ -460,33 +500,42 @@ void forward_open_written(struct forward *f, const struct http_head *head)
 void forward_free_written(struct written *w)
 {
     if (w != NULL) {
-        buf_reset(&w->body);
-        byte_share_give_back(&w->share);
+        object_reader_free(w->reader);
         free(w);
     }
 }
 
-static void read_answer(struct forward *f, struct slice body)
+static void read_pieces(struct forward *f)
 {
     struct written *w = f->asking->written;
     struct object_meta m;
     w->read = true;
-    if (object_meta_read(w->encoding, body, &m)) {
+    if (w->reader != NULL && object_reader_read(w->reader, &m)) {
         tell_watches(f, &m);
     }
+    object_reader_free(w->reader);
+    w->reader = NULL;
 }
 
 void forward_feed_written(struct forward *f, struct slice data)
 {
     struct written *w = f->asking->written;
+    struct object_meta m;
     if (w->read) {
         return;
     }
-    if (w->body.len == 0 && data.len == w->length) {
-        read_answer(f, data); /* as most of them come */
-    } else if (!byte_share_set(&w->share, buf_size_with(&w->body, data.len)) ||
-               buf_append(&w->body, data.ptr, data.len) != 0) {
-        w->read = true; /* too large, or no memory */
+    if (data.len == w->length && !w->gzip) {
+        w->read = true; /* as most of them come */
+        if (object_meta_read(w->encoding, data, &m)) {
+            tell_watches(f, &m);
+        }
+        return;
+    }
+    if (w->reader == NULL) {
+        w->reader = object_reader_new(w->encoding, w->gzip, f->ctx->budget);
+    }
+    if (w->reader == NULL || !object_reader_feed(w->reader, data)) {
+        read_pieces(f);
     }
 }
 
@@ -494,6 +543,6 @@ void forward_note_written(struct forward *f)
 {
     struct written *w = f->asking->written;
     if (w != NULL && !w->read) {
-        read_answer(f, buf_slice(&w->body));
+        read_pieces(f);
     }
 }

@@ -118,6 +118,8 @@ void forward_advance_bookmark(struct forward *f);
 void forward_stop_bookmark(struct forward *f);
 /* It ends. */
 void forward_free_bookmark(struct forward *f);
+/* Of forward_context: watches that wait for it have their turn. */
+void forward_on_write_probe_ended(struct net_task *t);
 
 /* ---- forward_failure.c ---- */
 

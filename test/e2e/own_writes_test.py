@@ -5,6 +5,7 @@ inside of the shard's share and outside, and others write into the share meanwhi
 has come so far, nothing of the share up to there is missing in its cache.
 """
 
+import gzip
 import itertools
 import json
 import os
@@ -67,22 +68,29 @@ class OwnWritesTest(harness.TestCase):
 
     # ---- what the client does ----
 
-    def write(self, method, name, labels=None, accept="application/json"):
-        """The version that the answer has; None: it has none."""
+    # pylint: disable-next=too-many-arguments
+    def write(self, method, name, labels=None, accept="application/json", fill=0, coding=None):
+        """The version that the answer has; None: it has none. `fill`: bytes of an annotation."""
         target = self.path if method == "POST" else f"{self.path}/{name}"
         body, kind = None, "application/json"
         if labels is not None:
             thing = resources.body(self.resource, name, labels)
+            if fill:
+                thing["metadata"]["annotations"] = {"fill": "x" * fill}
             if method == "PATCH":
                 thing = {"metadata": {"labels": labels, "annotations": {"at": str(time.time_ns())}}}
                 kind = "application/merge-patch+json"
             body = json.dumps(thing).encode()
         headers = [("Content-Type", kind), ("Accept", accept)]
+        if coding:
+            headers.append(("Accept-Encoding", coding))
         answer = self.localproxy.fetch(target, method, headers, body)
         self.assertLess(answer.status, 300, answer)
+        self.assertEqual(coding, answer.get("Content-Encoding"))
+        data = gzip.decompress(answer.body) if coding else answer.body
         if accept == objects.PROTOBUF:
-            return int(objects.protobuf_item(objects.unwrap(answer.body)[1]).resource_version)
-        version = json.loads(answer.body)["metadata"].get("resourceVersion")
+            return int(objects.protobuf_item(objects.unwrap(data)[1]).resource_version)
+        version = json.loads(data)["metadata"].get("resourceVersion")
         return version and int(version)
 
     def come_to(self, version):
@@ -304,6 +312,51 @@ class OwnWritesTest(harness.TestCase):
     def test_metadata(self):
         self.follow("partial", resources.GEARS)
         self.walk_with("metadata")
+
+    def test_two_requirements(self):
+        """Objects fail one of them, or both."""
+        rules = [harness.limit(["configmaps", "gears"], "share in (a,b),other!=x")]
+        self.localproxy = self.proxy(rules, args=self.args, control=True)
+        self.follow("json", resources.CONFIG_MAPS)
+        self.walk_with("two requirements")
+        self.assertEqual(0, self.probes()["failed"])
+
+    def test_large(self):
+        """Of more than 128 KiB, which the API server sends in gzip to whom that is right; the
+        annotation of a custom resource stands before its version."""
+        for resource, accept in (
+            (resources.CONFIG_MAPS, "application/json"),
+            (resources.CONFIG_MAPS, objects.PROTOBUF),
+            (resources.GEARS, "application/json"),
+        ):
+            self.follow("json", resource)
+            for coding in (None, "gzip"):
+                name = f"large-{objects.PROTOBUF == accept}-{coding}".lower()
+                more = {"accept": accept, "fill": 240 * 1024, "coding": coding}
+                self.step(f"large, {coding}", "POST", name, ELSEWHERE, **more)
+            self.report(f"{resource.plural}, {accept}")
+
+    def test_many_watches(self):
+        """Of one collection: each is told of a write outside of all."""
+        self.resource = resources.CONFIG_MAPS
+        self.path = resources.path(self.resource, self.namespace)
+        self.localproxy.wait_for_start_version()
+        self.cluster.json(self.path, "POST", resources.body(self.resource, "first", SHARE))
+        listed = json.loads(self.localproxy.fetch(self.path).body)["metadata"]["resourceVersion"]
+        query = f"?watch=true&allowWatchBookmarks=true&resourceVersion={listed}"
+        watches = [self.localproxy.connect() for _ in range(100)]
+        for watch in watches:
+            self.addCleanup(watch.close)
+            watch.send_head("GET", self.path + query)
+            self.assertEqual(200, watch.read_head().status)
+        version = self.write("POST", "outside", ELSEWHERE)
+        began = time.monotonic()
+        for watch in watches:
+            event = json.loads(watch.read_some())
+            self.assertEqual("BOOKMARK", event["type"])
+            self.assertEqual(str(version), event["object"]["metadata"]["resourceVersion"])
+        took = time.monotonic() - began
+        informer_case.report(f"{len(watches)} watches: the last has its bookmark after {took:.2f} s")
 
     def test_nothing_is_asked_for_what_is_in_the_share(self):
         self.follow("json", resources.CONFIG_MAPS)

@@ -5,8 +5,11 @@ bookmark is written, and what comes in between.
 
 import gzip
 import json
+import os
 import signal
+import threading
 import time
+import urllib.parse
 
 import harness
 import scripted_case
@@ -81,8 +84,14 @@ class OwnWritesCase(seamless_wire_test.SeamlessCase):
     def write_answered(self, body, target=None, method="PUT", content_type=JSON, **more):
         target = target or "/api/v1/namespaces/a/pods/p"
         client = self.open(target, [("Accept", content_type)], method=method)
-        self.asked(target, method).respond(body, content_type=content_type, **more)
+        answering = threading.Thread(
+            target=self.asked(target, method).respond,
+            args=(body,),
+            kwargs={"content_type": content_type, **more},
+        )
+        answering.start()  # which is not read as fast as it is sent
         answer = client.response()
+        answering.join()
         self.assertTrue(answer.complete)
         self.assertEqual(body, answer.body)
         client.close()
@@ -160,6 +169,21 @@ class BookmarkTest(OwnWritesCase):
         other.send(event)
         self.expect(elsewhere, event)
 
+    def test_many_watches(self):
+        """Sixteen are asked for at a time, and the next when these have been answered."""
+        rounds, at_once = 3, 16
+        self.start_with("a")
+        watches = [self.open_from(AS_JSON)[0] for _ in range(rounds * at_once)]
+        self.write(30)
+        for _ in range(rounds):
+            asked = [self.asked() for _ in range(2 * at_once)]
+            self.assert_nothing_asked()
+            for one in asked:
+                Probe.show(one, "M30")
+        for watch in watches:
+            self.expect(watch, AS_JSON.bookmark(30))
+        self.assertEqual((len(watches), 0, 0), self.results())
+
     def test_a_second_write_goes_on_from_there(self):
         self.start_with("a")
         watch, _ = self.open_from(AS_JSON)
@@ -209,6 +233,52 @@ class BookmarkTest(OwnWritesCase):
         Probe.show(both.pop(begin), "A40")
         Probe.show(both.pop(f"{begin}&{injected(LABEL + ' notin (a)')}"), "A40")
         self.expect(watch, AS_JSON.bookmark(40))
+
+
+class SeveralRequirementsTest(OwnWritesCase):
+    """The object fails more than one: of each a watch shows what fails it."""
+
+    def write_failing(self, version, **labels):
+        labels = {LABEL: "c", **labels}
+        metadata = meta("p", version, "a", labels=labels)
+        body = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}
+        self.write_answered(compact(body))
+
+    def asked_by_selector(self, count):
+        asked = [Probe.next_of(self) for _ in range(count)]
+        return {urllib.parse.unquote(one.target.partition("labelSelector=")[2]): one for one in asked}
+
+    def test_two_of_three(self):
+        self.start([harness.limit(["pods"], f"app=x,{within('a')},tier!=y")])
+        watch, old = self.open_from(AS_JSON)
+        self.write_failing(30, app="x", tier="y")
+        both = f"app=x,{within('a', 'c')}"
+        asked = self.asked_by_selector(3)
+        Probe.show(asked.pop(both), "M21 M22 M23 M24 M25 M30")
+        Probe.show(asked.pop(f"{both},tier=y"), "M21 A22 A24 M30")
+        Probe.show(asked.pop(f"app=x,{within('c')}"), "D22 M23 A24 M30")
+        self.assertEqual({}, asked)
+        events = [AS_JSON.event("MODIFIED", meta("q", n)) for n in (24, 25)]
+        old.send(events[0])  # 24 went from the share to both: only 25 is still expected
+        self.expect(watch, events[0])
+        self.assertEqual((0, 0, 0), self.results())
+        old.send(events[1])
+        self.expect(watch, events[1] + AS_JSON.bookmark(30))
+
+    def test_more_than_are_looked_at(self):
+        """Nothing is asked, nor again; what is written then is not kept waiting."""
+        self.start([harness.limit(["pods"], f"a=x,b=x,c=x,{within('a')}")])
+        watch, _ = self.open_from(AS_JSON)
+        self.write_failing(30, a="y", b="y", c="y")
+        self.wait_results(0, 0, 1)
+        self.write_failing(29, a="x", b="x", c="x")
+        asked = self.asked_by_selector(2)
+        for one in asked.values():
+            Probe.show(one, "M29")
+        self.expect(watch, AS_JSON.bookmark(29))
+        time.sleep(2)
+        self.assert_nothing_asked()
+        self.assertEqual((1, 0, 1), self.results())
 
 
 class OrderTest(OwnWritesCase):
@@ -464,6 +534,18 @@ class FailureTest(OwnWritesCase):
         self.assert_nothing_asked()
         self.assertEqual((0, 0, 1), self.results())
 
+    def test_a_version_that_never_comes(self):
+        """It is given up, after more than half a minute, and later writes have their turn."""
+        self.start_with("a")
+        watch, _ = self.open_from(AS_JSON)
+        self.write(2**64 - 1)
+        for _ in range(7):
+            self.answer_forbidden(Probe(self, 20, "c"))
+        self.wait_results(0, 0, 7)
+        self.write(30)
+        Probe(self, 20, "c").answer("M30")
+        self.expect(watch, AS_JSON.bookmark(30))
+
     def test_the_client_selects_something_else(self):
         """The object is never shown to its like, but a bookmark is."""
         self.start_with("a")
@@ -562,17 +644,50 @@ class NothingAskedTest(OwnWritesCase):
         pod = {"kind": "Pod", "apiVersion": "v1", "metadata": labelled(30, "c")}
         path = "/api/v1/namespaces/a/pods/p/scale"
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        large = {**pod, "spec": "x" * (129 * 1024)}
         self.write_answered(compact(status), method="DELETE")
         self.write_answered(compact(pod), path)
         self.write_answered(compact(pod), status=409)
-        self.write_answered(compact(large))
-        self.write_answered(gzip.compress(compact(pod)), headers=[("Content-Encoding", "gzip")])
+        for coding, body in (
+            ("gzip", gzip.compress(compact(pod))[:-20]),
+            ("gzip", compact(pod)),
+            ("br", compact(pod)),
+        ):
+            self.write_answered(body, headers=[("Content-Encoding", coding)])
         self.write_answered(b"kind: Pod", content_type="application/yaml")
         self.write_answered(b'{"kind":"Pod"')
         self.write_answered(compact({"metadata": labelled(30, "c")}))
         self.write_answered(json.dumps(pod).encode().replace(b'"c"', b'"\\u0063"'))
         self.assert_quiet()
+
+    def test_large_answers(self):
+        """Up to what the API server stores, wherever the version stands; in gzip, too, in which
+        client-go is answered from 128 KiB on."""
+        fill = os.urandom(700 * 1024).hex()
+        built_in = {"kind": "Pod", "apiVersion": "v1", "metadata": labelled(30, "c"), "spec": fill}
+        meta = {"annotations": {"fill": fill[: 250 * 1024]}, **labelled(30, "c")}
+        fields = {"f:spec": {f"f:{i}": {} for i in range(50000)}}
+        meta["managedFields"] = [{"fieldsV1": fields}]
+        custom = {"apiVersion": "v1", "data": {"fill": fill}, "kind": "Pod", "metadata": meta}
+        sorted_keys = json.dumps(custom, sort_keys=True, indent=1).encode()
+        protobuf = scripted_case.envelope(
+            "Pod", scripted_case.protobuf_item(labelled(30, "c")) + scripted_case.field(2, fill)
+        )
+        for encoding, body in (
+            (AS_JSON, compact(built_in)),
+            (AS_JSON, sorted_keys),
+            (AS_PROTOBUF, protobuf),
+        ):
+            self.assertGreater(len(body), 1024 * 1024)
+            for headers in ([], [("Content-Encoding", "gzip")]):
+                with self.subTest(encoding=encoding, length=len(body), headers=headers):
+                    self.generation = 1
+                    proxy = self.start_with("a")
+                    watch, _ = self.open_from(encoding)
+                    sent = gzip.compress(body, 1) if headers else body
+                    self.write_answered(sent, content_type=encoding.of_list, headers=headers)
+                    Probe(self, 20, "c").answer("M30")
+                    self.expect(watch, encoding.bookmark(30))
+                    proxy.stop()
 
     def test_an_answer_in_pieces(self):
         self.start_with("a")

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first byte chooses the encoding. Of JSON the reader must say what a parser says; all that it
- * says lies in the object.
+ * says lies in the object. The reader of a body in pieces (object_reader.h) says the same of JSON
+ * that has no key twice and of protobuf, and in any case the same of all pieces.
  */
 #include "codec/object_meta.h"
 
 #include <string.h>
 
 #include "check.h"
+#include "codec/object_reader.h"
+#include "pieces.h"
 #include "plain_json.h"
 
 /* What an escape stands for, of those that plain_parse lets through. */
@@ -92,6 +95,79 @@ static void check_json(struct slice text, const struct object_meta *said)
     cJSON_Delete(root);
 }
 
+/* ---- in pieces ---- */
+
+static bool same_label(const struct selector_label *a, const struct selector_label *b)
+{
+    return slice_eq(a->key, b->key) && slice_eq(a->value, b->value);
+}
+
+static bool same(const struct object_meta *a, const struct object_meta *b)
+{
+    bool same = slice_eq(a->type.kind, b->type.kind) &&
+                slice_eq(a->type.api_version, b->type.api_version) &&
+                a->resource_version == b->resource_version && a->label_count == b->label_count;
+    for (size_t i = 0; same && i < a->label_count; i++) {
+        same = same_label(&a->labels[i], &b->labels[i]);
+    }
+    return same;
+}
+
+static struct object_reader *feed(enum encoding encoding, struct slice body, enum pieces_way way)
+{
+    struct object_reader *r = object_reader_new(encoding, false, NULL);
+    struct pieces p = {.rest = body, .way = way, .random = (uint32_t)body.len};
+    CHECK(r != NULL);
+    bool more = true;
+    for (struct slice piece; pieces_next(&p, &piece);) {
+        more = object_reader_feed(r, piece) && more;
+    }
+    return r;
+}
+
+/* Whether no object in it has a key twice. */
+static bool is_simple(const cJSON *value)
+{
+    for (const cJSON *a = value->child; a != NULL; a = a->next) {
+        for (const cJSON *b = a->next; cJSON_IsObject(value) && b != NULL; b = b->next) {
+            if (strcmp(a->string, b->string) == 0) {
+                return false;
+            }
+        }
+        if (!is_simple(a)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_simple_text(struct slice text)
+{
+    cJSON *root = plain_parse(text);
+    bool simple = root != NULL && is_simple(root);
+    cJSON_Delete(root);
+    return simple;
+}
+
+static void check_pieces(enum encoding encoding, struct slice object,
+                         const struct object_meta *said)
+{
+    struct object_meta whole;
+    struct object_reader *r = feed(encoding, object, PIECES_WHOLE);
+    bool read = object_reader_read(r, &whole);
+    for (enum pieces_way way = PIECES_BYTES; way <= PIECES_RANDOM; way++) {
+        struct object_meta m;
+        struct object_reader *other = feed(encoding, object, way);
+        CHECK(object_reader_read(other, &m) == read && (!read || same(&m, &whole)));
+        object_reader_free(other);
+    }
+    bool small = object.len <= OBJECT_META_PROTOBUF_HEAD;
+    if (encoding == ENCODING_JSON ? small && is_simple_text(object) : small) {
+        CHECK(read == (said != NULL) && (!read || same(&whole, said)));
+    }
+    object_reader_free(r);
+}
+
 static void check_inside(struct slice object, struct slice part)
 {
     CHECK(part.len == 0 ||
@@ -110,6 +186,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (encoding == ENCODING_JSON) {
         check_json(object, read ? &m : NULL);
     }
+    check_pieces(encoding, object, read ? &m : NULL);
     if (read) {
         CHECK(m.resource_version != 0 && m.label_count <= OBJECT_META_LABELS);
         check_inside(object, m.type.kind);
