@@ -866,16 +866,39 @@ static void note_unknown(const struct validation *v)
                  v->limits_path);
 }
 
-/* Whether the root has a shard of that name, or will have; with as many shards as there are pods
- * for, any number may be. */
-static bool is_child(const cJSON *root, const char *name)
+static bool is_here(const struct validation *v, const struct shards_item *other)
 {
-    int number = root_child_number(field_text(root, "prefix"), name);
+    return !other->root && strcmp(namespace_or_default(v, other->ns), v->ns) == 0;
+}
+
+/* With as many shards as there are pods for, those that there are count, if any are known. */
+static bool is_automatic_child(const struct validation *v, const char *prefix, const char *name)
+{
+    const struct shards_list *list = &v->context->shards;
+    bool any = false;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct shards_item *other = &list->items[i];
+        if (is_here(v, other) && root_child_number(prefix, other->name) > 0) {
+            any = true;
+            if (strcmp(other->name, name) == 0) {
+                return true;
+            }
+        }
+    }
+    return !any;
+}
+
+/* Whether the root has a shard of that name, or will have. */
+static bool is_child(const struct validation *v, const cJSON *root, const char *name)
+{
+    const char *prefix = field_text(root, "prefix");
+    int number = root_child_number(prefix, name);
     const cJSON *size = field_get(field_get(root, "auto"), "shardingSize");
     if (number == 0) {
         return field_get(root, "canary") != NULL;
     }
-    return number > 0 && !(cJSON_IsNumber(size) && number > size->valuedouble);
+    return number > 0 && (cJSON_IsNumber(size) ? number <= size->valuedouble
+                                               : is_automatic_child(v, prefix, name));
 }
 
 /* Whether there is a shard of that name, or will be one of the root. */
@@ -883,11 +906,10 @@ static bool is_shard(const struct validation *v, const char *name)
 {
     const cJSON *root = field_get(v->spec, "root");
     const struct shards_list *list = &v->context->shards;
-    bool found = root != NULL ? is_child(root, name) : strcmp(name, v->name) == 0;
+    bool found = root != NULL ? is_child(v, root, name) : strcmp(name, v->name) == 0;
     for (size_t i = 0; i < list->count && !found && root == NULL; i++) {
         const struct shards_item *other = &list->items[i];
-        found = !other->root && strcmp(other->name, name) == 0 &&
-                strcmp(namespace_or_default(v, other->ns), v->ns) == 0;
+        found = is_here(v, other) && strcmp(other->name, name) == 0;
     }
     return found;
 }

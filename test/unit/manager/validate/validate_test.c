@@ -65,6 +65,14 @@ static cJSON *config_of(const char *name, const char *spec)
     return parse(text);
 }
 
+static cJSON *child_of(const char *name, const char *root, const char *spec)
+{
+    cJSON *config = config_of(name, spec);
+    cJSON *labels = cJSON_AddObjectToObject(cJSON_GetObjectItem(config, "metadata"), "labels");
+    cJSON_AddStringToObject(labels, "ctrlmesh.kusionstack.io/auto-sharding-root", root);
+    return config;
+}
+
 static void add_config(struct fixture *f, cJSON *config)
 {
     assert_true(f->world.shards.count < OBJECTS_MAX);
@@ -550,6 +558,8 @@ static void what_cannot_be_shared(void **state)
 #define AUTO "auto: {shardingSize: 2, everyShardReplicas: 2}"
 #define ROOT_OF(more) "root: {prefix: op, targetStatefulSet: op, " more "}"
 #define ROOT(more) ROOT_OF(AUTO ", resourceSelector: [" LIMIT "]" more)
+#define AUTOMATIC                                                                                  \
+    ROOT_OF("auto: {shardingSize: auto, everyShardReplicas: 2}, resourceSelector: [" LIMIT "]")
 #define CANARY(lists) ", canary: {replicas: 1, " lists "}"
 
 static void roots(void **state)
@@ -648,6 +658,11 @@ static void who_has_everything_is_there(void **state)
           "spec.leaving: there is no shard \"op-0-canary\": so nobody has what");
     check(&f, config_of("a", ROOT(CANARY("inNamespaces: [ns-c]")) ", leaving: op-0-canary"), NULL,
           NULL);
+    check(&f, config_of("a", AUTOMATIC ", leaving: op-7-normal"), NULL, NULL); /* none is known */
+    add_config(&f, child_of("op-1-normal", "a", "selector: {matchLabels: {a: z}}, " LIMITS));
+    check(&f, config_of("a", AUTOMATIC ", leaving: op-1-normal"), NULL, NULL);
+    check(&f, config_of("a", AUTOMATIC ", leaving: op-7-normal"), NULL,
+          "spec.leaving: there is no shard \"op-7-normal\": so nobody has what");
     check(&f, config_of("a", SELECTOR ", " LIMITS ", leaving: 'A B'"),
           "spec.leaving: Invalid value: \"A B\"", NULL);
     shard_cache_deinit(&f);
@@ -757,14 +772,6 @@ static void roots_have_room_for_their_own(void **state)
     check(&f, config_of("a", spec), "spec.selector: Too many: must have at most 63 requirements",
           NULL);
     shard_cache_deinit(&f);
-}
-
-static cJSON *child_of(const char *name, const char *root, const char *spec)
-{
-    cJSON *config = config_of(name, spec);
-    cJSON *labels = cJSON_AddObjectToObject(cJSON_GetObjectItem(config, "metadata"), "labels");
-    cJSON_AddStringToObject(labels, "ctrlmesh.kusionstack.io/auto-sharding-root", root);
-    return config;
 }
 
 static void roots_beside_others(void **state)
