@@ -170,7 +170,9 @@ enum operator_kinship operator_kinship(const struct ownership_shard *a,
 bool operator_has_bare_pod(const struct ownership_shard *a, const struct ownership_bare_pod *p)
 {
     const struct ownership_pod pod = {.pod = p->pod};
-    if (account_of_its_own(p->pod)[0] != '\0' && has_pod_with(a, account_of, p->pod->account)) {
+    bool by_account = p->selected_count == 0 || p->pod->proxy_port != 0;
+    if (by_account && account_of_its_own(p->pod)[0] != '\0' &&
+        has_pod_with(a, account_of, p->pod->account)) {
         return true;
     }
     for (size_t i = 0; i < p->selected_count; i++) {

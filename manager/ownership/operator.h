@@ -33,7 +33,8 @@ enum operator_kinship operator_kinship(const struct ownership_shard *a,
 /* The same as far as it is certain, where rules that were not read yet prove nothing. */
 bool operator_is_same(const struct ownership_shard *a, const struct ownership_shard *b);
 
-/* Whether a pod without sidecars of a known shard is the operator's. */
+/* Whether a pod without sidecars of a known shard is the operator's: which shards select it says
+ * that; and only of one that none selects, or that has sidecars, a service account in common. */
 bool operator_has_bare_pod(const struct ownership_shard *a, const struct ownership_bare_pod *p);
 
 #endif

@@ -2,13 +2,16 @@
 /*
  * ownership_plan:
  *
- *   - It gains nothing, and there is no pod without a sidecar that a shard selects: give.
+ *   - It gains nothing, by the same lock, and there is no pod without a sidecar that a shard
+ *     selects: give.
  *   - Collect whom it has to wait for:
+ *       each of its own pods that may be elected by another lock, and who may lead by that;
  *       of each other shard of the operator with which it does not share on purpose,
  *           its ConfigMap, if that shows what is gained;
  *           each of its pods that may show it;
  *       each pod of the operator without a sidecar, which may show everything.
- *   - There is nobody: give. Else release what it loses, or all if there is such a pod, and wait.
+ *   - There is nobody: give. Else release what it loses, or all if there is such a pod or another
+ *     lock, and wait.
  */
 #include "ownership/ownership.h"
 
@@ -25,6 +28,7 @@ struct search {
     uint64_t doubt; /* a hash of the specs of the shard itself, and of those that are doubtful */
     bool certain;   /* somebody is waited for who is not */
     bool withdraw;  /* a pod without a sidecar is */
+    bool relock;    /* a pod of its own is, or who leads one */
     bool now;       /* ownership_overlaps */
 };
 
@@ -223,6 +227,67 @@ static void look_at_pod(struct search *q, struct other *o, const struct ownershi
     }
 }
 
+/* ---- its own lock ---- */
+
+static bool says(const char *a, const char *b)
+{
+    return strcmp(a == NULL ? "" : a, b == NULL ? "" : b) == 0;
+}
+
+bool ownership_relocks(const struct rules *from, const struct rules *to)
+{
+    return !says(rules_leader_election(from), rules_leader_election(to)) ||
+           !says(rules_leader_election_namespace(from), rules_leader_election_namespace(to));
+}
+
+/* Of earlier rules that a pod may still have, whatever they show: who leads by their lock does so
+ * for a while after it has taken later ones. */
+static bool has_other_lock(const struct search *q, enum handover_hold hold)
+{
+    const struct handover_past *past = past_of(q->question->shard);
+    bool found =
+        hold == HANDOVER_ANYTHING ||
+        (hold != HANDOVER_NOTHING && ownership_relocks(q->question->from, q->question->to));
+    for (size_t i = 0; hold == HANDOVER_PAST && i < past->count && !found; i++) {
+        found = ownership_relocks(past->rules[i], q->question->to);
+    }
+    return found;
+}
+
+static bool relocks(const struct ownership_question *q)
+{
+    return q->from != NULL && (q->relocks || ownership_relocks(q->from, q->to));
+}
+
+static enum ownership_reason reason_of_own(const struct probe_result *r)
+{
+    enum ownership_reason reason = reason_of_pod(r);
+    return reason == OWNERSHIP_UNCONFIRMED ? OWNERSHIP_OTHER_LOCK : reason;
+}
+
+static void look_at_own_lock(struct search *q)
+{
+    const struct ownership_shard *s = q->question->shard;
+    const struct other self = {.shard = s};
+    for (size_t i = 0; i < s->pod_count; i++) {
+        const struct ownership_pod *p = &s->pods[i];
+        enum handover_hold hold =
+            handover_hold_of(p->pod, p->probe, s->key, s->map, past_of(s), q->facts->mode);
+        if (has_other_lock(q, hold)) {
+            struct ownership_wait *w = add_wait(q, &self, reason_of_own(p->probe));
+            w->pod = p;
+            w->may_expire = p->probe == NULL || !p->probe->bypassed || p->pod->allow_bypass;
+            q->relock = true;
+        }
+    }
+    if (s->pod_count > 0 && q->question->led) {
+        (void)add_wait(q, &self, OWNERSHIP_STILL_LED);
+        q->relock = true;
+    }
+}
+
+/* ---- who else is waited for ---- */
+
 static bool lists(const char *shares_with, const struct ownership_shard *s)
 {
     return shares_with != NULL && (inject_options_lists(shares_with, strchr(s->key, '/') + 1) ||
@@ -295,25 +360,35 @@ static bool is_replaced(const struct ownership_bare_pod *p)
     return p->pod->proxy_port == 0 && p->selected_count > 0;
 }
 
+/* Whether its pods keep what they have beside those without a sidecar: they have held the lock of
+ * these already, if they act. */
+static bool is_elected(const struct search *s)
+{
+    const struct ownership_question *q = s->question;
+    return q->elected && !s->relock && q->from != NULL && rules_leader_election(q->from) == NULL;
+}
+
+static enum ownership_reason reason_of_bare(const struct pod *p)
+{
+    if (p->proxy_port != 0) {
+        return OWNERSHIP_UNKNOWN_SIDECAR;
+    }
+    return p->ip[0] == '\0' ? OWNERSHIP_NOT_STARTED : OWNERSHIP_NO_SIDECAR;
+}
+
+/* Those that are elected by the same lock as the shard are not in its way, nor that in theirs. */
 static void look_at_bare_pods(struct search *q, bool gains_any)
 {
+    bool elected = !q->now && is_elected(q);
     for (size_t i = 0; i < q->facts->bare_count; i++) {
         const struct ownership_bare_pod *p = &q->facts->bare[i];
-        if ((gains_any || is_replaced(p)) && operator_has_bare_pod(q->question->shard, p)) {
-            struct ownership_wait *w = add_wait(
-                q, NULL,
-                p->pod->proxy_port == 0 ? OWNERSHIP_NO_SIDECAR : OWNERSHIP_UNKNOWN_SIDECAR);
+        bool matters = is_replaced(p) ? !elected : gains_any;
+        if (matters && operator_has_bare_pod(q->question->shard, p)) {
+            struct ownership_wait *w = add_wait(q, NULL, reason_of_bare(p->pod));
             w->bare = p->pod;
             q->withdraw = q->withdraw || is_replaced(p);
         }
     }
-}
-
-/* Whether its pods keep what they have beside those without a sidecar: they have held the lock of
- * these already, if they act. */
-static bool is_elected(const struct ownership_question *q)
-{
-    return q->elected && q->from != NULL && rules_leader_election(q->from) == NULL;
 }
 
 static void search(struct search *q)
@@ -321,8 +396,11 @@ static void search(struct search *q)
     struct ownership_plan *plan = q->plan;
     *plan = (struct ownership_plan){.waits = plan->waits, .again_ms = UINT64_MAX};
     bool gains_any = gains(q, NULL);
+    if (!q->now && relocks(q->question)) {
+        look_at_own_lock(q);
+    }
     if (q->question->from != NULL && !gains_any) {
-        if (!q->now && !is_elected(q->question)) {
+        if (!q->now) {
             look_at_bare_pods(q, false);
         }
         return;
@@ -342,7 +420,7 @@ static void search(struct search *q)
 
 size_t ownership_room(const struct ownership_facts *f)
 {
-    size_t room = f->shard_count + f->bare_count;
+    size_t room = f->shard_count + f->bare_count + 1; /* that of a lock */
     for (size_t i = 0; i < f->shard_count; i++) {
         room += f->shards[i].pod_count;
     }
@@ -375,7 +453,7 @@ void ownership_plan(const struct ownership_facts *f, const struct ownership_ques
     set_patience(&q);
     uint64_t doubted = out->doubt == question->doubt ? question->doubt_ms : 0;
     uint64_t waited = out->doubtful ? doubted : question->waited_ms;
-    out->step = q.withdraw ? OWNERSHIP_WITHDRAW : OWNERSHIP_RELEASE;
+    out->step = q.withdraw ? OWNERSHIP_WITHDRAW : q.relock ? OWNERSHIP_RELOCK : OWNERSHIP_RELEASE;
     out->late = waited >= out->patience;
     if (!out->late) {
         out->again_ms = out->patience - waited;

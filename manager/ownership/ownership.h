@@ -15,6 +15,10 @@
  * comes when they are left. Only pods of a shard that is elected by the operator's own lock, which
  * those without a sidecar take too, keep what they have.
  *
+ * Nor may two pods of one shard act on an object because they are elected by different locks. So
+ * when the lock of a shard changes, it shows nothing until all its pods have confirmed the new one,
+ * and whoever led by the old one has given up, or leads by the new one too.
+ *
  * What is not promised: see docs/one-owner.md.
  */
 #ifndef MANAGER_OWNERSHIP_OWNERSHIP_H
@@ -88,7 +92,11 @@ enum ownership_reason {
     OWNERSHIP_UNCONFIRMED,  /* it has not confirmed that it gave it up */
     OWNERSHIP_KEEPS,        /* its shard is gone: it keeps its rules for as long as it runs */
     OWNERSHIP_NO_SIDECAR,   /* it sees everything */
+    OWNERSHIP_NOT_STARTED,  /* it will, at once, when it has started: which may never be */
     OWNERSHIP_UNKNOWN_SIDECAR, /* nobody knows whose rules it has */
+    OWNERSHIP_OTHER_LOCK,      /* it may still be elected by another lock of the same shard */
+    /* A lock: */
+    OWNERSHIP_STILL_LED, /* who led by it may not have given up yet */
     /* A ConfigMap: */
     OWNERSHIP_PUBLISHED,     /* it still shows it */
     OWNERSHIP_WANTED,        /* the spec selects it: this does not end by itself */
@@ -100,7 +108,7 @@ enum ownership_reason {
 struct ownership_wait {
     enum ownership_reason reason;
     const struct ownership_shard *shard; /* NULL: of a bare pod */
-    const struct ownership_pod *pod;     /* NULL: for the ConfigMap, or a bare pod: */
+    const struct ownership_pod *pod;     /* NULL: for the ConfigMap, a lock, or a bare pod: */
     const struct pod *bare;              /* NULL: it is none */
     bool doubtful;                       /* that it is of the same operator; and its spec selects
                                             it too, so that the wait would never end */
@@ -119,6 +127,8 @@ struct ownership_question {
     const struct rules *from; /* what its own pods may enforce; NULL: nothing is known of */
     const struct rules *to;   /* what it is to have, but for what it shares on purpose */
     bool elected; /* whoever acts by `to` holds the lock of the operator's pods without sidecars */
+    bool relocks; /* the lock of `from` is new, or may be: that of `to` may be known to few pods */
+    bool led;     /* and whoever led by the one before may do so still */
     /* For ownership_plan alone: */
     uint64_t limit_ms;  /* for so long a handover should take at most */
     uint64_t waited_ms; /* and so long it has waited for these rules by now; 0: it begins */
@@ -130,6 +140,7 @@ enum ownership_step {
     OWNERSHIP_GIVE,     /* nobody may act on what it gains: publish `to` */
     OWNERSHIP_RELEASE,  /* publish what both `from` and `to` show; nothing if there is no `from` */
     OWNERSHIP_WITHDRAW, /* publish nothing: a pod without a sidecar may act on all of it */
+    OWNERSHIP_RELOCK,   /* publish nothing, by the lock of `to` */
     OWNERSHIP_OVERRIDE, /* publish `to`, although others were not heard to have given it up */
 };
 
@@ -151,6 +162,9 @@ struct ownership_plan {
 
 /* How many waits there may be. */
 size_t ownership_room(const struct ownership_facts *f);
+
+/* Whether pods that enforce them are elected by different locks. */
+bool ownership_relocks(const struct rules *from, const struct rules *to);
 
 /* What to publish now for the shard. `out->waits` is set by the caller, the rest is filled in. */
 void ownership_plan(const struct ownership_facts *f, const struct ownership_question *q,

@@ -256,10 +256,10 @@ static bool has_new_pod(const struct roll_facts *f, size_t shard)
 static bool waits_for_leaders(const struct roll_facts *f, size_t of, struct roll_step *s)
 {
     for (size_t i = 0; i < f->shard_count; i++) {
-        enum roll_lock lock = f->shards[i].lock;
-        bool led = lock == ROLL_LOCK_NONE || lock == ROLL_LOCK_HELD;
+        enum lock_state lock = f->shards[i].lock;
+        bool led = lock == LOCK_STATE_NONE || lock == LOCK_STATE_HELD;
         if (!led && (i == of || has_new_pod(f, i))) {
-            s->gate = lock == ROLL_LOCK_UNKNOWN ? ROLL_LOCK : ROLL_LEADERLESS;
+            s->gate = lock == LOCK_STATE_UNKNOWN ? ROLL_LOCK : ROLL_LEADERLESS;
             s->shard = i;
             return true;
         }

@@ -22,24 +22,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lock/lock_state.h"
+
 /* No pod, or no shard. */
 #define ROLL_NONE SIZE_MAX
 
 /* For so long a container may fail to start before that counts as a failure of the roll: ms. */
 #define ROLL_FAILING_MS 10000
 
-/* The lock by which the pods of a shard elect a leader. */
-enum roll_lock {
-    ROLL_LOCK_NONE,    /* there is no Lease of that kind, and never was */
-    ROLL_LOCK_UNKNOWN, /* not seen for long enough to tell */
-    ROLL_LOCK_FREE,    /* nobody holds it, or who does has not renewed it in time */
-    ROLL_LOCK_HELD,
-};
-
 /* In the order of roll_compare_shards. */
 struct roll_shard {
     const char *name;
-    enum roll_lock lock;
+    enum lock_state lock;
 };
 
 /* One for each ordinal that the StatefulSet is to have. */

@@ -25,11 +25,11 @@ enum {
 
 /* Who is gone has renewed it perhaps until the end: it counts what was seen since all pods are
  * there. */
-static enum roll_lock state_of(const struct roll *r, const struct shard_lock *lock)
+static enum lock_state state_of(const struct roll *r, const struct shard_lock *lock)
 {
-    enum roll_lock state = shard_lock_state(lock);
+    enum lock_state state = shard_lock_state(lock);
     bool stale = r->whole_since != 0 && shard_lock_seen_at(lock) <= r->whole_since;
-    return state == ROLL_LOCK_HELD && stale ? ROLL_LOCK_UNKNOWN : state;
+    return state == LOCK_STATE_HELD && stale ? LOCK_STATE_UNKNOWN : state;
 }
 
 static void mark_holder(struct roll_view *v, size_t shard, const char *identity)
@@ -46,8 +46,8 @@ static void look_locks(const struct roll *r, struct roll_view *v)
 {
     for (size_t i = 0; i < v->facts.shard_count; i++) {
         const struct shard_lock *lock = roll_lock_of(r, i);
-        v->shards[i].lock = lock == NULL ? ROLL_LOCK_NONE : state_of(r, lock);
-        if (lock != NULL && v->shards[i].lock != ROLL_LOCK_FREE) {
+        v->shards[i].lock = lock == NULL ? LOCK_STATE_NONE : state_of(r, lock);
+        if (lock != NULL && v->shards[i].lock != LOCK_STATE_FREE) {
             mark_holder(v, i, shard_lock_holder(lock));
         }
     }

@@ -15,10 +15,10 @@
 #include "base/list.h"
 #include "base/table.h"
 #include "kube/client/informer.h"
+#include "lock/shard_lock.h"
 #include "rolling/roll.h"
 #include "rolling/roll_status.h"
 #include "rolling/roller.h"
-#include "rolling/shard_lock.h"
 #include "rolling/stateful_set.h"
 #include "runtime/reconciler.h"
 

@@ -10,9 +10,10 @@
 #include "base/log.h"
 #include "base/rfc3339.h"
 #include "base/xalloc.h"
+#include "lock/shard_lock.h"
 #include "object/names.h"
 #include "object/root_child.h"
-#include "rolling/shard_lock.h"
+#include "rolling/roll.h"
 #include "root/roots_internal.h"
 #include "json/field.h"
 
@@ -154,7 +155,7 @@ static void follow_lock(struct root *t, const struct shard_cache_config *config,
 static void mark_holder(struct view *v, size_t shard)
 {
     const struct shard_lock *lock = v->root->balance.lock;
-    if (lock == NULL || shard_lock_state(lock) == ROLL_LOCK_FREE) {
+    if (lock == NULL || shard_lock_state(lock) == LOCK_STATE_FREE) {
         return;
     }
     for (size_t i = 0; i < v->pod_count; i++) {

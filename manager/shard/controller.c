@@ -64,6 +64,7 @@ static void drop(void *state)
     rules_map_free(s->written);
     rules_map_free(s->outdated);
     shard_wait_end(s);
+    lock_change_free(s->relock);
     free(s->message);
     rules_unref(s->compiled);
     handover_deinit(&s->past);

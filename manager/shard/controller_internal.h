@@ -17,6 +17,7 @@
 #include "enforcement/takeover.h"
 #include "kube/client/object_request.h"
 #include "label/labelling.h"
+#include "lock/lock_change.h"
 #include "net/work_queue.h"
 #include "ownership/gain_cache.h"
 #include "ownership/ownership.h"
@@ -75,6 +76,8 @@ struct shard {
     uint64_t doubt_since;
     bool late;      /* it has waited for so long */
     bool withdrawn; /* it shows nothing because of pods without sidecars */
+    struct lock_change
+        *relock; /* its lock is another one than before, or may be; NULL: it is not */
 
     enum publish_reason reason; /* why the rules of its spec are not in the ConfigMap, */
     char *message;              /* for people; NULL: nothing more is known */
@@ -272,6 +275,7 @@ void controller_look_policies(struct controller *c, const char *key);
 enum shard_meanwhile {
     SHARD_KEEPS,     /* what it has and is to have; a new one rules that show nothing */
     SHARD_WITHDRAWS, /* rules that show nothing */
+    SHARD_RELOCKS,   /* the same, by the lock that it is to have; not even what is shared */
     SHARD_DOUBTS,    /* what it has; a new one nothing: it waits for a short time alone, and rules
                         that show nothing would take memory that others may lack */
 };
@@ -285,6 +289,11 @@ bool shard_is_beside_bare(const struct shard *s, const char *ns);
 MUST_CHECK char *shard_wait(struct shard *s, const struct shard_cache_config *config,
                             const struct rules *from, struct rules *to,
                             enum shard_meanwhile *meanwhile);
+/* Whether rules show anything that they name, or name nothing. */
+bool shard_shows_anything(const struct shard *s, const struct rules *rules);
+/* Before: remembers that its lock changes, or may have changed before it was looked at, `first`. */
+void shard_note_lock(struct shard *s, const struct shard_cache_config *config, bool first,
+                     const struct rules *from, const struct rules *to);
 void shard_wait_end(struct shard *s);
 /* The rules without the namespaces that its config shares on purpose: what others are compared
  * with. The caller holds one reference. */

@@ -12,14 +12,16 @@
 
 #include "base/log.h"
 #include "base/xalloc.h"
+#include "compile/compile.h"
 #include "compile/sharing.h"
 #include "inject/inject_options.h"
 #include "object/names.h"
 #include "shard/controller_internal.h"
 #include "shard/ownership_facts.h"
 #include "shard/waits_text.h"
+#include "json/field.h"
 
-enum { MS = 1000 };
+enum { MS = 1000, LED_MS = 200 /* between two looks at who leads */ };
 
 void shard_settle(struct shard *s, const struct rules_map *map, const struct ownership_pod *pods,
                   size_t count)
@@ -72,15 +74,19 @@ static void wait_for(struct shard *s, char *text, const char *checksum)
 }
 
 /* It has waited for so long as it should take. An Event tells once. */
-static void tell_blocked(struct shard *s, const struct shard_cache_config *config)
+static void tell_blocked(struct shard *s, const struct shard_cache_config *config,
+                         enum ownership_step step)
 {
     struct controller *c = s->controller;
     struct event_object about = event_object_of(config->object);
     c->options.counts->blocked++;
     log_warn("handover is blocked", log_str("shard", s->key), log_str("holders", s->holders));
     event_record(c->options.events, &about, EVENT_WARNING, "HandoverBlocked",
-                 "Waiting for more than %" PRIu64 " s for others to give up what the spec adds: %s",
-                 s->waits_ms / MS, s->holders);
+                 "Waiting for more than %" PRIu64 " s for %s: %s", s->waits_ms / MS,
+                 step == OWNERSHIP_RELEASE  ? "others to give up what the spec adds"
+                 : step == OWNERSHIP_RELOCK ? "the shard's lock to change, and showing nothing"
+                                            : "pods without sidecars, and showing nothing",
+                 s->holders);
 }
 
 /* Of each pod that is waited for, whether its rules are certain to be over, or become so; begins
@@ -137,6 +143,13 @@ static char *make_message(const struct shard *s, const struct ownership_plan *pl
                          "for certain need not be waited for: kubectl annotate pod POD %s=true",
                          s->holders, names_key(o->prefix, POD_LET_GO, key));
     }
+    if (plan->step == OWNERSHIP_RELOCK) {
+        return xasprintf("The lock by which the shard is led changes. So that no two of its pods "
+                         "work, one by each lock, it sees nothing until that is certain%s: %s. A "
+                         "pod that works on nothing for certain need not be waited for: kubectl "
+                         "annotate pod POD %s=true",
+                         limit, s->holders, names_key(o->prefix, POD_LET_GO, key));
+    }
     if (waits_for_pods(plan)) {
         (void)snprintf(let_go, sizeof let_go,
                        " A pod that works on nothing for certain need not be waited for: kubectl "
@@ -147,14 +160,18 @@ static char *make_message(const struct shard *s, const struct ownership_plan *pl
                      s->holders, let_go);
 }
 
+bool shard_shows_anything(const struct shard *s, const struct rules *rules)
+{
+    return rules_limit_count(rules) == 0 || gain_cache_ask(s->controller->gains, NULL, rules, NULL);
+}
+
 /* The others of the operator show nothing either, before long. */
 static void note_withdrawal(struct shard *s, const struct shard_cache_config *config,
                             const struct rules *from)
 {
     struct controller *c = s->controller;
     struct event_object about = event_object_of(config->object);
-    bool shows = from != NULL &&
-                 (rules_limit_count(from) == 0 || gain_cache_ask(c->gains, NULL, from, NULL));
+    bool shows = from != NULL && shard_shows_anything(s, from);
     shard_look_beside(s, config);
     if (shows) {
         log_warn("the shard gives up all that it has, since pods have no sidecars",
@@ -165,6 +182,16 @@ static void note_withdrawal(struct shard *s, const struct shard_cache_config *co
     }
 }
 
+/* Whether somebody has to do something. A rolling update, to or from sidecars, takes its time. */
+static bool is_told(const struct ownership_plan *plan)
+{
+    bool told = plan->step == OWNERSHIP_RELEASE || plan->step == OWNERSHIP_RELOCK;
+    for (size_t i = 0; i < plan->count && !told && plan->step == OWNERSHIP_WITHDRAW; i++) {
+        told = plan->waits[i].reason == OWNERSHIP_NOT_STARTED;
+    }
+    return told;
+}
+
 /* `from`, and as shard_wait. */
 static char *carry_out(struct shard *s, const struct shard_cache_config *config,
                        struct ownership_plan *plan, const struct rules *from, const char *checksum)
@@ -173,8 +200,8 @@ static char *carry_out(struct shard *s, const struct shard_cache_config *config,
     wait_for(s, waits_text(plan, leases), checksum);
     free(leases);
     s->waits_ms = plan->patience;
-    if (plan->late && plan->step == OWNERSHIP_RELEASE && !s->late) {
-        tell_blocked(s, config);
+    if (plan->late && !s->late && is_told(plan)) {
+        tell_blocked(s, config, plan->step);
     }
     s->late = plan->late;
     if (plan->step == OWNERSHIP_WITHDRAW && !s->withdrawn) {
@@ -199,6 +226,69 @@ struct rules *shard_leave_out_shared(const struct shard *s, const struct shard_c
     return own == NULL ? rules_ref(rules) : own;
 }
 
+/* ---- its lock ---- */
+
+/* A shard that shows nothing may be about to change its lock, which who led before may know. */
+void shard_note_lock(struct shard *s, const struct shard_cache_config *config, bool first,
+                     const struct rules *from, const struct rules *to)
+{
+    const struct controller *c = s->controller;
+    const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
+    const char *own = field_text(controller, COMPILE_LOCK_NAME);
+    const char *ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
+    struct lock_change_options o = {
+        .client = c->options.client, .clock = c->clock, .ops = c->options.ops};
+    if (from == NULL || c->options.handover == HANDOVER_OFF) {
+        return;
+    }
+    own = own[0] != '\0' ? own : rules_leader_election(from);
+    if (own == NULL) {
+        return;
+    }
+    ns = ns[0] != '\0' ? ns : config->ns;
+    lock_place_of(from, own, ns, &o.from);
+    lock_place_of(to, own, ns, &o.to);
+    bool changes = !lock_place_same(&o.from, &o.to);
+    if (!changes && first && rules_generation(from) != 1 && !shard_shows_anything(s, from)) {
+        lock_place_other(from, own, ns, &o.from);
+        changes = true;
+    } else if (changes && s->relock != NULL &&
+               lock_place_same(lock_change_from(s->relock), &o.from) &&
+               lock_place_same(lock_change_to(s->relock), &o.to)) {
+        changes = false; /* that is known */
+    }
+    if (changes) {
+        lock_change_free(s->relock);
+        s->relock = lock_change_new(c->loop, &o);
+    }
+}
+
+/* For pods of its own, of which it waits for nothing else. */
+static bool waits_for_its_lock(const struct ownership_question *q,
+                               const struct ownership_plan *plan)
+{
+    size_t i = 0;
+    while (i < plan->count && (plan->waits[i].shard != q->shard || plan->waits[i].pod == NULL)) {
+        i++;
+    }
+    return i < plan->count;
+}
+
+/* The plan, which depends on who leads once all pods of the shard have confirmed its lock. */
+static void make_plan(struct shard *s, const struct ownership_facts *f,
+                      struct ownership_question *q, struct ownership_plan *plan)
+{
+    q->relocks = s->relock != NULL;
+    q->led = s->relock != NULL && !lock_change_is_over(s->relock);
+    ownership_plan(f, q, plan);
+    if (s->relock != NULL) {
+        lock_change_confirm(s->relock, !waits_for_its_lock(q, plan));
+        q->led = !lock_change_is_over(s->relock);
+        ownership_plan(f, q, plan);
+        plan->again_ms = q->led && plan->again_ms > LED_MS ? LED_MS : plan->again_ms;
+    }
+}
+
 /* `own`: of what is to be published, what it does not share on purpose. As shard_wait. */
 static char *ask(struct shard *s, const struct shard_cache_config *config, const struct rules *from,
                  const struct rules *own, const char *checksum, enum shard_meanwhile *meanwhile)
@@ -209,24 +299,29 @@ static char *ask(struct shard *s, const struct shard_cache_config *config, const
     uint64_t waited = waits_for(s, checksum) ? now - s->waits_since : 0;
     char *message = NULL;
     ownership_facts_gather(s, config, &g);
-    const struct ownership_question q = {.shard = g.self,
-                                         .from = from,
-                                         .to = own,
-                                         .elected = g.self->lock[0] != '\0' &&
-                                                    rules_leader_election(own) == NULL,
-                                         .limit_ms = s->controller->options.handover_ms,
-                                         .waited_ms = waited,
-                                         .doubt = s->doubt,
-                                         .doubt_ms = now - s->doubt_since};
+    struct ownership_question q = {.shard = g.self,
+                                   .from = from,
+                                   .to = own,
+                                   .elected = g.self->lock[0] != '\0' &&
+                                              rules_leader_election(own) == NULL,
+                                   .limit_ms = s->controller->options.handover_ms,
+                                   .waited_ms = waited,
+                                   .doubt = s->doubt,
+                                   .doubt_ms = now - s->doubt_since};
     plan.waits = g.waits;
-    ownership_plan(&g.facts, &q, &plan);
+    make_plan(s, &g.facts, &q, &plan);
     s->doubt_since = plan.doubt == s->doubt ? s->doubt_since : now;
     s->doubt = plan.doubt;
+    if (plan.count == 0 || plan.step == OWNERSHIP_OVERRIDE) {
+        lock_change_free(s->relock);
+        s->relock = NULL;
+    }
     if (plan.count == 0) {
         shard_wait_end(s);
     } else {
         message = carry_out(s, config, &plan, from, checksum);
         *meanwhile = plan.step == OWNERSHIP_WITHDRAW ? SHARD_WITHDRAWS
+                     : plan.step == OWNERSHIP_RELOCK ? SHARD_RELOCKS
                      : plan.doubtful                 ? SHARD_DOUBTS
                                                      : SHARD_KEEPS;
     }
@@ -264,7 +359,7 @@ char *shard_wait(struct shard *s, const struct shard_cache_config *config, const
     }
     struct rules *own = shard_leave_out_shared(s, config, to);
     char *message = NULL;
-    if (from != NULL && !gain_cache_ask(c->gains, from, own, NULL) &&
+    if (from != NULL && s->relock == NULL && !gain_cache_ask(c->gains, from, own, NULL) &&
         !shard_is_beside_bare(s, config->ns)) {
         shard_wait_end(s);
     } else {

@@ -133,15 +133,15 @@ static bool shows_more(const struct publishing *p, struct rules *from, struct ru
     return more;
 }
 
-/* Nothing of what its spec limits, but for what it shares on purpose; and nothing of what `from`
- * limits and the spec does not. A spec that limits nothing, as that of who has everything when all
- * leave, adds nothing to `from`, which has the shard's own lock: its pods do not compete for the
- * operator's and see nothing. Of generation 1, as what is compiled. */
-static struct rules *rules_withdrawn(const struct publishing *p, struct rules *from)
+/* Nothing of what its spec limits, but for what is shared, NULL: nothing; and nothing of what
+ * `from` limits and the spec does not. A spec that limits nothing, as that of who has everything
+ * when all leave, adds nothing to `from`, which has the shard's own lock: its pods do not compete
+ * for the operator's and see nothing. Of generation 1, as what is compiled. */
+static struct rules *rules_withdrawn(const struct publishing *p, struct rules *from,
+                                     const cJSON *shared)
 {
     bool limits = from == NULL || rules_limit_count(p->next) > 0 || rules_limit_count(from) == 0;
-    struct rules *none =
-        sharing_only_shared(limits ? p->next : from, sharing_of(p->config->object));
+    struct rules *none = sharing_only_shared(limits ? p->next : from, shared);
     struct rules *made = none == NULL ? NULL : xptr(rules_with_generation(none, 1, 0));
     if (made != NULL && from != NULL && shows_more(p, from, made)) {
         struct rules *old = sharing_only_shared(from, NULL);
@@ -153,6 +153,19 @@ static struct rules *rules_withdrawn(const struct publishing *p, struct rules *f
     return made;
 }
 
+/* The same of all, by the lock that it is to have. */
+static struct rules *rules_relocked(const struct publishing *p, struct rules *from)
+{
+    struct err e = ERR_INIT;
+    struct rules *none = rules_withdrawn(p, from, NULL);
+    struct rules *made = none;
+    if (none != NULL && ownership_relocks(none, p->next)) {
+        made = handover_between(none, p->next, 1, &e);
+        rules_unref(none);
+    }
+    return made;
+}
+
 /* What is published until others have given up what the spec adds. NULL: nothing new. Of a new
  * shard that is rules all the same, without which its pods would not start. */
 static struct rules *rules_meanwhile(const struct publishing *p, struct rules *from,
@@ -161,14 +174,20 @@ static struct rules *rules_meanwhile(const struct publishing *p, struct rules *f
     if (from == NULL && (meanwhile == SHARD_DOUBTS || !is_first(p))) {
         return NULL;
     }
-    return meanwhile == SHARD_WITHDRAWS || from == NULL ? rules_withdrawn(p, from)
-                                                        : rules_between(from, p->next);
+    if (meanwhile == SHARD_RELOCKS) {
+        return rules_relocked(p, from);
+    }
+    return meanwhile == SHARD_WITHDRAWS || from == NULL
+               ? rules_withdrawn(p, from, sharing_of(p->config->object))
+               : rules_between(from, p->next);
 }
 
 static void ask_others(struct publishing *p)
 {
     enum shard_meanwhile meanwhile;
+    bool first = p->s->past.count == 0;
     struct rules *from = published_rules(p->s, p->map);
+    shard_note_lock(p->s, p->config, first, from, p->next);
     p->why = shard_wait(p->s, p->config, from, p->next, &meanwhile);
     p->facts.handover = p->why != NULL ? PUBLISH_HANDOVER_WAITS : PUBLISH_HANDOVER_DONE;
     struct rules *rules = p->why == NULL ? NULL : rules_meanwhile(p, from, meanwhile);

@@ -134,6 +134,7 @@ static cJSON *make_status(struct shard *s, const struct shard_cache_config *conf
         .namespaces = config->namespaces,
         .publish_reason = s->reason,
         .publish_message = s->message,
+        .shows_nothing = ours && map->rules != NULL && !shard_shows_anything(s, map->rules),
         .generation = ours ? map->generation : 0,
         .checksum = ours ? map->checksum : "",
         .configmap_uid = ours ? map->uid : NULL,

@@ -201,7 +201,10 @@ static void add_published(struct view *v)
     } else if (f->compile_error != NULL) {
         (void)snprintf(text, sizeof text, "ConfigMap %s still holds generation %" PRIu64 ", %s.",
                        f->configmap, f->generation,
-                       f->given_up ? "which stays in force" : "of an earlier spec");
+                       f->shows_nothing ? "which shows nothing: others had what the earlier "
+                                          "spec named when it was published"
+                       : f->given_up    ? "which stays in force"
+                                        : "of an earlier spec");
         conditions_set(&v->conditions, "Published", false, "NotCompiled", text);
     } else if (!is_published(f)) {
         const char *message = f->publish_message;

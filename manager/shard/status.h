@@ -63,6 +63,7 @@ struct status_facts {
     const char *compile_error;          /* why the spec is invalid; NULL: it is valid */
     bool namespaces_unknown;            /* compile_error is that its limits select some; or that */
     bool given_up;                      /* there is no memory for its limits */
+    bool shows_nothing;                 /* what stands in the ConfigMap, because others had more */
     bool lacks_limits;                  /* of a valid spec: it has no list of limits, */
     bool unlimited;                     /* or an empty one */
     bool by_namespaces;                 /* its limits select namespaces by their labels, */

@@ -15,7 +15,11 @@ static const char *const reasons[] = {
     [OWNERSHIP_UNCONFIRMED] = "has not confirmed yet that it gave it up",
     [OWNERSHIP_KEEPS] = "keeps its rules until it is gone: restart it",
     [OWNERSHIP_NO_SIDECAR] = "has no sidecar, and so sees everything",
+    [OWNERSHIP_NOT_STARTED] = "has no sidecar, and so sees everything once it starts: delete "
+                              "it if it never will",
     [OWNERSHIP_UNKNOWN_SIDECAR] = "has the sidecars of a shard that nobody knows",
+    [OWNERSHIP_OTHER_LOCK] = "has not confirmed the lock that the shard is to have",
+    [OWNERSHIP_STILL_LED] = "its leader by the lock that it had before may not have given up yet",
     [OWNERSHIP_PUBLISHED] = "its ConfigMap still shows it",
     [OWNERSHIP_WANTED] = "its spec selects it too: change one of the specs; or, if they are of "
                          "different operators, set leaderElectionName in both, or the annotation "
@@ -59,7 +63,9 @@ static void name(struct buf *text, const struct ownership_wait *w,
                  const struct takeover_word *lease)
 {
     if (w->bare != NULL) {
-        (void)buf_printf(text, "pod %s (%s)", w->bare->name, reasons[w->reason]);
+        const char *failing = w->reason == OWNERSHIP_NOT_STARTED ? w->bare->failing : NULL;
+        (void)buf_printf(text, "pod %s (%s%s%s)", w->bare->name, reasons[w->reason],
+                         failing == NULL ? "" : "; ", failing == NULL ? "" : failing);
         return;
     }
     if (w->doubtful && w->reason == OWNERSHIP_WANTED) {

@@ -28,10 +28,11 @@ class Case(moving_operator.Case):
         """The last step: rolled out, and worked on by whom it is to be."""
         self.rolled_out()
         self.settle()
-        self.measure()
+        measured = self.measure()
         for space, owner in self.owners(*wanted).items():
             last = [w for w in self.writes() if w.namespace == space and w.ok()][-1]
             self.assertEqual(owner[-1], last.shard, last)
+        return measured
 
 
 @harness.needs("StatefulSets and their controllers")
@@ -99,10 +100,23 @@ class OutTest(Case):
         self.rolled_out()
         self.begin()
 
-    def holder(self):
-        """Of the operator's own lock."""
-        path = f"{moving_operator.LEASES.format(self.namespace)}/{self.lock}"
+    def holder(self, shard=None):
+        """Of the lock of a shard; or of the operator's own."""
+        lock = self.lock if shard is None else f"{self.lock}---{shard}"
+        path = f"{moving_operator.LEASES.format(self.namespace)}/{lock}"
         return self.cluster.json(path)["spec"]["holderIdentity"].partition("_")[0]
+
+    def slow_leader(self, shard):
+        """Another pod of the shard is the first to ask for another lock."""
+        name = self.holder(shard)
+        for pod in self.kubelet.all():
+            if pod.name == name:
+                pod.operator.retry = 1.5
+
+    def check_elected(self, *wanted):
+        """Pods of one shard have worked one after the other, too."""
+        measured = self.check(*wanted)
+        self.assertEqual(0, measured.back, measured)
 
     def leave(self, name):
         """The shards, for that one; when all is ready to leave."""
@@ -115,8 +129,9 @@ class OutTest(Case):
 
     def test_by_a_shard_that_has_everything(self):
         self.step("out, StatefulSet, elected: leaving", self.owners(itself, "blue"))
+        self.slow_leader("blue")
         self.leave("blue")
-        self.check("blue")
+        self.check_elected("blue")
         self.step("out, StatefulSet, elected: rolling update", self.owners("blue", BARE))
         self.roll(False)
         self.check(BARE)
@@ -126,9 +141,10 @@ class OutTest(Case):
     def test_leaving_is_taken_back(self):
         self.leave("blue")
         self.settle()
+        self.slow_leader(None)
         self.step("leaving is taken back", self.owners("blue", itself))
         self.leave(None)
-        self.check(itself)
+        self.check_elected(itself)
 
     def test_by_the_rolling_update_alone(self):
         """The first pod without sidecars has everything when it starts."""

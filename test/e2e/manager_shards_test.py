@@ -882,7 +882,7 @@ class StrictTest(ShardsTestCase):
         bare = self.pod("bare", None, {"shard": "shard-c"})
         bare.start()
         self.apply(mesh.config("shard-c", "shard-c", mesh.limit(mesh.is_in("part", "c"))))
-        self.wait_held("shard-c", "pod bare (has no sidecar, and so sees everything)")
+        self.wait_held("shard-c", "pod bare (has no sidecar, and so sees everything")
         self.api.annotate(f"{self.configs}/shard-c", {f"{mesh.GROUP}/shares-with": "*"})
         self.wait_held("shard-c", "pod bare")
         bare.delete()

@@ -76,6 +76,7 @@ class Operator:
         self.leases = LEASES.format(namespace)
         self.lock = lock
         self.leading = lock is None
+        self.retry = 0.2  # seconds, until it renews, or asks again
         self.over = threading.Event()
         self.due = threading.Condition()
         self.objects = {}  # by namespace, as they were seen last
@@ -119,7 +120,7 @@ class Operator:
 
     def stand(self, client):
         seen, since, renewed = None, 0, 0
-        while not self.over.wait(0.2):
+        while not self.over.wait(self.retry):
             asked = time.monotonic()
             try:
                 lease = self.read(client)
@@ -130,8 +131,6 @@ class Operator:
                 if (free or holder == self.identity) and self.write(client, lease, self.identity):
                     renewed = asked
                     self.lead(True)
-                elif not free and holder != self.identity:
-                    self.lead(False)
             except (OSError, wire.Cut):
                 pass
             if time.monotonic() - renewed > RENEW_S:

@@ -67,6 +67,7 @@ struct memory {
     struct content past[PAST_MAX];
     uint8_t doubt;   /* a few bits of it; */
     uint8_t doubted; /* long enough */
+    uint8_t relocks; /* its lock is another one, or may be */
 };
 
 /* POD_BARE: without sidecars. It acts on everything, once it has started. */
@@ -81,6 +82,8 @@ struct pod_state {
     struct map mounted;  /* as its kubelet has it */
     struct map enforced; /* by localproxy */
     uint8_t writes;      /* namespaces in which a write of it is under way */
+    uint8_t leads;       /* by which lock, plus 1; 0: by none. If scenario->together, as */
+    uint8_t wrote_by;    /* by which it led when it sent them */
     /* What the manager has heard of it. */
     uint8_t asked;
     uint8_t answered;
@@ -100,6 +103,26 @@ struct world {
     struct spec pending_spec;
     uint8_t exempt; /* namespaces that two operators share for long, as their specs say */
 };
+
+struct scenario {
+    const char *name;
+    uint8_t locks[LOCKS + 1]; /* that edits choose of, ended by NONE */
+    uint8_t masks[MASKS + 1];
+    bool roots;     /* b becomes a root and back, and makes c */
+    bool workloads; /* c selects the pods of b, too */
+    bool bare;      /* pods also start without sidecars */
+    bool leaving;   /* specs also say that shards are to be left */
+    bool together;  /* both pods are of a, the only shard, and elect a leader */
+    struct spec begin[SHARDS];
+};
+
+static const struct scenario *scenario;
+
+/* Of a pod. */
+static unsigned workload_of(unsigned i)
+{
+    return scenario->together ? 0 : i;
+}
 
 /* ---- rules ---- */
 
@@ -211,7 +234,7 @@ struct view {
     struct ownership_pod of_shard[SHARDS][PODS];
     struct ownership_shard shards[SHARDS];
     struct ownership_bare_pod bare[PODS];
-    struct ownership_wait waits[SHARDS + PODS + 1];
+    struct ownership_wait waits[SHARDS + 2 * PODS + 1];
     struct ownership_facts facts;
 };
 
@@ -233,7 +256,7 @@ static void show_pod(struct view *v, const struct world *w, unsigned i)
 {
     const struct pod_state *p = &w->pods[i];
     struct probe_result *r = &v->probes[i];
-    v->labels[i] = (struct pod_label){"app", workloads[i]};
+    v->labels[i] = (struct pod_label){"app", workloads[workload_of(i)]};
     v->pods[i] = (struct pod){.key = i == 0 ? "n/p0" : "n/p1",
                               .name = i == 0 ? "p0" : "p1",
                               .ip = "10.0.0.1",
@@ -442,6 +465,30 @@ static bool is_first(const struct world *w, unsigned shard)
     return first;
 }
 
+/* Whether its lock changes, or may have changed before this manager looks at it first. */
+static bool relocks(const struct world *w, unsigned shard, struct content wanted)
+{
+    const struct map *map = &w->maps[shard];
+    const struct memory *m = &w->memory[shard];
+    bool first = m->count == 0 && map->generation > 1 && map->content.mask == 0;
+    struct content from = m->count == 0 ? map->content : m->past[m->count - 1];
+    bool any = m->count != 0 || map->generation != 0;
+    return any && (m->relocks || first || from.lock != wanted.lock);
+}
+
+/* By another lock than it is to have. */
+static bool is_led(const struct world *w, unsigned shard, struct content wanted)
+{
+    for (unsigned i = 0; i < PODS; i++) {
+        const struct pod_state *p = &w->pods[i];
+        if (p->state == POD_RUNS && p->shard == shard && p->leads != 0 &&
+            p->leads != wanted.lock + 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What shard_publish does. */
 static bool reconcile(struct world *w, unsigned shard)
 {
@@ -453,6 +500,7 @@ static bool reconcile(struct world *w, unsigned shard)
     if (!spec->exists || spec->root) {
         return clean_up(w, shard);
     }
+    m->relocks = relocks(w, shard, wanted);
     if (map->generation != 0) {
         remember(m, map->content);
     }
@@ -473,6 +521,8 @@ static bool reconcile(struct world *w, unsigned shard)
         .from = m->count == 0 ? NULL : rules_of(shard, m->past[m->count - 1], false),
         .to = rules_of(shard, wanted, false),
         .elected = spec->content.lock != 0 && wanted.lock == 0,
+        .relocks = m->relocks != 0,
+        .led = m->relocks != 0 && is_led(w, shard, wanted),
         .limit_ms = 120000,
         .doubt_ms = m->doubted ? UINT32_MAX : 0,
     };
@@ -485,29 +535,20 @@ static bool reconcile(struct world *w, unsigned shard)
     m->doubted = m->doubted && q.doubt == plan.doubt;
     m->doubt = (uint8_t)plan.doubt;
     struct content c = wanted;
-    bool waits = plan.step == OWNERSHIP_RELEASE || plan.step == OWNERSHIP_WITHDRAW;
+    bool withdraws = plan.step == OWNERSHIP_WITHDRAW || plan.step == OWNERSHIP_RELOCK;
+    bool waits = plan.step == OWNERSHIP_RELEASE || withdraws;
+    m->relocks = m->relocks && waits;
     if (waits && q.from == NULL && !is_first(w, shard)) {
         return false;
     }
     if (waits) {
-        c.mask &=
-            q.from == NULL || plan.step == OWNERSHIP_WITHDRAW ? 0 : m->past[m->count - 1].mask;
+        c.mask &= q.from == NULL || withdraws ? 0 : m->past[m->count - 1].mask;
+    }
+    if (plan.step == OWNERSHIP_WITHDRAW && q.from != NULL && wanted.lock == 0) {
+        c.lock = m->past[m->count - 1].lock; /* its pods do not compete with those */
     }
     return publish(w, shard, c);
 }
-
-struct scenario {
-    const char *name;
-    uint8_t locks[LOCKS + 1]; /* that edits choose of, ended by NONE */
-    uint8_t masks[MASKS + 1];
-    bool roots;     /* b becomes a root and back, and makes c */
-    bool workloads; /* c selects the pods of b, too */
-    bool bare;      /* pods also start without sidecars */
-    bool leaving;   /* specs also say that shards are to be left */
-    struct spec begin[SHARDS];
-};
-
-static const struct scenario *scenario;
 
 /* ---- the oracle ---- */
 
@@ -555,8 +596,29 @@ static void note_given_up(struct world *w)
     }
 }
 
+static unsigned works_on(const struct pod_state *p)
+{
+    unsigned shown = p->enforced.generation == 0 ? 0 : p->enforced.content.mask;
+    shown = p->state == POD_BARE ? MASKS - 1 : shown;
+    return p->leads == 0 ? 0 : shown;
+}
+
+/* Of one shard. Two that lead by one lock, one after the other, are the operator's own business, as
+ * is what the first one had sent. */
+static bool says_two_leaders(const struct pod_state *a, const struct pod_state *b)
+{
+    unsigned both = works_on(a) & works_on(b);
+    both |= a->wrote_by != b->leads ? a->writes & works_on(b) : 0U;
+    both |= b->wrote_by != a->leads ? b->writes & works_on(a) : 0U;
+    both |= a->wrote_by != b->wrote_by ? (unsigned)(a->writes & b->writes) : 0U;
+    return (both & ~(unsigned)(a->found | b->found)) != 0;
+}
+
 static bool says_two_owners(const struct world *w)
 {
+    if (scenario->together) {
+        return says_two_leaders(&w->pods[0], &w->pods[1]);
+    }
     for (unsigned i = 0; i < PODS; i++) {
         for (unsigned j = i + 1; j < PODS; j++) {
             const struct pod_state *a = &w->pods[i];
@@ -604,6 +666,19 @@ static const struct scenario scenarios[] = {
      .bare = true,
      .leaving = true,
      .begin = {{1, 0, 0, 0, {1, 1}, 0, 1}, {1, 0, 0, 1, {2, 1}, 0, 1}}},
+    {.name = "one shard",
+     .locks = {1, 2, NONE},
+     .masks = {1, 3, NONE},
+     .leaving = true,
+     .together = true,
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}}},
+    {.name = "one shard, left",
+     .locks = {1, NONE},
+     .masks = {1, NONE},
+     .bare = true,
+     .leaving = true,
+     .together = true,
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}}},
     {.name = "nameless",
      .locks = {0, 1, NONE},
      .masks = {1, 2, NONE},
@@ -680,7 +755,7 @@ static size_t specs_for(unsigned shard, const struct world *w, struct spec *out)
 
 static bool may_edit(unsigned shard)
 {
-    return shard < 2 || scenario->workloads;
+    return scenario->together ? shard == 0 : shard < 2 || scenario->workloads;
 }
 
 static void step_edits(struct steps *s, const struct world *w)
@@ -762,7 +837,7 @@ static unsigned shard_for(const struct world *w, unsigned workload)
 static void start_pod(struct steps *s, const struct world *w, unsigned i)
 {
     struct world next = *w;
-    unsigned shard = shard_for(w, i);
+    unsigned shard = shard_for(w, workload_of(i));
     if (shard != NONE) {
         next.pods[i] = (struct pod_state){
             .state = POD_RUNS, .shard = (uint8_t)shard, .mounted = w->maps[shard]};
@@ -798,13 +873,35 @@ static void sync_pod(struct steps *s, const struct world *w, unsigned i, bool wr
     if (map->generation <= p->enforced.generation) {
         return;
     }
-    if (writing && p->enforced.generation != 0 && !is_elected_by_name(p)) {
+    bool works = !scenario->together || p->leads != 0;
+    if (writing && works && p->enforced.generation != 0 && !is_elected_by_name(p)) {
         p->writes |= p->enforced.content.mask;
+        p->wrote_by = p->leads;
     }
     p->mounted = *map;
     p->enforced = *map;
     take(s, &next,
          writing ? "takes the rules amid writes:" : "takes the rules:", i == 0 ? "p0" : "p1");
+}
+
+/* Who leads does so until it gives up, also by a lock that it asks for no more; and it goes on if
+ * it gets the one that it asks for now. */
+static void step_election(struct steps *s, const struct world *w, unsigned i)
+{
+    const char *who = i == 0 ? "p0" : "p1";
+    const struct pod_state *now = &w->pods[i];
+    bool stands = now->state == POD_BARE ? now->started != 0 : now->enforced.generation != 0;
+    uint8_t lock = now->state == POD_BARE ? 1 : (uint8_t)(now->enforced.content.lock + 1);
+    struct world next = *w;
+    if (stands && now->leads != lock && w->pods[1 - i].leads != lock) {
+        next.pods[i].leads = lock;
+        take(s, &next, "is elected:", who);
+    }
+    if (now->leads != 0) {
+        next = *w;
+        next.pods[i].leads = 0;
+        take(s, &next, "leads no more:", who);
+    }
 }
 
 static void step_pod(struct steps *s, const struct world *w, unsigned i)
@@ -834,7 +931,7 @@ static void step_pod(struct steps *s, const struct world *w, unsigned i)
     take(s, &next, now->cut_off ? "is back:" : "is cut off:", who);
     if (now->writes != 0) {
         next = *w;
-        p->writes = 0;
+        p->writes = p->wrote_by = 0;
         take(s, &next, "its writes are executed:", who);
     }
     if (now->mounted.generation > now->enforced.generation) {
@@ -885,6 +982,9 @@ static void all_steps(struct steps *s, const struct world *w)
     step_manager(s, w);
     for (unsigned i = 0; i < PODS; i++) {
         step_pod(s, w, i);
+        if (scenario->together) {
+            step_election(s, w, i);
+        }
     }
     step_edits(s, w);
     step_time(s, w);
@@ -909,7 +1009,7 @@ static void come_to_rest(struct world *w)
                 continue;
             }
             p->cut_off = 0;
-            p->writes = 0;
+            p->writes = p->wrote_by = 0;
             if (p->ending) {
                 *p = (struct pod_state){.state = POD_NONE};
                 continue;
@@ -918,6 +1018,7 @@ static void come_to_rest(struct world *w)
                 p->enforced = p->mounted = w->maps[p->shard];
                 moved = true;
             }
+            p->leads = 0;
             p->asked = p->answered = 1;
             p->heard = p->enforced;
             p->enforcing = p->enforced.generation != 0;
@@ -1078,7 +1179,7 @@ static void begin(struct world *w)
 {
     memcpy(w->specs, scenario->begin, sizeof w->specs);
     for (unsigned i = 0; i < PODS; i++) {
-        w->pods[i] = (struct pod_state){.state = POD_RUNS, .shard = (uint8_t)i};
+        w->pods[i] = (struct pod_state){.state = POD_RUNS, .shard = (uint8_t)workload_of(i)};
     }
     come_to_rest(w);
 }

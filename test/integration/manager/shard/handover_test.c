@@ -83,12 +83,17 @@ static void stays_at(struct fixture *s, const char *shard, uint64_t generation)
     assert_int_equal(fixture_generation(s, shard), generation);
 }
 
+static void shows_nothing_at(struct fixture *s, const char *shard, uint64_t generation)
+{
+    fixture_expect_generation(s, shard, generation);
+    assert_non_null(strstr(fixture_rules(s, shard), "\"selector\":\"k,!k\""));
+    stays_at(s, shard, generation);
+}
+
 /* Its pods can start, and get nothing yet that another one has. */
 static void shows_nothing(struct fixture *s, const char *shard)
 {
-    fixture_expect_generation(s, shard, 1);
-    assert_non_null(strstr(fixture_rules(s, shard), "\"selector\":\"k,!k\""));
-    stays_at(s, shard, 1);
+    shows_nothing_at(s, shard, 1);
 }
 
 static void both_published(struct fixture *s)
@@ -546,6 +551,18 @@ static void sees_with_lock(struct fixture *s, const char *name, const char *lock
                    name, lock, name, values);
 }
 
+/* Blue, that had none: it shows nothing until its pod has confirmed that. */
+static void gets_lock(struct fixture *s)
+{
+    fixture_expect_generation(s, "blue", 2);
+    expect_waiting(s, "blue", "pod blue-0 of shard n/blue (has not confirmed the lock");
+    shows_nothing_at(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "blue", 3);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_condition(s, "blue", "Enforced", "True");
+}
+
 /* All is to be its own. */
 static void leaves(struct fixture *s, const char *name, const char *lock)
 {
@@ -668,7 +685,7 @@ static void test_strict_waits_for_pods_without_a_sidecar(void **state)
     pod_of(s, "blue-0", "blue", "operator");
     sees(s, "blue", "\"1\"");
     fixture_lead(s);
-    expect_waiting(s, "blue", "pod old-0 (has no sidecar, and so sees everything)");
+    expect_waiting(s, "blue", "pod old-0 (has no sidecar, and so sees everything once");
     shows_nothing(s, "blue");
     store_delete(&s->store, "pods", "n", "old-0");
     fixture_expect_generation(s, "blue", 2);
@@ -905,16 +922,121 @@ static void test_leaving_beside_a_pod_without_a_sidecar(void **state)
     struct fixture *s = *state;
     begin_strict(s, LONG_MS);
     sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
-    fixture_expect_generation(s, "blue", 2);
-    fixture_enforces(s, "blue-0", "blue");
-    fixture_expect_condition(s, "blue", "Enforced", "True");
+    gets_lock(s);
     selected_bare_pod(s, "");
-    fixture_expect_generation(s, "blue", 3);
+    fixture_expect_generation(s, "blue", 4);
     leaves(s, "blue", "lead");
     fixture_expect_condition(s, "blue", "Published", "False");
-    stays_at(s, "blue", 3);
+    stays_at(s, "blue", 4);
     assert_non_null(strstr(fixture_rules(s, "blue"), "\"name\":\"lead\""));
     assert_null(strstr(fixture_rules(s, "blue"), "\"limits\":[]"));
+}
+
+/* A person has to do something, since it may never start. */
+static void test_a_pod_without_a_sidecar_that_does_not_start(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, SHORT_MS);
+    selected_bare_pod(s, "");
+    expect_waiting(s, "green", "sees everything once it starts: delete it if it never will");
+    run_for(s->store.api.loop, SHORT_MS);
+    fixture_expect_event(s, "green", "HandoverBlocked", 1);
+}
+
+static void hold(struct fixture *s, const char *lock, const char *holder, const char *renewed)
+{
+    store_put_text(&s->store, "leases", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"holderIdentity\":\"%s\","
+                   "\"leaseDurationSeconds\":3600,\"renewTime\":\"%s\"}}",
+                   lock, holder, renewed);
+}
+
+/* Blue has two pods, of which the first one leads. It is left to, and shows nothing until both have
+ * confirmed its new lock, and the leader by the old one is no leader any more. */
+static void begin_to_leave(struct fixture *s)
+{
+    begin_strict(s, LONG_MS);
+    sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
+    gets_lock(s);
+    pod_of(s, "blue-1", "blue", "operator");
+    fixture_enforces(s, "blue-1", "blue");
+    hold(s, "lead---blue", "blue-0_x", "2026-01-01T00:00:00.000000Z");
+    store_delete(&s->store, "shardingconfigs", "n", "green");
+    store_delete(&s->store, "pods", "n", "green-0");
+    fixture_settle(s);
+    leaves(s, "blue", "lead");
+    shows_nothing_at(s, "blue", 4);
+    assert_null(strstr(fixture_rules(s, "blue"), "leaderElection"));
+    expect_waiting(s, "blue", "pod blue-1 of shard n/blue (has not confirmed the lock");
+    fixture_enforces(s, "blue-0", "blue");
+    stays_at(s, "blue", 4);
+    fixture_enforces(s, "blue-1", "blue");
+    expect_waiting(s, "blue", "its leader by the lock that it had before may not have given up");
+    hold(s, "lead---blue", "blue-0_x", "2026-01-01T00:00:02.000000Z");
+    stays_at(s, "blue", 4);
+}
+
+static void has_everything(struct fixture *s)
+{
+    fixture_expect_generation(s, "blue", 5);
+    assert_non_null(strstr(fixture_rules(s, "blue"), "\"limits\":[]"));
+    fixture_expect_event(s, "blue", "Withdrawn", 0);
+}
+
+static void test_leaving_when_the_old_leader_gives_its_lock_back(void **state)
+{
+    struct fixture *s = *state;
+    begin_to_leave(s);
+    hold(s, "lead---blue", "", "2026-01-01T00:00:03.000000Z");
+    has_everything(s);
+}
+
+static void test_leaving_when_the_old_leader_gets_the_new_lock(void **state)
+{
+    struct fixture *s = *state;
+    begin_to_leave(s);
+    hold(s, "lead", "blue-1_x", "2026-01-01T00:00:03.000000Z");
+    stays_at(s, "blue", 4);
+    hold(s, "lead", "blue-1_x", "2026-01-01T00:00:04.000000Z");
+    stays_at(s, "blue", 4);
+    hold(s, "lead", "blue-0_x", "2026-01-01T00:00:05.000000Z");
+    has_everything(s);
+}
+
+/* Who leads managers next does not know which lock the shard had. */
+static void test_leaving_under_another_leader(void **state)
+{
+    struct fixture *s = *state;
+    begin_to_leave(s);
+    fixture_retire(s);
+    fixture_probe(s, "blue-1", "blue", 3, "sha256:0");
+    fixture_lead(s);
+    fixture_settle(s);
+    expect_waiting(s, "blue", "pod blue-1 of shard n/blue (has not confirmed the lock");
+    fixture_enforces(s, "blue-1", "blue");
+    expect_waiting(s, "blue", "its leader by the lock that it had before may not have given up");
+    stays_at(s, "blue", 4);
+    hold(s, "lead---blue", "", "2026-01-01T00:00:03.000000Z");
+    has_everything(s);
+}
+
+/* Half way: some of its pods may have the new lock. */
+static void test_leaving_is_taken_back(void **state)
+{
+    struct fixture *s = *state;
+    begin_to_leave(s);
+    hold(s, "lead", "blue-1_x", "2026-01-01T00:00:03.000000Z");
+    hold(s, "lead", "blue-1_x", "2026-01-01T00:00:04.000000Z");
+    sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
+    shows_nothing_at(s, "blue", 5);
+    fixture_expect_rules(s, "blue", "\"name\":\"lead\"");
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_enforces(s, "blue-1", "blue");
+    expect_waiting(s, "blue", "its leader by the lock that it had before may not have given up");
+    stays_at(s, "blue", 5);
+    hold(s, "lead", "", "2026-01-01T00:00:05.000000Z");
+    fixture_expect_generation(s, "blue", 6);
+    fixture_expect_rules(s, "blue", "ns in (1,2,3)");
 }
 
 static void test_a_pod_without_a_sidecar_is_let_go(void **state)
@@ -932,9 +1054,7 @@ static void test_a_lock_that_is_renamed(void **state)
     struct fixture *s = *state;
     begin_strict(s, LONG_MS);
     sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
-    fixture_expect_generation(s, "blue", 2);
-    fixture_enforces(s, "blue-0", "blue");
-    fixture_expect_condition(s, "blue", "Enforced", "True");
+    gets_lock(s);
     pod_of(s, "red-0", "red", "operator");
     sees_with_lock(s, "red", "lead2", "\"3\"");
     expect_waiting(s, "red",
@@ -942,11 +1062,13 @@ static void test_a_lock_that_is_renamed(void **state)
     expect_waiting(s, "red", "ends 30 s after the last edit");
     expect_no_pods_waited_for(s, "red");
     sees_with_lock(s, "blue", "lead2", "\"1\",\"2\"");
-    fixture_expect_generation(s, "blue", 3);
+    fixture_expect_generation(s, "blue", 4);
     expect_waiting(s, "red", "pod blue-0 of shard n/blue (has not confirmed");
     shows_nothing(s, "red");
     fixture_enforces(s, "blue-0", "blue");
     fixture_expect_generation(s, "red", 2);
+    fixture_expect_generation(s, "blue", 5);
+    fixture_expect_rules(s, "blue", "ns in (1,2)");
 }
 
 /* What two operators select for long, as their specs say, is of both. */
@@ -955,9 +1077,7 @@ static void test_doubt_ends(void **state)
     struct fixture *s = *state;
     begin_strict(s, SHORT_MS); /* which is less than OWNERSHIP_DOUBT_MS */
     sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
-    fixture_expect_generation(s, "blue", 2);
-    fixture_enforces(s, "blue-0", "blue");
-    fixture_expect_condition(s, "blue", "Enforced", "True");
+    gets_lock(s);
     pod_of(s, "red-0", "red", "operator");
     sees_with_lock(s, "red", "lead2", "\"3\"");
     expect_waiting(s, "red", "shard n/blue (its spec selects it too, with another");
@@ -980,9 +1100,7 @@ static void test_a_shard_that_is_renamed_with_its_lock(void **state)
     struct fixture *s = *state;
     begin_strict(s, LONG_MS);
     sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
-    fixture_expect_generation(s, "blue", 2);
-    fixture_enforces(s, "blue-0", "blue");
-    fixture_expect_condition(s, "blue", "Enforced", "True");
+    gets_lock(s);
     store_delete(&s->store, "shardingconfigs", "n", "blue");
     sees_with_lock(s, "red", "lead2", "\"1\",\"2\",\"3\"");
     pod_of(s, "red-0", "red", "operator");
@@ -1475,6 +1593,11 @@ int main(void)
         TEST(test_a_job_of_the_operator_takes_nothing_away),
         TEST(test_a_withdrawn_shard_does_not_gain),
         TEST(test_leaving_beside_a_pod_without_a_sidecar),
+        TEST(test_a_pod_without_a_sidecar_that_does_not_start),
+        TEST(test_leaving_when_the_old_leader_gives_its_lock_back),
+        TEST(test_leaving_when_the_old_leader_gets_the_new_lock),
+        TEST(test_leaving_under_another_leader),
+        TEST(test_leaving_is_taken_back),
         TEST(test_a_pod_without_a_sidecar_is_let_go),
         TEST(test_strict_waits_for_pods_of_nobody_knows_which_shard),
         TEST(test_strict_waits_for_pods_that_two_shards_select),

@@ -24,7 +24,7 @@ struct world {
     struct ownership_shard shards[SHARDS];
     struct ownership_bare_pod bare;
     struct ownership_facts facts;
-    struct ownership_wait waits[2 * SHARDS + 1];
+    struct ownership_wait waits[2 * SHARDS + 2];
     struct ownership_plan plan;
 };
 
@@ -128,7 +128,7 @@ static enum ownership_step ask_after(struct world *w, const char *selector, uint
                                          .doubt_ms = waited_ms};
     w->plan.waits = w->waits;
     assert_int_equal(ownership_room(&w->facts), /* each shard with its one pod, or none */
-                     SHARDS + w->shards[GREEN].pod_count + w->shards[BLUE].pod_count +
+                     1 + SHARDS + w->shards[GREEN].pod_count + w->shards[BLUE].pod_count +
                          w->shards[RED].pod_count + w->facts.bare_count);
     ownership_plan(&w->facts, &q, &w->plan);
     rules_unref(to);
@@ -247,7 +247,8 @@ static void maps_are_waited_for(void **state)
 static void bare_pods_are_waited_for(void **state)
 {
     struct world *w = *state;
-    struct pod bare = {.key = "n/bare", .name = "bare", .account = "op", .owner = ""};
+    struct pod bare = {
+        .key = "n/bare", .name = "bare", .ip = "10.0.0.1", .account = "op", .owner = ""};
     w->bare.pod = &bare;
     w->facts.bare = &w->bare;
     w->facts.bare_count = 1;
@@ -268,7 +269,8 @@ static void bare_pods_are_waited_for(void **state)
 static void all_withdraw_from_bare_pods(void **state)
 {
     struct world *w = *state;
-    struct pod bare = {.key = "n/bare", .name = "bare", .account = "op", .owner = ""};
+    struct pod bare = {
+        .key = "n/bare", .name = "bare", .ip = "10.0.0.1", .account = "op", .owner = ""};
     w->bare.pod = &bare;
     w->facts.bare = &w->bare;
     w->facts.bare_count = 1;
@@ -282,6 +284,49 @@ static void all_withdraw_from_bare_pods(void **state)
     assert_true(w->plan.late);
     bare.proxy_port = 1;
     assert_int_equal(ask_after(w, "ns=g", 0, 0), OWNERSHIP_GIVE);
+}
+
+static void a_pod_that_has_not_started_is_told_apart(void **state)
+{
+    struct world *w = *state;
+    struct pod bare = {.key = "n/bare", .name = "bare", .ip = "", .account = "op", .owner = ""};
+    w->bare.pod = &bare;
+    w->facts.bare = &w->bare;
+    w->facts.bare_count = 1;
+    w->bare.selected_by[w->bare.selected_count++] = &w->shards[BLUE];
+    assert_int_equal(ask_after(w, "ns=g", 0, 0), OWNERSHIP_WITHDRAW);
+    assert_int_equal(w->plan.waits[0].reason, OWNERSHIP_NOT_STARTED);
+}
+
+/* Its service account says nothing then: operators may have one in common. */
+static void a_pod_is_of_the_operator_whose_shards_select_it(void **state)
+{
+    struct world *w = *state;
+    struct pod bare = {.key = "n/bare",
+                       .name = "bare",
+                       .ip = "10.0.0.1",
+                       .account = "op",
+                       .owner = "uid of a StatefulSet"};
+    has(w, BLUE, "ns=b", "lead2"); /* of another one */
+    w->bare.pod = &bare;
+    w->facts.bare = &w->bare;
+    w->facts.bare_count = 1;
+    assert_true(operator_has_bare_pod(&w->shards[GREEN], &w->bare));
+    w->bare.selected_by[w->bare.selected_count++] = &w->shards[BLUE];
+    assert_true(operator_has_bare_pod(&w->shards[BLUE], &w->bare));
+    assert_false(operator_has_bare_pod(&w->shards[GREEN], &w->bare));
+    assert_int_equal(ask_after(w, "ns=g", 0, 0), OWNERSHIP_GIVE);
+    w->pods[GREEN].owner = bare.owner;
+    assert_true(operator_has_bare_pod(&w->shards[GREEN], &w->bare));
+    w->pods[GREEN].owner = "";
+    w->maps[BLUE].lock = "lead"; /* its spec is another one already */
+    assert_true(operator_has_bare_pod(&w->shards[GREEN], &w->bare));
+    w->maps[BLUE].lock = "lead2";
+    has(w, GREEN, "ns=g", NULL);
+    assert_true(operator_has_bare_pod(&w->shards[GREEN], &w->bare));
+    has(w, GREEN, "ns=g", "lead");
+    bare.proxy_port = 1; /* whose rules it has nobody knows */
+    assert_true(operator_has_bare_pod(&w->shards[GREEN], &w->bare));
 }
 
 /* When all leave, the shard that has everything is elected by the lock of pods without sidecars,
@@ -299,7 +344,8 @@ static void who_is_elected_with_bare_pods_keeps_what_it_has(void **state)
         {"lead", false, OWNERSHIP_WITHDRAW},
     };
     struct world *w = *state;
-    struct pod bare = {.key = "n/bare", .name = "bare", .account = "op", .owner = ""};
+    struct pod bare = {
+        .key = "n/bare", .name = "bare", .ip = "10.0.0.1", .account = "op", .owner = ""};
     w->bare.pod = &bare;
     w->facts.bare = &w->bare;
     w->facts.bare_count = 1;
@@ -315,6 +361,89 @@ static void who_is_elected_with_bare_pods_keeps_what_it_has(void **state)
         ownership_plan(&w->facts, &q, &w->plan);
         assert_int_equal(w->plan.step, cases[i].step);
     }
+}
+
+/* ---- another lock ---- */
+
+/* What becomes of green, that has rules `from`, and is to have what it has by this lock. */
+static enum ownership_step relock(struct world *w, struct rules *from, const char *selector,
+                                  const char *lock, bool relocks, bool led)
+{
+    struct rules *to = make("green", selector, lock);
+    const struct ownership_question q = {.shard = &w->shards[GREEN],
+                                         .from = from,
+                                         .to = to,
+                                         .elected = lock == NULL,
+                                         .relocks = relocks,
+                                         .led = led,
+                                         .limit_ms = LIMIT_MS};
+    w->plan.waits = w->waits;
+    ownership_plan(&w->facts, &q, &w->plan);
+    rules_unref(to);
+    return w->plan.step;
+}
+
+/* Although it gains nothing: one of its pods might work by each. */
+static void a_shard_shows_nothing_while_its_lock_changes(void **state)
+{
+    struct world *w = *state;
+    struct rules *before = make("green", "ns=g", "lead");
+    struct handover_past past = {.rules = {before, NULL}, .count = 1};
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", "lead2", false, false), OWNERSHIP_RELOCK);
+    assert_int_equal(w->plan.count, 1);
+    assert_int_equal(w->plan.waits[0].reason, OWNERSHIP_OTHER_LOCK);
+    assert_ptr_equal(w->plan.waits[0].pod, &w->own[GREEN]);
+    assert_true(w->plan.waits[0].may_expire);
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, false, false), OWNERSHIP_RELOCK);
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", "lead", false, true), OWNERSHIP_GIVE);
+
+    has(w, GREEN, "ns=nothing", NULL); /* by the new one; its pod has confirmed that */
+    w->maps[GREEN].generation = 3;
+    past.rules[past.count++] = w->rules[GREEN];
+    w->shards[GREEN].past = &past;
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, true, true), OWNERSHIP_RELOCK);
+    assert_int_equal(w->plan.waits[0].reason, OWNERSHIP_OTHER_LOCK); /* of generation 2 */
+    assert_int_equal(w->plan.waits[1].reason, OWNERSHIP_STILL_LED);
+    w->probes[GREEN].generation = 3;
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, true, true), OWNERSHIP_RELOCK);
+    assert_int_equal(w->plan.count, 1);
+    assert_int_equal(w->plan.waits[0].reason, OWNERSHIP_STILL_LED);
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, true, false), OWNERSHIP_GIVE);
+    w->shards[GREEN].pod_count = 0;
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, true, true), OWNERSHIP_GIVE);
+    rules_unref(before);
+}
+
+/* Another leader does not know which lock it had. */
+static void a_pod_of_unknown_rules_may_have_another_lock(void **state)
+{
+    struct world *w = *state;
+    has(w, GREEN, "ns=nothing", "lead");
+    w->probes[GREEN].generation = 1;
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", "lead", false, false), OWNERSHIP_GIVE);
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", "lead", true, false), OWNERSHIP_RELOCK);
+    assert_int_equal(w->plan.waits[0].reason, OWNERSHIP_OTHER_LOCK);
+    w->pods[GREEN].let_go = true;
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", "lead", true, false), OWNERSHIP_GIVE);
+}
+
+/* Which are elected by the new lock as well, once the old one is of no account; but nothing is
+ * known of others with its service account. */
+static void pods_without_a_sidecar_do_not_hold_up_who_has_their_lock(void **state)
+{
+    struct world *w = *state;
+    struct pod bare = {
+        .key = "n/bare", .name = "bare", .ip = "10.0.0.1", .account = "op", .owner = ""};
+    w->bare.pod = &bare;
+    w->facts.bare = &w->bare;
+    w->facts.bare_count = 1;
+    w->bare.selected_by[w->bare.selected_count++] = &w->shards[GREEN];
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, false, false), OWNERSHIP_WITHDRAW);
+    has(w, GREEN, "ns=nothing", NULL);
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, true, true), OWNERSHIP_WITHDRAW);
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, true, false), OWNERSHIP_GIVE);
+    w->bare.selected_count = 0;
+    assert_int_equal(relock(w, w->rules[GREEN], "ns=g", NULL, true, false), OWNERSHIP_RELEASE);
 }
 
 static void who_shares_on_purpose_is_not_waited_for(void **state)
@@ -682,7 +811,12 @@ int main(void)
         TEST(maps_are_waited_for),
         TEST(bare_pods_are_waited_for),
         TEST(all_withdraw_from_bare_pods),
+        TEST(a_pod_that_has_not_started_is_told_apart),
+        TEST(a_pod_is_of_the_operator_whose_shards_select_it),
         TEST(who_is_elected_with_bare_pods_keeps_what_it_has),
+        TEST(a_shard_shows_nothing_while_its_lock_changes),
+        TEST(a_pod_of_unknown_rules_may_have_another_lock),
+        TEST(pods_without_a_sidecar_do_not_hold_up_who_has_their_lock),
         TEST(who_shares_on_purpose_is_not_waited_for),
         TEST(strict_waits_for_ever_and_bounded_does_not),
         TEST(what_is_unsettled_has_its_time),

@@ -24,7 +24,7 @@ static void make_world(struct world *w)
     static const char *const shards[SHARDS] = {"x-0-canary", "x-1-normal", "x-2-normal"};
     static const char *const names[PODS] = {"op-0", "op-1", "op-2", "op-3", "op-4"};
     for (size_t i = 0; i < SHARDS; i++) {
-        w->shards[i] = (struct roll_shard){shards[i], ROLL_LOCK_HELD};
+        w->shards[i] = (struct roll_shard){shards[i], LOCK_STATE_HELD};
     }
     for (unsigned i = 0; i < PODS; i++) {
         w->pods[i] = (struct roll_pod){.name = names[i],
@@ -240,16 +240,16 @@ static void test_shards_must_be_led(void **state)
     struct world w;
     (void)state;
     make_world(&w);
-    w.shards[0].lock = ROLL_LOCK_UNKNOWN;
+    w.shards[0].lock = LOCK_STATE_UNKNOWN;
     expect_wait(&w, ROLL_LOCK, 0, ROLL_NONE);
-    w.shards[0].lock = ROLL_LOCK_FREE;
+    w.shards[0].lock = LOCK_STATE_FREE;
     expect_wait(&w, ROLL_LEADERLESS, 0, ROLL_NONE);
-    w.shards[0].lock = ROLL_LOCK_NONE;
-    w.shards[1].lock = ROLL_LOCK_FREE; /* nothing has been done to that one yet */
+    w.shards[0].lock = LOCK_STATE_NONE;
+    w.shards[1].lock = LOCK_STATE_FREE; /* nothing has been done to that one yet */
     expect_evict(&w, 0);
     renew(&w, 0);
-    w.shards[0].lock = ROLL_LOCK_FREE;
-    w.shards[1].lock = ROLL_LOCK_HELD;
+    w.shards[0].lock = LOCK_STATE_FREE;
+    w.shards[1].lock = LOCK_STATE_HELD;
     expect_wait(&w, ROLL_LEADERLESS, 1, ROLL_NONE);
     assert_int_equal(roll_decide(&w.facts).shard, 0);
     w.pods[1].ready = false;
@@ -264,7 +264,7 @@ static void test_the_last_shard_must_be_led(void **state)
     for (size_t i = 0; i < PODS; i++) {
         renew(&w, i);
     }
-    w.shards[2].lock = ROLL_LOCK_FREE;
+    w.shards[2].lock = LOCK_STATE_FREE;
     expect_wait(&w, ROLL_LEADERLESS, ROLL_NONE, ROLL_NONE);
     w.facts.finished = true;
     assert_int_equal(roll_decide(&w.facts).what, ROLL_DONE);
@@ -419,7 +419,7 @@ static void make_any(struct world *w)
 {
     make_world(w);
     for (size_t i = 0; i < SHARDS; i++) {
-        w->shards[i].lock = chance(4) == 0 ? (enum roll_lock)chance(4) : ROLL_LOCK_HELD;
+        w->shards[i].lock = chance(4) == 0 ? (enum lock_state)chance(4) : LOCK_STATE_HELD;
     }
     for (size_t i = 0; i < PODS; i++) {
         struct roll_pod *p = &w->pods[i];
@@ -459,8 +459,8 @@ static void check_all_is_well(const struct world *w, const struct roll_pod *gone
             ready[p->shard] += p->ready;
         }
         if (p->shard != ROLL_NONE && (p == gone || !p->old)) {
-            enum roll_lock lock = w->shards[p->shard].lock;
-            assert_true(lock == ROLL_LOCK_NONE || lock == ROLL_LOCK_HELD);
+            enum lock_state lock = w->shards[p->shard].lock;
+            assert_true(lock == LOCK_STATE_NONE || lock == LOCK_STATE_HELD);
         }
         assert_false(p->shard == gone->shard && p->shard != ROLL_NONE && p->open_breaker);
         assert_false(w->facts.ordered && p->ordinal < gone->ordinal && !p->ready);
@@ -536,7 +536,7 @@ static void live(struct world *w)
     } else {
         p->open_breaker = false;
     }
-    w->shards[chance(SHARDS)].lock = ROLL_LOCK_HELD;
+    w->shards[chance(SHARDS)].lock = LOCK_STATE_HELD;
 }
 
 static void roll_once(struct world *w, unsigned *steps)
@@ -547,7 +547,7 @@ static void roll_once(struct world *w, unsigned *steps)
             struct roll_pod *p = &w->pods[s.pod];
             assert_int_equal(out(w), 0);
             if (p->holder && p->shard != ROLL_NONE) {
-                w->shards[p->shard].lock = ROLL_LOCK_FREE;
+                w->shards[p->shard].lock = LOCK_STATE_FREE;
             }
             lose(w, s.pod);
             p->ending = true;

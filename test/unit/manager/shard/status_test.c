@@ -709,6 +709,13 @@ static void test_a_spec_that_is_given_up(void **state)
     expect_condition(&m, "Published", "False", "NotCompiled",
                      "ConfigMap cmesh-rules-a still holds generation 7, which stays in force.");
     made_free(&m);
+    f.shows_nothing = true; /* pods without sidecars came before */
+    m = make(f);
+    expect_condition(
+        &m, "Published", "False", "NotCompiled",
+        "ConfigMap cmesh-rules-a still holds generation 7, which shows nothing: others "
+        "had what the earlier spec named when it was published.");
+    made_free(&m);
 }
 
 static void test_long_errors_are_cut(void **state)

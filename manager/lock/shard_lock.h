@@ -5,16 +5,16 @@
  * Clocks of machines differ, so what counts is when a renewal was seen, as for candidates
  * themselves.
  */
-#ifndef MANAGER_ROLLING_SHARD_LOCK_H
-#define MANAGER_ROLLING_SHARD_LOCK_H
+#ifndef MANAGER_LOCK_SHARD_LOCK_H
+#define MANAGER_LOCK_SHARD_LOCK_H
 
 #include "base/err.h"
 #include "cache/shard_cache.h"
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
+#include "lock/lock_state.h"
 #include "net/clock.h"
 #include "net/loop.h"
-#include "rolling/roll.h"
 #include "rules/lock_name.h"
 
 struct shard_lock;
@@ -40,7 +40,9 @@ struct shard_lock_options {
 MUST_CHECK struct shard_lock *shard_lock_new(struct net_loop *l,
                                              const struct shard_lock_options *o);
 
-enum roll_lock shard_lock_state(const struct shard_lock *s);
+enum lock_state shard_lock_state(const struct shard_lock *s);
+/* For so long after a renewal it is held, in ms. */
+uint64_t shard_lock_duration(const struct shard_lock *s);
 /* When it was seen last that somebody took or renewed it. */
 uint64_t shard_lock_seen_at(const struct shard_lock *s);
 /* Who holds it, or did last; "": nobody. Valid until the loop runs on. */

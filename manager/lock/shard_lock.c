@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rolling/shard_lock.h"
+#include "lock/shard_lock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/list.h"
 #include "base/xalloc.h"
@@ -33,6 +35,9 @@ bool shard_lock_find(const struct shard_cache_config *config, struct shard_lock_
     out->ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
     out->ns = out->ns[0] == '\0' ? config->ns : out->ns;
     bool fits = lock_name_of_shard(name, config->name, out->name);
+    if (strcmp(field_text(field_get(config->object, "spec"), "leaving"), config->name) == 0) {
+        (void)snprintf(out->name, sizeof out->name, "%s", name); /* it has the operator's */
+    }
     return name[0] != '\0' && fits;
 }
 
@@ -97,20 +102,26 @@ static uint64_t duration_ms(const struct lease *l)
     return 1000 * (uint64_t)(good ? seconds : DEFAULT_S);
 }
 
-enum roll_lock shard_lock_state(const struct shard_lock *s)
+uint64_t shard_lock_duration(const struct shard_lock *s)
+{
+    const struct lease *l = lease_of_lock(s);
+    return l == NULL ? 0 : duration_ms(l);
+}
+
+enum lock_state shard_lock_state(const struct shard_lock *s)
 {
     const struct lease *l = lease_of_lock(s);
     if (s->informer == NULL || !informer_synced(s->informer)) {
-        return ROLL_LOCK_UNKNOWN;
+        return LOCK_STATE_UNKNOWN;
     }
     if (l == NULL) {
-        return ROLL_LOCK_NONE;
+        return LOCK_STATE_NONE;
     }
     bool held = lease_object_holder(l->object)[0] != '\0';
     if (!held || net_clock_now(s->clock) - l->seen_at > duration_ms(l)) {
-        return ROLL_LOCK_FREE;
+        return LOCK_STATE_FREE;
     }
-    return l->renewed ? ROLL_LOCK_HELD : ROLL_LOCK_UNKNOWN;
+    return l->renewed ? LOCK_STATE_HELD : LOCK_STATE_UNKNOWN;
 }
 
 uint64_t shard_lock_seen_at(const struct shard_lock *s)

@@ -2,7 +2,7 @@
 /*
  * The Lease of a shard, of an API server that keeps it.
  */
-#include "rolling/shard_lock.h"
+#include "lock/shard_lock.h"
 
 #include <stdlib.h>
 
@@ -52,8 +52,37 @@ static void begin(struct user *u)
 {
     u->lock = make(u);
     assert_non_null(u->lock);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_UNKNOWN);
     store_settle(&u->store);
+}
+
+static void expect_place(const char *object, const char *ns, const char *name)
+{
+    cJSON *parsed = cJSON_Parse(object);
+    const struct shard_cache_config config = {.ns = "n", .name = "blue", .object = parsed};
+    struct shard_lock_place place;
+    assert_non_null(parsed);
+    assert_int_equal(shard_lock_find(&config, &place), name != NULL);
+    if (name != NULL) {
+        assert_string_equal(place.ns, ns);
+        assert_string_equal(place.name, name);
+    }
+    cJSON_Delete(parsed);
+}
+
+/* The shard that is left to has the operator's own. */
+static void test_where_it_is(void **state)
+{
+    (void)state;
+    expect_place("{\"spec\":{}}", "", NULL);
+    expect_place("{\"spec\":{\"controller\":{\"leaderElectionName\":\"lead\"}}}", "n",
+                 "lead---blue");
+    expect_place("{\"spec\":{\"leaving\":\"green\",\"controller\":{\"leaderElectionName\":"
+                 "\"lead\",\"leaderElectionNamespace\":\"m\"}}}",
+                 "m", "lead---blue");
+    expect_place("{\"spec\":{\"leaving\":\"blue\",\"controller\":{\"leaderElectionName\":"
+                 "\"lead\"}}}",
+                 "n", "lead");
 }
 
 static void test_nobody_ever_led(void **state)
@@ -61,16 +90,16 @@ static void test_nobody_ever_led(void **state)
     struct user *u = *state;
     renew(u, "lead---b", "op-1_x");
     begin(u);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_NONE);
     assert_string_equal(shard_lock_holder(u->lock), "");
     renew(u, "lead---a", "op-0_x"); /* it may be an old one that somebody has put back */
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_UNKNOWN);
     renew(u, "lead---a", "op-0_x");
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_HELD);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_HELD);
     assert_string_equal(shard_lock_holder(u->lock), "op-0_x");
     store_delete(&u->store, "leases", "n", "lead---a");
     store_settle(&u->store);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_NONE);
 }
 
 static void test_who_does_not_renew(void **state)
@@ -78,21 +107,21 @@ static void test_who_does_not_renew(void **state)
     struct user *u = *state;
     renew(u, "lead---a", "op-0_x");
     begin(u);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_UNKNOWN);
     fake_clock_jump(&u->store.api.clock, 15001);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_FREE);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_FREE);
     renew(u, "lead---a", "op-0_x");
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_HELD);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_HELD);
     uint64_t seen = shard_lock_seen_at(u->lock);
     fake_clock_jump(&u->store.api.clock, 15000);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_HELD);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_HELD);
     fake_clock_jump(&u->store.api.clock, 1);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_FREE);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_FREE);
     assert_int_equal(shard_lock_seen_at(u->lock), seen);
     renew(u, "lead---a", "op-1_x");
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_HELD);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_HELD);
     renew(u, "lead---a", ""); /* given back */
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_FREE);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_FREE);
 }
 
 /* Another list of the same is no renewal; one without it is its end. */
@@ -103,13 +132,13 @@ static void test_listed_anew(void **state)
     begin(u);
     store_expire_watches(&u->store, "leases");
     store_settle(&u->store);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_UNKNOWN);
     u->store.silent = true;
     store_delete(&u->store, "leases", "n", "lead---a");
     store_expire_watches(&u->store, "leases");
     u->store.silent = false;
     store_settle(&u->store);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_NONE);
 }
 
 static void test_what_cannot_be_read(void **state)
@@ -122,10 +151,10 @@ static void test_what_cannot_be_read(void **state)
     for (int i = 0; i < 20; i++) { /* it is tried again and again */
         store_turn(&u->store, 1);
     }
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_UNKNOWN);
     u->store.refused.part = NULL;
     store_settle(&u->store);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_NONE);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_NONE);
 }
 
 static void test_freed_at_any_moment(void **state)
@@ -147,7 +176,7 @@ static void test_a_name_that_no_lease_can_have(void **state)
     struct user *u = *state;
     u->name = "a/b,c---a";
     begin(u);
-    assert_int_equal(shard_lock_state(u->lock), ROLL_LOCK_UNKNOWN);
+    assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_UNKNOWN);
     assert_string_equal(shard_lock_holder(u->lock), "");
     assert_int_equal(shard_lock_seen_at(u->lock), 0);
 }
@@ -157,9 +186,13 @@ static void test_a_name_that_no_lease_can_have(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_nobody_ever_led),     TEST(test_who_does_not_renew),
-        TEST(test_listed_anew),         TEST(test_what_cannot_be_read),
-        TEST(test_freed_at_any_moment), TEST(test_a_name_that_no_lease_can_have),
+        TEST(test_where_it_is),
+        TEST(test_nobody_ever_led),
+        TEST(test_who_does_not_renew),
+        TEST(test_listed_anew),
+        TEST(test_what_cannot_be_read),
+        TEST(test_freed_at_any_moment),
+        TEST(test_a_name_that_no_lease_can_have),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
