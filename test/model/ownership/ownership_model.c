@@ -672,6 +672,12 @@ static const struct scenario scenarios[] = {
      .leaving = true,
      .together = true,
      .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}}},
+    {.name = "one lock, or two", /* with few edits, and so deeper */
+     .locks = {1, NONE},
+     .masks = {1, NONE},
+     .leaving = true,
+     .together = true,
+     .begin = {{1, 0, 0, 0, {1, 1}, 0, 0}}},
     {.name = "one shard, left",
      .locks = {1, NONE},
      .masks = {1, NONE},
@@ -875,8 +881,10 @@ static void sync_pod(struct steps *s, const struct world *w, unsigned i, bool wr
     }
     bool works = !scenario->together || p->leads != 0;
     if (writing && works && p->enforced.generation != 0 && !is_elected_by_name(p)) {
+        if (p->enforced.content.mask != 0) {
+            p->wrote_by = p->writes != 0 && p->wrote_by != p->leads ? NONE : p->leads;
+        }
         p->writes |= p->enforced.content.mask;
-        p->wrote_by = p->leads;
     }
     p->mounted = *map;
     p->enforced = *map;
