@@ -13,9 +13,9 @@ import audit
 import harness
 import mesh
 import moving_operator
+from metrics_server import MetricsServer
 from moving_operator import ENABLE, MERGE, SHARD
 
-METRICS = "examples/adoption/metrics.yaml"
 EVERY = 2  # pods of each shard
 FEW, MANY = 4, 12
 
@@ -54,14 +54,7 @@ class AutoscalerTest(moving_operator.Case):
     def setUp(self):
         super().setUp()
         self.rate = 25
-        self.serve_metrics()
         self.serve_webhook()
-
-    def serve_metrics(self):
-        self.kubectl("apply", "-f", f"{harness.ROOT}/{METRICS}")
-        self.addCleanup(self.kubectl.run, "delete", "-f", f"{harness.ROOT}/{METRICS}")
-        self.kubectl("wait", "--for=condition=Established", "crd/pods.metrics.k8s.io")
-        self.metrics = f"/apis/metrics.k8s.io/v1beta1/namespaces/{self.namespace}/pods"
 
     def serve_webhook(self):
         """For the pods of this namespace alone."""
@@ -95,9 +88,6 @@ class AutoscalerTest(moving_operator.Case):
 
     # ---- the operator ----
 
-    def shard_of(self, labels):
-        return labels[SHARD]
-
     @staticmethod
     def template(sharded):
         """The webhook adds the sidecars."""
@@ -122,7 +112,6 @@ class AutoscalerTest(moving_operator.Case):
         """Each shard has its pods, and all enforce what they are to."""
 
         def right():
-            self.meter()
             root = self.get("op")
             ready = mesh.condition(root, "Ready").get("status") == "True"
             return (
@@ -156,28 +145,6 @@ class AutoscalerTest(moving_operator.Case):
                 },
             }
         )
-
-    def meter(self):
-        """The pods that are there share the load."""
-        if self.load_mib is None:
-            return
-        names = {pod["metadata"]["name"] for pod in self.cluster.json(self.pods)["items"]}
-        known = {item["metadata"]["name"] for item in self.cluster.json(self.metrics)["items"]}
-        for name in known - names:
-            self.cluster.fetch(f"{self.metrics}/{name}", "DELETE")
-        for name in names:
-            usage = {"cpu": "10m", "memory": f"{self.load_mib // len(names)}Mi"}
-            thing = {
-                "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "window": "1s",
-                "containers": [{"name": "operator", "usage": usage}],
-            }
-            if name in known:
-                self.cluster.json(f"{self.metrics}/{name}", "PATCH", thing, MERGE[0][1])
-            else:
-                thing.update(apiVersion="metrics.k8s.io/v1beta1", kind="PodMetrics",
-                             metadata={"name": name, "labels": {"app": "op"}})  # fmt: skip
-                self.cluster.json(self.metrics, "POST", thing)
 
     # ---- the judges ----
 
@@ -215,7 +182,7 @@ class AutoscalerTest(moving_operator.Case):
 
     def scale(self, what, load, count):
         begun, seen = time.time(), len(self.spread.history)
-        self.load_mib = load
+        self.metrics.load = load
         self.wait_spread(count)
         self.settle()
         self.assertEqual(count, self.cluster.json(self.workload)["spec"]["replicas"])
@@ -223,7 +190,6 @@ class AutoscalerTest(moving_operator.Case):
         self.assertGreater(self.check_writes(what, begun), 1)
 
     def test_up_and_down(self):
-        self.load_mib = None
         self.deploy("Deployment", FEW)
         self.spread = Spread(self)
         self.make_root()
@@ -231,6 +197,7 @@ class AutoscalerTest(moving_operator.Case):
         self.rolled_out()
         self.wait_spread(FEW)
         self.begin()
+        self.metrics = MetricsServer(self, self.namespace, "op", 100 * FEW)
         self.autoscale()
         # What is within a tenth of the target is left alone.
         self.scale("up", 150 * MANY, MANY)

@@ -15,6 +15,7 @@ import images
 import mesh
 import node
 import operator_test
+from metrics_server import MetricsServer
 
 EXAMPLES = os.path.join(harness.ROOT, "examples")
 OPERATOR = "report-operator"
@@ -383,18 +384,19 @@ class AutomaticShardsTest(ManagedTestCase):
         self.check_gone()
 
 
-class DeploymentTest(ManagedTestCase):
+class DeploymentTestCase(ManagedTestCase):
     teams = AutomaticShardsTest.teams
+    every = None  # pods of each shard
 
     def setUp(self):
         super().setUp()
         self.install()
 
     def check_spread(self, shown, count):
-        """Two pods of each shard, of which one reports for the teams of its shard."""
+        """Each shard has its pods, of which one reports for the teams of the shard."""
         shards = dict(re.findall(r"^(report-operator-\S+) .* (report-\d+-normal)$", shown, re.M))
         names = [f"report-{i + 1}-normal" for i in range(count)]
-        self.assertEqual(sorted(names * 2), sorted(shards.values()), shown)
+        self.assertEqual(sorted(names * self.every), sorted(shards.values()), shown)
         owners = {}
         for shard in self.cluster.json(CONFIGS)["items"]:
             for bucket in mesh.buckets_of(shard):
@@ -406,6 +408,10 @@ class DeploymentTest(ManagedTestCase):
             wanted[team] = "|".join(pods)
         self.wait_reporters(wanted)
 
+
+class DeploymentTest(DeploymentTestCase):
+    every = 2
+
     def test_readme(self):
         demo, start, look, more, roll, away = blocks("deployment")
         self.assertEqual("examples/deployment/demo\n", demo)
@@ -416,6 +422,64 @@ class DeploymentTest(ManagedTestCase):
         self.assertEqual([0] * 18, self.restarts("app=report-operator"))
         self.follow(away)
         self.check_gone()
+
+
+class AdoptionTest(DeploymentTestCase):
+    """The autoscaler is the real one; what metrics-server would serve is written."""
+
+    every = 1
+
+    def check_without(self):
+        """All teams are reported by pods that are there, and these have no sidecars."""
+        pods = self.wait_ready(OPERATOR, "app=report-operator", 2)
+        self.assertEqual([1, 1], [len(pod["spec"]["containers"]) for pod in pods])
+        names = "|".join(pod["metadata"]["name"] for pod in pods)
+        self.wait_reporters({team: names for team in self.teams})
+
+    def autoscale(self, load, count):
+        self.metrics.load = load
+        self.wait_ready(OPERATOR, "app=report-operator", count)
+
+        def settled():
+            status = self.cluster.json(f"{CONFIGS}/{OPERATOR}").get("status", {})
+            ready = any(
+                c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", [])
+            )
+            return ready and status.get("enforced") == f"{count}/{count}"
+
+        harness.wait_for(settled, f"{count} pods enforce", KUBELET, 0.2)
+        self.check_spread(self.look(), count)
+
+    def look(self):
+        return self.kubectl("-n", OPERATOR, "get", "pods", "-L", f"{mesh.GROUP}/shard")
+
+    def test_readme(self):
+        demo, start, adopt, upgrade, leave, away = blocks("adoption")
+        self.assertEqual("examples/adoption/demo\n", demo)
+        self.follow(start)
+        self.check_without()
+        self.check_spread(self.follow(adopt), 2)
+        self.metrics = MetricsServer(self, OPERATOR, OPERATOR, 200)
+        self.follow(
+            "sed -e s,autoscaling/v2,autoscaling/v2beta2, -e s/600/0/ examples/adoption/hpa.yaml |"
+            " kubectl apply -f -"
+        )
+        self.autoscale(400, 4)
+        self.autoscale(200, 2)
+        old = self.revisions()
+        self.follow(upgrade)
+        self.wait_ready(OPERATOR, "app=report-operator", 2)
+        self.assertFalse(old & self.revisions())
+        self.check_spread(self.look(), 2)
+        self.follow(leave)
+        self.check_without()
+        self.assertEqual([0, 0], self.restarts("app=report-operator"))
+        self.follow(away)
+        self.check_gone()
+
+    def revisions(self):
+        pods = self.pods(OPERATOR, "app=report-operator")
+        return {pod["metadata"]["labels"]["pod-template-hash"] for pod in pods}
 
 
 def mesh_hash(namespace):
