@@ -98,13 +98,13 @@ def main():
              if (found := is_twice(there, begins[1:]))]  # fmt: skip
     wrong += [f"{space}: nobody works on it" for space in changes if not writes.get(space)]
     if longest > PATIENCE:
-        wrong.append(f"a namespace was nobody's for {longest:.1f} s")
+        wrong.append(f"a namespace was unowned for {longest:.1f} s")
     for line in wrong:
         print("  WRONG  ", line)
     if not wrong:
         count = sum(map(len, writes.values()))
-        print(f"  ok      none of the {len(changes)} namespaces was ever two pods', by {count} writes of the operator")
-        print(f"  ok      none was nobody's for longer than {longest:.2f} s")
+        print(f"  ok      no two pods worked on one of the {len(changes)} namespaces at a time, by {count} writes")
+        print(f"  ok      none was unowned for longer than {longest:.2f} s")
     return 1 if wrong else 0
 
 
