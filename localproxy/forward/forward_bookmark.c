@@ -479,13 +479,16 @@ static bool is_wanted(const struct forward *w)
 
 void forward_open_written(struct forward *f, const struct http_head *head)
 {
+    if (!f->ctx->write_bookmarks || f->attributes.key.selector == 0 || head->status / 100 != 2 ||
+        !is_wanted(f)) {
+        return;
+    }
     enum encoding encoding = encoding_of(headers_value(head, SLICE("Content-Type")));
     struct slice coding = headers_value(head, SLICE("Content-Encoding"));
     bool gzip = slice_ieq(coding, SLICE("gzip"));
     bool plain = coding.len == 0 || slice_ieq(coding, SLICE("identity"));
     bool announced = head->framing == HTTP_BODY_LENGTH;
-    if (!f->ctx->write_bookmarks || f->attributes.key.selector == 0 || head->status / 100 != 2 ||
-        !(plain || gzip) || encoding == ENCODING_OTHER || !is_wanted(f)) {
+    if (!(plain || gzip) || encoding == ENCODING_OTHER) {
         return;
     }
     struct written *w = malloc(sizeof *w);
