@@ -345,7 +345,7 @@ class Kubelet:
 
 
 class Users(threading.Thread):
-    """Change objects, so many in a second, of any namespace."""
+    """Change objects, so many in a second: of each namespace one, in any order, then again."""
 
     def __init__(self, case, rate):
         super().__init__(daemon=True)
@@ -359,10 +359,11 @@ class Users(threading.Thread):
         self.start()
 
     def run(self):
-        due = time.monotonic()
+        due, left = time.monotonic(), []
         while not self.over.wait(max(0, due - time.monotonic())):
             due = max(due + 1 / self.rate, time.monotonic() - 1)
-            self.change(self.pick.choice(self.case.spaces))
+            left = left or self.pick.sample(self.case.spaces, len(self.case.spaces))
+            self.change(left.pop())
 
     def change(self, space):
         self.serial += 1
