@@ -36,6 +36,12 @@ void gunzip_free(struct gunzip *g)
     }
 }
 
+static bool is_bomb(const struct gunzip *g)
+{
+    return g->zip.total_out > GUNZIP_ANY_RATIO &&
+           g->zip.total_out / GUNZIP_RATIO_MAX > g->zip.total_in;
+}
+
 int gunzip_feed(struct gunzip *g, struct slice bytes, gunzip_cb cb, void *data)
 {
     unsigned char inflated[INFLATED_MAX];
@@ -48,6 +54,9 @@ int gunzip_feed(struct gunzip *g, struct slice bytes, gunzip_cb cb, void *data)
         g->zip.next_out = inflated;
         g->zip.avail_out = room;
         rc = inflate(&g->zip, Z_NO_FLUSH);
+        if (is_bomb(g)) {
+            return -EPROTO;
+        }
         more = cb(data, slice_of((const char *)inflated, room - g->zip.avail_out));
     } while (more && rc == Z_OK && g->zip.avail_out == 0);
     /* Z_BUF_ERROR: there was nothing left to do. */

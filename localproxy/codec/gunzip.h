@@ -15,6 +15,11 @@
 #include "base/slice.h"
 
 #define GUNZIP_MEMORY ((size_t)40 * 1024)
+/* What is inflated beyond so many bytes is so many times as long as the body at most; gzip can make
+ * a thousand of one, for which all else would wait. Lists of the API server are 10 to 30 times as
+ * long. */
+#define GUNZIP_ANY_RATIO ((size_t)4 * 1024 * 1024)
+#define GUNZIP_RATIO_MAX 100
 
 struct gunzip;
 
@@ -28,8 +33,8 @@ void gunzip_free(struct gunzip *g);
  * `g` may be freed then. */
 typedef bool (*gunzip_cb)(void *data, struct slice inflated);
 
-/* The next bytes. 0, or -EPROTO: they are no gzip. Neither this nor what follows it is to be fed
- * when that was returned, or no more was wanted. */
+/* The next bytes. 0, or -EPROTO: they are no gzip, or one that inflates too far. Neither this nor
+ * what follows it is to be fed when that was returned, or no more was wanted. */
 MUST_CHECK int gunzip_feed(struct gunzip *g, struct slice bytes, gunzip_cb cb, void *data);
 
 #endif

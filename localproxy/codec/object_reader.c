@@ -47,10 +47,15 @@ static void fail(struct object_reader *r)
     r->failed = true;
 }
 
+static bool may_take(struct object_reader *r, size_t size)
+{
+    return byte_share_try_within(&r->share, size, OBJECT_READER_MEMORY);
+}
+
 static void hold(struct object_reader *r, const char *ptr, size_t n)
 {
     size_t size = (r->zip != NULL ? GUNZIP_MEMORY : 0) + buf_size_with(&r->held, n);
-    if (!byte_share_set(&r->share, size) || buf_append(&r->held, ptr, n) != 0) {
+    if (!may_take(r, size) || buf_append(&r->held, ptr, n) != 0) {
         fail(r);
     }
 }
@@ -278,7 +283,7 @@ struct object_reader *object_reader_new(enum encoding encoding, bool gzip,
     r->encoding = encoding;
     buf_init(&r->held, OBJECT_READER_HELD_MAX);
     byte_share_init(&r->share, budget);
-    if (gzip && byte_share_set(&r->share, GUNZIP_MEMORY)) {
+    if (gzip && may_take(r, GUNZIP_MEMORY)) {
         r->zip = gunzip_new();
     }
     if (gzip && r->zip == NULL) {

@@ -18,6 +18,9 @@
 
 /* Bytes that are held; of an object that needs more nothing is read. */
 #define OBJECT_READER_HELD_MAX ((size_t)128 * 1024)
+/* Of the budget, from which on no reader takes more: it can be done without, unlike what others
+ * need the budget for. */
+#define OBJECT_READER_MEMORY ((size_t)8 * 1024 * 1024)
 
 struct object_reader;
 

@@ -306,6 +306,27 @@ static void test_a_budget_that_is_used_up(void **state)
     assert_int_equal(budget.used, 0);
 }
 
+/* What others cannot do without is left to them, and nothing counts as refused. */
+static void test_a_budget_of_others(void **state)
+{
+    (void)state;
+    struct byte_budget budget = {.max = 4 * OBJECT_READER_MEMORY};
+    struct byte_share other = {.budget = &budget};
+    byte_share_force(&other, OBJECT_READER_MEMORY - GUNZIP_MEMORY);
+    struct object_reader *last = object_reader_new(ENCODING_JSON, true, &budget);
+    assert_non_null(last);
+    assert_null(object_reader_new(ENCODING_JSON, true, &budget));
+    struct object_reader *r = object_reader_new(ENCODING_PROTOBUF, false, &budget);
+    static const char fill[BYTE_SHARE_FREE + 1];
+    assert_non_null(r);
+    assert_false(object_reader_feed(r, slice_of(fill, sizeof fill)));
+    object_reader_free(r);
+    object_reader_free(last);
+    byte_share_give_back(&other);
+    assert_int_equal(budget.used, 0);
+    assert_int_equal(budget.refused, 0);
+}
+
 static bool read_once(void *data)
 {
     struct slice body = *(struct slice *)data;
@@ -336,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_protobuf_cut),
         cmocka_unit_test(test_broken_gzip),
         cmocka_unit_test(test_a_budget_that_is_used_up),
+        cmocka_unit_test(test_a_budget_of_others),
         cmocka_unit_test(test_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
