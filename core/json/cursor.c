@@ -211,6 +211,11 @@ static inline const char *string_stop(const char *p, const char *end)
     return p;
 }
 
+const char *json_string_stop(const char *p, const char *end)
+{
+    return string_stop(p, end);
+}
+
 bool json_string(struct json_cursor *c, struct slice *text)
 {
     if (peek(c) != '"') {

@@ -52,6 +52,9 @@ bool json_skip(struct json_cursor *c);
 /* Nothing but white space is left. */
 bool json_at_end(struct json_cursor *c);
 
+/* The first quote or backslash; `end` when there is none. */
+const char *json_string_stop(const char *p, const char *end);
+
 /* How far an object or array was followed that arrives in pieces; all zero before it. */
 struct json_nesting {
     uint64_t in_string; /* all bits: the last byte was inside of a string */

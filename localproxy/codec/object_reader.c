@@ -149,17 +149,18 @@ static void take_between(struct object_reader *r, struct slice *data)
 
 static void take_string(struct object_reader *r, struct slice *data)
 {
+    const char *p = data->ptr;
+    const char *end = p + data->len;
     bool closed = false;
-    size_t n = 0;
-    for (; n < data->len && !closed; n++) {
-        if (r->escaped) {
-            r->escaped = false;
-        } else if (data->ptr[n] == '\\') {
-            r->escaped = true;
-        } else {
-            closed = data->ptr[n] == '"';
+    while (p < end && !closed) {
+        p = r->escaped ? p : json_string_stop(p, end);
+        if (p < end) {
+            closed = !r->escaped && *p == '"';
+            r->escaped = !r->escaped && *p == '\\';
+            p++;
         }
     }
+    size_t n = (size_t)(p - data->ptr);
     if (r->state == IN_KEY || r->keeps) {
         hold(r, data->ptr, n);
     }
