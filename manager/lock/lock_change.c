@@ -5,17 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "base/xalloc.h"
 #include "lock/shard_lock.h"
 
-/* By then it is seen who took a lock before it was confirmed that nobody does. */
-enum { SEEN_MS = 500 };
+/* One of the Leases. */
+struct followed {
+    struct list node; /* in lock_change.old */
+    struct lock_place place;
+    struct shard_lock *lock; /* NULL: no Lease can have the name */
+};
 
 struct lock_change {
-    const struct net_clock *clock;
-    struct lock_place places[2];
-    struct shard_lock *from; /* NULL: no Lease can have the name */
-    struct shard_lock *to;
+    struct net_loop *loop;
+    struct lock_change_options options;
+    struct list old;
+    struct followed *to;
     uint64_t confirmed_at; /* 0: they have not */
 };
 
@@ -61,72 +66,139 @@ bool lock_place_same(const struct lock_place *a, const struct lock_place *b)
     return strcmp(a->ns, b->ns) == 0 && strcmp(a->name, b->name) == 0;
 }
 
-static struct shard_lock *follow(struct net_loop *l, const struct lock_change_options *o,
-                                 const struct lock_place *place)
+static struct followed *follow(const struct lock_change *c, const struct lock_place *place)
 {
-    const struct shard_lock_options so = {.client = o->client,
+    const struct shard_lock_options so = {.client = c->options.client,
                                           .ns = place->ns,
                                           .name = place->name,
-                                          .clock = o->clock,
-                                          .ops = o->ops};
-    return name_check_subdomain(slice_str(place->name)) == NULL ? shard_lock_new(l, &so) : NULL;
+                                          .clock = c->options.clock,
+                                          .ops = c->options.ops};
+    struct followed *f = xcalloc(1, sizeof *f);
+    list_init(&f->node);
+    f->place = *place;
+    if (name_check_subdomain(slice_str(place->name)) == NULL) {
+        f->lock = shard_lock_new(c->loop, &so);
+    }
+    return f;
+}
+
+static void unfollow(struct followed *f)
+{
+    list_remove(&f->node);
+    shard_lock_free(f->lock);
+    free(f);
 }
 
 struct lock_change *lock_change_new(struct net_loop *l, const struct lock_change_options *o)
 {
     struct lock_change *c = xcalloc(1, sizeof *c);
-    c->clock = o->clock;
-    c->places[0] = o->from;
-    c->places[1] = o->to;
-    c->from = follow(l, o, &c->places[0]);
-    c->to = follow(l, o, &c->places[1]);
+    c->loop = l;
+    c->options = *o;
+    list_init(&c->old);
+    c->to = follow(c, &o->to);
+    list_append(&c->old, &follow(c, &o->from)->node);
     return c;
 }
 
-const struct lock_place *lock_change_from(const struct lock_change *c)
+static struct followed *find_old(const struct lock_change *c, const struct lock_place *place)
 {
-    return &c->places[0];
+    LIST_FOR_EACH(n, &c->old)
+    {
+        struct followed *f = LIST_ITEM(n, struct followed, node);
+        if (lock_place_same(&f->place, place)) {
+            return f;
+        }
+    }
+    return NULL;
 }
 
-const struct lock_place *lock_change_to(const struct lock_change *c)
+void lock_change_again(struct lock_change *c, const struct lock_place *from,
+                       const struct lock_place *to)
 {
-    return &c->places[1];
+    if (!lock_place_same(&c->to->place, to)) {
+        struct followed *back = find_old(c, to);
+        list_append(&c->old, &c->to->node);
+        if (back != NULL) {
+            list_remove(&back->node);
+        }
+        c->to = back != NULL ? back : follow(c, to);
+        c->confirmed_at = 0;
+    }
+    if (!lock_place_same(from, to) && find_old(c, from) == NULL) {
+        list_append(&c->old, &follow(c, from)->node);
+        c->confirmed_at = 0;
+    }
+}
+
+/* What stands there from now on is what is left of who led. */
+static void read_old(struct lock_change *c)
+{
+    LIST_FOR_EACH(n, &c->old)
+    {
+        struct followed *f = LIST_ITEM(n, struct followed, node);
+        if (f->lock != NULL) {
+            shard_lock_read(f->lock);
+        }
+    }
 }
 
 void lock_change_confirm(struct lock_change *c, bool confirmed)
 {
-    bool known = confirmed && c->confirmed_at != 0;
-    c->confirmed_at = known ? c->confirmed_at : confirmed ? net_clock_now(c->clock) : 0;
+    if (!confirmed) {
+        c->confirmed_at = 0;
+    } else if (c->confirmed_at == 0) {
+        c->confirmed_at = net_clock_now(c->options.clock);
+        read_old(c);
+    }
 }
 
 /* It has renewed the new one since nobody renews the old one. */
-static bool is_led_by_the_same(const struct lock_change *c)
+static bool is_led_by_the_same(const struct lock_change *c, const struct shard_lock *old)
 {
-    return c->from != NULL && c->to != NULL && shard_lock_state(c->to) == LOCK_STATE_HELD &&
-           shard_lock_seen_at(c->to) >= c->confirmed_at &&
-           strcmp(shard_lock_holder(c->to), shard_lock_holder(c->from)) == 0;
+    const struct shard_lock *to = c->to->lock;
+    return to != NULL && shard_lock_state(to) == LOCK_STATE_HELD &&
+           shard_lock_seen_at(to) >= c->confirmed_at &&
+           strcmp(shard_lock_holder(to), shard_lock_holder(old)) == 0;
 }
 
 /* A lock that is held on for longer is another one's. */
+static bool is_given_up(const struct lock_change *c, const struct shard_lock *old)
+{
+    return shard_lock_is_read(old) &&
+           (net_clock_now(c->options.clock) > shard_lock_ends_at(old, c->confirmed_at) ||
+            is_led_by_the_same(c, old));
+}
+
 bool lock_change_is_over(const struct lock_change *c)
 {
-    enum lock_state state = c->from == NULL ? LOCK_STATE_NONE : shard_lock_state(c->from);
-    uint64_t since = net_clock_now(c->clock) - c->confirmed_at;
-    if (c->confirmed_at == 0) {
-        return false;
+    bool over = c->confirmed_at != 0;
+    LIST_FOR_EACH(n, &c->old)
+    {
+        const struct shard_lock *old = LIST_ITEM(n, struct followed, node)->lock;
+        over = over && (old == NULL || is_given_up(c, old));
     }
-    if (state == LOCK_STATE_HELD || state == LOCK_STATE_UNKNOWN) {
-        bool expired = state == LOCK_STATE_HELD && since > shard_lock_duration(c->from);
-        return expired || is_led_by_the_same(c);
+    return over;
+}
+
+const char *lock_change_error(const struct lock_change *c)
+{
+    const char *error = NULL;
+    LIST_FOR_EACH(n, &c->old)
+    {
+        const struct shard_lock *old = LIST_ITEM(n, struct followed, node)->lock;
+        error = error != NULL || old == NULL ? error : shard_lock_error(old);
     }
-    return since >= SEEN_MS;
+    return error;
 }
 
 void lock_change_free(struct lock_change *c)
 {
     if (c != NULL) {
-        shard_lock_free(c->from);
-        shard_lock_free(c->to);
+        unfollow(c->to);
+        LIST_FOR_EACH_SAFE(n, after, &c->old)
+        {
+            unfollow(LIST_ITEM(n, struct followed, node));
+        }
         free(c);
     }
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock_change.h - whether a shard may still be led by the lock that it had before. Both Leases are
- * followed at the API server, as by candidates.
+ * lock_change.h - whether a shard may still be led by a lock that it had before. All these Leases
+ * are followed at the API server, as by candidates.
  *
- * Whoever led by the old lock cannot renew it once all pods of the shard have confirmed the new
- * one, and gives up when it has expired, at the latest; or goes on by the new one, if it gets that.
+ * Whoever led by an old lock cannot renew it once all pods of the shard have confirmed the new one,
+ * and gives up when it has expired, at the latest; or goes on by the new one, if it gets that.
  */
 #ifndef MANAGER_LOCK_LOCK_CHANGE_H
 #define MANAGER_LOCK_LOCK_CHANGE_H
@@ -47,13 +47,17 @@ struct lock_change_options {
 
 MUST_CHECK struct lock_change *lock_change_new(struct net_loop *l,
                                                const struct lock_change_options *o);
-const struct lock_place *lock_change_from(const struct lock_change *c);
-const struct lock_place *lock_change_to(const struct lock_change *c);
+/* The same or another change of the same shard, before this one is over: `from` is one more lock by
+ * which it may still be led, unless it comes back. */
+void lock_change_again(struct lock_change *c, const struct lock_place *from,
+                       const struct lock_place *to);
 
 /* Whether all pods have confirmed the new lock, from now on. */
 void lock_change_confirm(struct lock_change *c, bool confirmed);
-/* Whether they have, and nobody leads by the old lock alone. */
+/* Whether they have, and nobody leads by an old lock alone. */
 bool lock_change_is_over(const struct lock_change *c);
+/* Why an old one cannot be read; NULL: it can. Valid until the loop runs on. */
+const char *lock_change_error(const struct lock_change *c);
 
 /* NULL is ignored. */
 void lock_change_free(struct lock_change *c);

@@ -25,6 +25,9 @@ struct lease {
 struct shard_lock {
     const struct net_clock *clock;
     struct informer *informer; /* NULL: no Lease can have the name */
+    bool reading;              /* it is being read anew */
+    uint64_t gone_seen_at;     /* of one that was deleted: as of struct lease */
+    uint64_t gone_ms;          /* and its duration; 0: none was */
 };
 
 /* Without a namespace of its own it is beside the pods. */
@@ -69,16 +72,35 @@ static bool keep(void *data, const char *key, const cJSON *object, struct inform
     return false;
 }
 
+/* One that lasts for longer than anybody waits counts as one of an hour. */
+static uint64_t duration_ms(const struct lease *l)
+{
+    int64_t seconds = lease_object_seconds(l->object);
+    seconds = seconds == 0 ? DEFAULT_S : seconds < DURATION_MAX_S ? seconds : DURATION_MAX_S;
+    return 1000 * (uint64_t)seconds;
+}
+
 static void drop(void *data, struct informer_item *item)
 {
+    struct shard_lock *s = data;
     struct lease *l = lease_of(item);
-    (void)data;
+    s->gone_seen_at = l->seen_at;
+    s->gone_ms = duration_ms(l);
     cJSON_Delete(l->object);
     free(l);
 }
 
-static const struct informer_kind kind = {
-    .path = "/apis/coordination.k8s.io/v1/leases", .keep = keep, .drop = drop};
+static void on_synced(void *data, bool first)
+{
+    struct shard_lock *s = data;
+    (void)first;
+    s->reading = false;
+}
+
+static const struct informer_kind kind = {.path = "/apis/coordination.k8s.io/v1/leases",
+                                          .keep = keep,
+                                          .drop = drop,
+                                          .on_synced = on_synced};
 
 struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o)
 {
@@ -93,19 +115,6 @@ struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_op
         s->informer = informer_new(l, &kind, &io, s);
     }
     return s;
-}
-
-static uint64_t duration_ms(const struct lease *l)
-{
-    int64_t seconds = lease_object_seconds(l->object);
-    bool good = seconds > 0 && seconds <= DURATION_MAX_S;
-    return 1000 * (uint64_t)(good ? seconds : DEFAULT_S);
-}
-
-uint64_t shard_lock_duration(const struct shard_lock *s)
-{
-    const struct lease *l = lease_of_lock(s);
-    return l == NULL ? 0 : duration_ms(l);
 }
 
 enum lock_state shard_lock_state(const struct shard_lock *s)
@@ -134,6 +143,31 @@ const char *shard_lock_holder(const struct shard_lock *s)
 {
     const struct lease *l = lease_of_lock(s);
     return l == NULL ? "" : lease_object_holder(l->object);
+}
+
+void shard_lock_read(struct shard_lock *s)
+{
+    if (s->informer != NULL) {
+        s->reading = true;
+        informer_list_again(s->informer, 0);
+    }
+}
+
+bool shard_lock_is_read(const struct shard_lock *s)
+{
+    return s->informer != NULL && informer_synced(s->informer) && !s->reading;
+}
+
+uint64_t shard_lock_ends_at(const struct shard_lock *s, uint64_t since)
+{
+    const struct lease *l = lease_of_lock(s);
+    uint64_t seen_at = l == NULL ? s->gone_seen_at : l->seen_at;
+    return (seen_at < since ? seen_at : since) + (l == NULL ? s->gone_ms : duration_ms(l));
+}
+
+const char *shard_lock_error(const struct shard_lock *s)
+{
+    return s->informer == NULL ? NULL : reflector_error(informer_reflector(s->informer));
 }
 
 void shard_lock_free(struct shard_lock *s)

@@ -41,12 +41,21 @@ MUST_CHECK struct shard_lock *shard_lock_new(struct net_loop *l,
                                              const struct shard_lock_options *o);
 
 enum lock_state shard_lock_state(const struct shard_lock *s);
-/* For so long after a renewal it is held, in ms. */
-uint64_t shard_lock_duration(const struct shard_lock *s);
 /* When it was seen last that somebody took or renewed it. */
 uint64_t shard_lock_seen_at(const struct shard_lock *s);
 /* Who holds it, or did last; "": nobody. Valid until the loop runs on. */
 const char *shard_lock_holder(const struct shard_lock *s);
+
+/* Reads it anew, for a watch may be behind. */
+void shard_lock_read(struct shard_lock *s);
+/* It has been read since, or ever. */
+bool shard_lock_is_read(const struct shard_lock *s);
+/* Until when who led by it last may believe that they do, if nobody has taken or renewed it after
+ * `since`, whoever has deleted or emptied it. Who gives it back leaves it for a second. 0: it never
+ * was there. */
+uint64_t shard_lock_ends_at(const struct shard_lock *s, uint64_t since);
+/* Why it cannot be followed now; NULL: it can. Valid until the loop runs on. */
+const char *shard_lock_error(const struct shard_lock *s);
 
 /* At once. NULL is ignored. */
 void shard_lock_free(struct shard_lock *s);

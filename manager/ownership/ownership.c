@@ -269,10 +269,12 @@ static void look_at_own_lock(struct search *q)
 {
     const struct ownership_shard *s = q->question->shard;
     const struct other self = {.shard = s};
+    bool works = false;
     for (size_t i = 0; i < s->pod_count; i++) {
         const struct ownership_pod *p = &s->pods[i];
         enum handover_hold hold =
             handover_hold_of(p->pod, p->probe, s->key, s->map, past_of(s), q->facts->mode);
+        works = works || hold != HANDOVER_NOTHING;
         if (has_other_lock(q, hold)) {
             struct ownership_wait *w = add_wait(q, &self, reason_of_own(p->probe));
             w->pod = p;
@@ -280,7 +282,7 @@ static void look_at_own_lock(struct search *q)
             q->relock = true;
         }
     }
-    if (s->pod_count > 0 && q->question->led) {
+    if (works && q->question->led) {
         (void)add_wait(q, &self, OWNERSHIP_STILL_LED);
         q->relock = true;
     }

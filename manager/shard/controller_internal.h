@@ -294,6 +294,8 @@ bool shard_shows_anything(const struct shard *s, const struct rules *rules);
 /* Before: remembers that its lock changes, or may have changed before it was looked at, `first`. */
 void shard_note_lock(struct shard *s, const struct shard_cache_config *config, bool first,
                      const struct rules *from, const struct rules *to);
+/* What its spec asks for is in force: it has the lock that it is to have. */
+void shard_lock_is_right(struct shard *s);
 void shard_wait_end(struct shard *s);
 /* The rules without the namespaces that its config shares on purpose: what others are compared
  * with. The caller holds one reference. */

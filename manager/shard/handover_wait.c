@@ -21,7 +21,11 @@
 #include "shard/waits_text.h"
 #include "json/field.h"
 
-enum { MS = 1000, LED_MS = 200 /* between two looks at who leads */ };
+enum {
+    MS = 1000,
+    LED_MS = 200,         /* between two looks at who leads */
+    UNREADABLE_MS = 5000, /* likewise, while that cannot be read */
+};
 
 void shard_settle(struct shard *s, const struct rules_map *map, const struct ownership_pod *pods,
                   size_t count)
@@ -144,11 +148,13 @@ static char *make_message(const struct shard *s, const struct ownership_plan *pl
                          s->holders, names_key(o->prefix, POD_LET_GO, key));
     }
     if (plan->step == OWNERSHIP_RELOCK) {
+        const char *error = s->relock == NULL ? NULL : lock_change_error(s->relock);
         return xasprintf("The lock by which the shard is led changes. So that no two of its pods "
                          "work, one by each lock, it sees nothing until that is certain%s: %s. A "
                          "pod that works on nothing for certain need not be waited for: kubectl "
-                         "annotate pod POD %s=true",
-                         limit, s->holders, names_key(o->prefix, POD_LET_GO, key));
+                         "annotate pod POD %s=true%s%s",
+                         limit, s->holders, names_key(o->prefix, POD_LET_GO, key),
+                         error == NULL ? "" : ". The manager ", error == NULL ? "" : error);
     }
     if (waits_for_pods(plan)) {
         (void)snprintf(let_go, sizeof let_go,
@@ -252,15 +258,18 @@ void shard_note_lock(struct shard *s, const struct shard_cache_config *config, b
     if (!changes && first && rules_generation(from) != 1 && !shard_shows_anything(s, from)) {
         lock_place_other(from, own, ns, &o.from);
         changes = true;
-    } else if (changes && s->relock != NULL &&
-               lock_place_same(lock_change_from(s->relock), &o.from) &&
-               lock_place_same(lock_change_to(s->relock), &o.to)) {
-        changes = false; /* that is known */
     }
-    if (changes) {
-        lock_change_free(s->relock);
+    if (changes && s->relock != NULL) {
+        lock_change_again(s->relock, &o.from, &o.to);
+    } else if (changes) {
         s->relock = lock_change_new(c->loop, &o);
     }
+}
+
+void shard_lock_is_right(struct shard *s)
+{
+    lock_change_free(s->relock);
+    s->relock = NULL;
 }
 
 /* For pods of its own, of which it waits for nothing else. */
@@ -282,10 +291,14 @@ static void make_plan(struct shard *s, const struct ownership_facts *f,
     q->led = s->relock != NULL && !lock_change_is_over(s->relock);
     ownership_plan(f, q, plan);
     if (s->relock != NULL) {
-        lock_change_confirm(s->relock, !waits_for_its_lock(q, plan));
+        bool confirmed = !waits_for_its_lock(q, plan);
+        uint64_t again_ms = lock_change_error(s->relock) == NULL ? LED_MS : UNREADABLE_MS;
+        lock_change_confirm(s->relock, confirmed);
         q->led = !lock_change_is_over(s->relock);
         ownership_plan(f, q, plan);
-        plan->again_ms = q->led && plan->again_ms > LED_MS ? LED_MS : plan->again_ms;
+        if (q->led && confirmed && plan->again_ms > again_ms) {
+            plan->again_ms = again_ms;
+        }
     }
 }
 
@@ -313,8 +326,7 @@ static char *ask(struct shard *s, const struct shard_cache_config *config, const
     s->doubt_since = plan.doubt == s->doubt ? s->doubt_since : now;
     s->doubt = plan.doubt;
     if (plan.count == 0 || plan.step == OWNERSHIP_OVERRIDE) {
-        lock_change_free(s->relock);
-        s->relock = NULL;
+        shard_lock_is_right(s);
     }
     if (plan.count == 0) {
         shard_wait_end(s);

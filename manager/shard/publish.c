@@ -177,9 +177,9 @@ static struct rules *rules_meanwhile(const struct publishing *p, struct rules *f
     if (meanwhile == SHARD_RELOCKS) {
         return rules_relocked(p, from);
     }
-    return meanwhile == SHARD_WITHDRAWS || from == NULL
-               ? rules_withdrawn(p, from, sharing_of(p->config->object))
-               : rules_between(from, p->next);
+    const cJSON *shared = p->s->relock == NULL ? sharing_of(p->config->object) : NULL;
+    return meanwhile == SHARD_WITHDRAWS || from == NULL ? rules_withdrawn(p, from, shared)
+                                                        : rules_between(from, p->next);
 }
 
 static void ask_others(struct publishing *p)
@@ -372,6 +372,7 @@ static void confirm(struct shard *s, const struct rules_map *map, enum publish_r
 {
     uint64_t generation = map->generation;
     if (reason == PUBLISH_OK) {
+        shard_lock_is_right(s);
         shard_keep_rules(&s->own, map->rules != NULL ? map->rules : s->compiled);
         s->changed_at = s->placed ? s->changed_at : 0; /* it stood there already */
     }

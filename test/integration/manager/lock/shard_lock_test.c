@@ -124,6 +124,55 @@ static void test_who_does_not_renew(void **state)
     assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_FREE);
 }
 
+static void lasts(struct user *u, double seconds)
+{
+    store_put_text(&u->store, "leases", "n",
+                   "{\"metadata\":{\"name\":\"lead---a\"},\"spec\":{\"holderIdentity\":\"op-0_x\","
+                   "\"leaseDurationSeconds\":%.0f,\"renewTime\":\"t%u\"}}",
+                   seconds, u->renewals++);
+    store_settle(&u->store);
+}
+
+/* Counted from when it was seen, or from when nobody can renew it any more. */
+static void test_when_it_ends(void **state)
+{
+    struct user *u = *state;
+    begin(u);
+    assert_int_equal(shard_lock_ends_at(u->lock, 1), 0);
+    lasts(u, 20);
+    uint64_t seen = shard_lock_seen_at(u->lock);
+    assert_int_equal(shard_lock_ends_at(u->lock, seen + 5), seen + 20000);
+    assert_int_equal(shard_lock_ends_at(u->lock, seen - 1), seen - 1 + 20000);
+    store_delete(&u->store, "leases", "n", "lead---a"); /* which nobody tells the holder */
+    store_settle(&u->store);
+    assert_int_equal(shard_lock_ends_at(u->lock, seen + 5), seen + 20000);
+    lasts(u, 0); /* not said */
+    seen = shard_lock_seen_at(u->lock);
+    assert_int_equal(shard_lock_ends_at(u->lock, seen), seen + 15000);
+    lasts(u, 4294967296);
+    seen = shard_lock_seen_at(u->lock);
+    assert_int_equal(shard_lock_ends_at(u->lock, seen), seen + 3600000);
+}
+
+static void test_read_anew(void **state)
+{
+    struct user *u = *state;
+    u->lock = make(u);
+    assert_non_null(u->lock);
+    assert_false(shard_lock_is_read(u->lock));
+    store_settle(&u->store);
+    assert_true(shard_lock_is_read(u->lock));
+    u->store.silent = true;
+    renew(u, "lead---a", "op-0_x");
+    assert_string_equal(shard_lock_holder(u->lock), "");
+    shard_lock_read(u->lock);
+    assert_false(shard_lock_is_read(u->lock));
+    store_settle(&u->store);
+    assert_true(shard_lock_is_read(u->lock));
+    assert_string_equal(shard_lock_holder(u->lock), "op-0_x");
+    assert_null(shard_lock_error(u->lock));
+}
+
 /* Another list of the same is no renewal; one without it is its end. */
 static void test_listed_anew(void **state)
 {
@@ -152,6 +201,8 @@ static void test_what_cannot_be_read(void **state)
         store_turn(&u->store, 1);
     }
     assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_UNKNOWN);
+    assert_false(shard_lock_is_read(u->lock));
+    assert_non_null(strstr(shard_lock_error(u->lock), "/leases: 403"));
     u->store.refused.part = NULL;
     store_settle(&u->store);
     assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_NONE);
@@ -179,6 +230,9 @@ static void test_a_name_that_no_lease_can_have(void **state)
     assert_int_equal(shard_lock_state(u->lock), LOCK_STATE_UNKNOWN);
     assert_string_equal(shard_lock_holder(u->lock), "");
     assert_int_equal(shard_lock_seen_at(u->lock), 0);
+    shard_lock_read(u->lock);
+    assert_false(shard_lock_is_read(u->lock));
+    assert_null(shard_lock_error(u->lock));
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -189,6 +243,8 @@ int main(void)
         TEST(test_where_it_is),
         TEST(test_nobody_ever_led),
         TEST(test_who_does_not_renew),
+        TEST(test_when_it_ends),
+        TEST(test_read_anew),
         TEST(test_listed_anew),
         TEST(test_what_cannot_be_read),
         TEST(test_freed_at_any_moment),

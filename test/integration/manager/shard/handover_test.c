@@ -976,6 +976,15 @@ static void begin_to_leave(struct fixture *s)
     stays_at(s, "blue", 4);
 }
 
+/* As client-go does. */
+static void give_back(struct fixture *s, const char *lock)
+{
+    store_put_text(&s->store, "leases", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"holderIdentity\":\"\","
+                   "\"leaseDurationSeconds\":1,\"renewTime\":\"2026-01-01T00:00:03.000000Z\"}}",
+                   lock);
+}
+
 static void has_everything(struct fixture *s)
 {
     fixture_expect_generation(s, "blue", 5);
@@ -987,7 +996,7 @@ static void test_leaving_when_the_old_leader_gives_its_lock_back(void **state)
 {
     struct fixture *s = *state;
     begin_to_leave(s);
-    hold(s, "lead---blue", "", "2026-01-01T00:00:03.000000Z");
+    give_back(s, "lead---blue");
     has_everything(s);
 }
 
@@ -1016,7 +1025,7 @@ static void test_leaving_under_another_leader(void **state)
     fixture_enforces(s, "blue-1", "blue");
     expect_waiting(s, "blue", "its leader by the lock that it had before may not have given up");
     stays_at(s, "blue", 4);
-    hold(s, "lead---blue", "", "2026-01-01T00:00:03.000000Z");
+    give_back(s, "lead---blue");
     has_everything(s);
 }
 
@@ -1034,9 +1043,126 @@ static void test_leaving_is_taken_back(void **state)
     fixture_enforces(s, "blue-1", "blue");
     expect_waiting(s, "blue", "its leader by the lock that it had before may not have given up");
     stays_at(s, "blue", 5);
-    hold(s, "lead", "", "2026-01-01T00:00:05.000000Z");
+    give_back(s, "lead");
     fixture_expect_generation(s, "blue", 6);
     fixture_expect_rules(s, "blue", "ns in (1,2,3)");
+}
+
+/* Who led by the first lock may do so still, whichever lock it was that came last. */
+static void test_a_lock_that_changes_twice(void **state)
+{
+    struct fixture *s = *state;
+    begin_to_leave(s);
+    sees_with_lock(s, "blue", "lead2", "\"1\",\"2\",\"3\"");
+    shows_nothing_at(s, "blue", 5);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_enforces(s, "blue-1", "blue");
+    expect_waiting(s, "blue", "its leader by the lock that it had before may not have given up");
+    run_for(s->store.api.loop, SHORT_MS);
+    stays_at(s, "blue", 5);
+    give_back(s, "lead---blue");
+    fixture_expect_generation(s, "blue", 6);
+}
+
+/* Nobody tells who held it that it is gone. */
+static void test_leaving_when_the_old_lock_is_deleted(void **state)
+{
+    struct fixture *s = *state;
+    begin_to_leave(s);
+    store_delete(&s->store, "leases", "n", "lead---blue");
+    run_for(s->store.api.loop, SHORT_MS);
+    stays_at(s, "blue", 4);
+}
+
+static void test_leaving_when_a_person_empties_the_old_lock(void **state)
+{
+    struct fixture *s = *state;
+    begin_to_leave(s);
+    hold(s, "lead---blue", "", "2026-01-01T00:00:02.000000Z");
+    run_for(s->store.api.loop, SHORT_MS);
+    stays_at(s, "blue", 4);
+}
+
+/* The manager hears late of what happens to the Lease. */
+static void test_leaving_when_the_watch_is_behind(void **state)
+{
+    struct fixture *s = *state;
+    begin_strict(s, LONG_MS);
+    sees_with_lock(s, "blue", "lead", "\"1\",\"2\",\"3\"");
+    gets_lock(s);
+    store_delete(&s->store, "shardingconfigs", "n", "green");
+    store_delete(&s->store, "pods", "n", "green-0");
+    give_back(s, "lead---blue");
+    fixture_settle(s);
+    leaves(s, "blue", "lead");
+    shows_nothing_at(s, "blue", 4);
+    s->store.silent = true;
+    hold(s, "lead---blue", "blue-0_x", "2026-01-01T00:00:01.000000Z");
+    fixture_enforces(s, "blue-0", "blue");
+    run_for(s->store.api.loop, SHORT_MS);
+    stays_at(s, "blue", 4);
+}
+
+static void test_leaving_when_the_old_lock_cannot_be_read(void **state)
+{
+    struct fixture *s = *state;
+    s->store.refused.part = "lead---blue";
+    s->store.refused.status = 403;
+    begin_to_leave(s);
+    expect_waiting(s, "blue", "/namespaces/n/leases: 403 Forbidden");
+    s->store.refused.part = NULL;
+    give_back(s, "lead---blue");
+    has_everything(s);
+}
+
+/* Of the operator's own namespace, which all shards see. `leaving`: "", or the shard. */
+static void sees_with_shared(struct fixture *s, const char *leaving)
+{
+    store_put_text(
+        &s->store, "shardingconfigs", "n",
+        "{\"metadata\":{\"name\":\"blue\"},\"spec\":{\"leaving\":\"%s\",\"controller\":{"
+        "\"leaderElectionName\":\"lead\"},\"selector\":{\"matchLabels\":{\"shard\":\"blue\"}},"
+        "\"sharedNamespaces\":[\"n\"],\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],"
+        "\"resources\":[\"secrets\"]}],\"selector\":{\"matchExpressions\":[{\"key\":"
+        "\"ctrlmesh.kusionstack.io/namespace\",\"operator\":\"In\",\"values\":[\"a\"]}]}}]}}",
+        leaving);
+}
+
+/* The shards are to stay, and pods without sidecars go. Who leads the managers next sees from its
+ * rules that the lock of blue may have changed. */
+static void test_leaving_is_taken_back_beside_a_pod_without_a_sidecar(void **state)
+{
+    struct fixture *s = *state;
+    s->strict = true;
+    s->handover_ms = LONG_MS;
+    pod_of(s, "blue-0", "blue", "operator");
+    sees_with_shared(s, "blue");
+    fixture_lead(s);
+    fixture_expect_generation(s, "blue", 1);
+    fixture_enforces(s, "blue-0", "blue");
+    selected_bare_pod(s, "");
+    fixture_settle(s);
+    sees_with_shared(s, "");
+    fixture_expect_generation(s, "blue", 2);
+    fixture_expect_rules(s, "blue", "\"name\":\"lead\"");
+    fixture_retire(s);
+    store_delete(&s->store, "pods", "n", "new-0");
+    fixture_lead(s);
+    fixture_settle(s);
+    expect_waiting(s, "blue", "pod blue-0 of shard n/blue (has not confirmed the lock");
+    stays_at(s, "blue", 2);
+    fixture_enforces(s, "blue-0", "blue");
+    fixture_expect_generation(s, "blue", 3);
+}
+
+/* Pods that work on nothing for certain do not lead either. */
+static void test_leaving_when_all_pods_are_let_go(void **state)
+{
+    struct fixture *s = *state;
+    begin_to_leave(s);
+    fixture_let_go(s, "blue-0", "blue");
+    fixture_let_go(s, "blue-1", "blue");
+    has_everything(s);
 }
 
 static void test_a_pod_without_a_sidecar_is_let_go(void **state)
@@ -1596,6 +1722,13 @@ int main(void)
         TEST(test_a_pod_without_a_sidecar_that_does_not_start),
         TEST(test_leaving_when_the_old_leader_gives_its_lock_back),
         TEST(test_leaving_when_the_old_leader_gets_the_new_lock),
+        TEST(test_leaving_is_taken_back_beside_a_pod_without_a_sidecar),
+        TEST(test_a_lock_that_changes_twice),
+        TEST(test_leaving_when_the_old_lock_is_deleted),
+        TEST(test_leaving_when_a_person_empties_the_old_lock),
+        TEST(test_leaving_when_the_watch_is_behind),
+        TEST(test_leaving_when_the_old_lock_cannot_be_read),
+        TEST(test_leaving_when_all_pods_are_let_go),
         TEST(test_leaving_under_another_leader),
         TEST(test_leaving_is_taken_back),
         TEST(test_a_pod_without_a_sidecar_is_let_go),
