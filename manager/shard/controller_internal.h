@@ -75,6 +75,7 @@ struct shard {
     uint64_t doubt;                         /* ownership_plan.doubt, since: */
     uint64_t doubt_since;
     bool late;      /* it has waited for so long */
+    bool blocked;   /* an Event has told so, since somebody has to do something */
     bool withdrawn; /* it shows nothing because of pods without sidecars */
     struct lock_change
         *relock; /* its lock is another one than before, or may be; NULL: it is not */

@@ -49,6 +49,7 @@ void shard_wait_end(struct shard *s)
     free(s->holders);
     s->holders = NULL;
     s->late = false;
+    s->blocked = false;
     s->withdrawn = false;
     list_remove(&s->waiting);
 }
@@ -69,6 +70,7 @@ static void wait_for(struct shard *s, char *text, const char *checksum)
         log_info("waiting for handover", log_str("shard", s->key), log_str("holders", text));
         s->waits_since = controller_now(c);
         s->late = false;
+        s->blocked = false;
         (void)snprintf(s->waits_for, sizeof s->waits_for, "%s", checksum);
         c->options.counts->waits++;
     }
@@ -189,13 +191,15 @@ static void note_withdrawal(struct shard *s, const struct shard_cache_config *co
 }
 
 /* Whether somebody has to do something. A rolling update, to or from sidecars, takes its time. */
-static bool is_told(const struct ownership_plan *plan)
+static bool is_blocked(const struct ownership_plan *plan)
 {
-    bool told = plan->step == OWNERSHIP_RELEASE || plan->step == OWNERSHIP_RELOCK;
-    for (size_t i = 0; i < plan->count && !told && plan->step == OWNERSHIP_WITHDRAW; i++) {
-        told = plan->waits[i].reason == OWNERSHIP_NOT_STARTED;
+    bool blocked = plan->step == OWNERSHIP_RELEASE || plan->step == OWNERSHIP_RELOCK;
+    for (size_t i = 0; i < plan->count && !blocked && plan->step == OWNERSHIP_WITHDRAW; i++) {
+        const struct ownership_wait *w = &plan->waits[i];
+        blocked = w->reason == OWNERSHIP_NOT_STARTED ||
+                  (w->reason == OWNERSHIP_NO_SIDECAR && w->bare->failing != NULL);
     }
-    return told;
+    return blocked && plan->late;
 }
 
 /* `from`, and as shard_wait. */
@@ -206,7 +210,8 @@ static char *carry_out(struct shard *s, const struct shard_cache_config *config,
     wait_for(s, waits_text(plan, leases), checksum);
     free(leases);
     s->waits_ms = plan->patience;
-    if (plan->late && !s->late && is_told(plan)) {
+    if (is_blocked(plan) && !s->blocked) {
+        s->blocked = true;
         tell_blocked(s, config, plan->step);
     }
     s->late = plan->late;

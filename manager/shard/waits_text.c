@@ -63,7 +63,7 @@ static void name(struct buf *text, const struct ownership_wait *w,
                  const struct takeover_word *lease)
 {
     if (w->bare != NULL) {
-        const char *failing = w->reason == OWNERSHIP_NOT_STARTED ? w->bare->failing : NULL;
+        const char *failing = w->bare->failing;
         (void)buf_printf(text, "pod %s (%s%s%s)", w->bare->name, reasons[w->reason],
                          failing == NULL ? "" : "; ", failing == NULL ? "" : failing);
         return;

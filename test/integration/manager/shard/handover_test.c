@@ -943,6 +943,27 @@ static void test_a_pod_without_a_sidecar_that_does_not_start(void **state)
     fixture_expect_event(s, "green", "HandoverBlocked", 1);
 }
 
+/* It has an address, and had when all was late already. */
+static void test_a_pod_without_a_sidecar_that_fails_later(void **state)
+{
+    static const char pod[] =
+        "{\"metadata\":{\"name\":\"new-0\",\"labels\":{\"shard\":\"blue\"}},\"spec\":{"
+        "\"serviceAccountName\":\"operator\",\"containers\":[{\"name\":\"operator\"}]},\"status\":{"
+        "\"podIP\":\"10.0.0.9\","
+        "\"containerStatuses\":[{\"name\":\"operator\",\"state\":{%s}}]}}";
+    struct fixture *s = *state;
+    begin_strict(s, SHORT_MS);
+    store_put_text(&s->store, "pods", "n", pod, "\"running\":{}");
+    fixture_settle(s);
+    expect_waiting(s, "green", "pod new-0 (has no sidecar, and so sees everything)");
+    run_for(s->store.api.loop, 2 * SHORT_MS);
+    fixture_expect_event(s, "green", "HandoverBlocked", 0);
+    store_put_text(&s->store, "pods", "n", pod, "\"waiting\":{\"reason\":\"ImagePullBackOff\"}");
+    fixture_settle(s);
+    expect_waiting(s, "green", "and so sees everything; ImagePullBackOff)");
+    fixture_expect_event(s, "green", "HandoverBlocked", 1);
+}
+
 static void hold(struct fixture *s, const char *lock, const char *holder, const char *renewed)
 {
     store_put_text(&s->store, "leases", "n",
@@ -1720,6 +1741,7 @@ int main(void)
         TEST(test_a_withdrawn_shard_does_not_gain),
         TEST(test_leaving_beside_a_pod_without_a_sidecar),
         TEST(test_a_pod_without_a_sidecar_that_does_not_start),
+        TEST(test_a_pod_without_a_sidecar_that_fails_later),
         TEST(test_leaving_when_the_old_leader_gives_its_lock_back),
         TEST(test_leaving_when_the_old_leader_gets_the_new_lock),
         TEST(test_leaving_is_taken_back_beside_a_pod_without_a_sidecar),
