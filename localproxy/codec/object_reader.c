@@ -192,7 +192,11 @@ static void take_word(struct object_reader *r, struct slice *data)
     while (n < data->len && strchr(",]}", data->ptr[n]) == NULL && !ascii_is_space(data->ptr[n])) {
         n++;
     }
-    take_rest(r, data, n, n < data->len);
+    bool ends = n < data->len;
+    take_rest(r, data, n, ends);
+    if (ends && r->keeps) {
+        hold(r, " ", 1); /* that it is whole shows in what follows */
+    }
 }
 
 /* Whether all that object_meta_read looks for has come, between two values. */

@@ -116,6 +116,11 @@ static void test_json(void **state)
          "\"labels\" : { \"a\" : \"b\" } , " VERSION " }\n}\n",
          "G v1 7 a=b"},
         {"{\"metadata\":{" VERSION "}}", "  7"},
+        {"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{" VERSION ",\"labels\":null}}",
+         "Pod v1 7"},
+        {"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{" VERSION
+         ",\"labels\":null ,\"x\":0}}",
+         "Pod v1 7"},
         /* Cut off before it is clear that there are no labels. */
         {"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{" VERSION, ""},
         {"{\"kind\":\"Pod\",\"apiVersion\":\"v1\",\"metadata\":{" VERSION "}", "Pod v1 7"},
