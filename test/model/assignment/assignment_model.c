@@ -573,12 +573,10 @@ static void act_down(struct world *w)
 /* Before the last pods of the burst are seen by all. */
 static void act_down_and_up(struct world *w)
 {
-    if (w->now == 4000) {
+    if (w->now == 4000 || w->now == 6000) {
         resize(w, 1);
     } else if (w->now == 4500 || w->now == 6500) {
         resize(w, w->s->replicas);
-    } else if (w->now == 6000) {
-        resize(w, 1);
     }
 }
 
