@@ -223,7 +223,7 @@ main() {
 
 	phase "scaled from 2 to 4" "A HorizontalPodAutoscaler, and more to do"
 	apply "$here/metrics.yaml"
-	admin wait --for=condition=Established crd/pods.metrics.k8s.io >/dev/null
+	await established crd/pods.metrics.k8s.io || die "metrics are not served: $(cat await.log)"
 	autoscaler >hpa.yaml
 	apply hpa.yaml
 	autoscale 400 4

@@ -160,7 +160,12 @@ define_kind() {
 		defined+=("$base/$2")
 		apply "$base/$2"
 	}
-	admin wait --for=condition=Established "$kind" --timeout=60s >/dev/null
+	await established "$kind" || die "$kind is not served: $(cat await.log)"
+}
+
+# Right after it was made it has no conditions, and kubectl wait ends with an error.
+established() {
+	admin get "$1" -o jsonpath='{.status.conditions[?(@.type=="Established")].status}' | grep -qx True
 }
 
 admin() {
