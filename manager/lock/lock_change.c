@@ -19,7 +19,9 @@ struct followed {
 struct lock_change {
     struct net_loop *loop;
     struct lock_change_options options;
-    struct list old;
+    struct list old; /* the oldest first */
+    size_t old_count;
+    bool more; /* there were, which are not followed any more */
     struct followed *to;
     uint64_t confirmed_at; /* 0: they have not */
 };
@@ -89,6 +91,17 @@ static void unfollow(struct followed *f)
     free(f);
 }
 
+static void add_old(struct lock_change *c, struct followed *f)
+{
+    list_append(&c->old, &f->node);
+    c->old_count++;
+    if (c->old_count > LOCK_CHANGE_MAX) {
+        unfollow(LIST_ITEM(c->old.next, struct followed, node));
+        c->old_count--;
+        c->more = true;
+    }
+}
+
 struct lock_change *lock_change_new(struct net_loop *l, const struct lock_change_options *o)
 {
     struct lock_change *c = xcalloc(1, sizeof *c);
@@ -96,7 +109,7 @@ struct lock_change *lock_change_new(struct net_loop *l, const struct lock_change
     c->options = *o;
     list_init(&c->old);
     c->to = follow(c, &o->to);
-    list_append(&c->old, &follow(c, &o->from)->node);
+    add_old(c, follow(c, &o->from));
     return c;
 }
 
@@ -117,15 +130,16 @@ void lock_change_again(struct lock_change *c, const struct lock_place *from,
 {
     if (!lock_place_same(&c->to->place, to)) {
         struct followed *back = find_old(c, to);
-        list_append(&c->old, &c->to->node);
         if (back != NULL) {
             list_remove(&back->node);
+            c->old_count--;
         }
+        add_old(c, c->to);
         c->to = back != NULL ? back : follow(c, to);
         c->confirmed_at = 0;
     }
     if (!lock_place_same(from, to) && find_old(c, from) == NULL) {
-        list_append(&c->old, &follow(c, from)->node);
+        add_old(c, follow(c, from));
         c->confirmed_at = 0;
     }
 }
@@ -171,7 +185,8 @@ static bool is_given_up(const struct lock_change *c, const struct shard_lock *ol
 
 bool lock_change_is_over(const struct lock_change *c)
 {
-    bool over = c->confirmed_at != 0;
+    bool over = c->confirmed_at != 0 &&
+                (!c->more || net_clock_now(c->options.clock) > c->confirmed_at + SHARD_LOCK_MAX_MS);
     LIST_FOR_EACH(n, &c->old)
     {
         const struct shard_lock *old = LIST_ITEM(n, struct followed, node)->lock;
@@ -182,7 +197,8 @@ bool lock_change_is_over(const struct lock_change *c)
 
 const char *lock_change_error(const struct lock_change *c)
 {
-    const char *error = NULL;
+    const char *error =
+        c->more ? "does not follow the oldest of so many locks, and waits for an hour" : NULL;
     LIST_FOR_EACH(n, &c->old)
     {
         const struct shard_lock *old = LIST_ITEM(n, struct followed, node)->lock;

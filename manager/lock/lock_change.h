@@ -21,6 +21,9 @@
 
 struct lock_change;
 
+/* Old locks that are followed at most. */
+#define LOCK_CHANGE_MAX 16
+
 /* Where a lock is. */
 struct lock_place {
     char ns[NAME_LABEL_MAX + 1];
@@ -48,7 +51,8 @@ struct lock_change_options {
 MUST_CHECK struct lock_change *lock_change_new(struct net_loop *l,
                                                const struct lock_change_options *o);
 /* The same or another change of the same shard, before this one is over: `from` is one more lock by
- * which it may still be led, unless it comes back. */
+ * which it may still be led, unless it comes back. Of more than LOCK_CHANGE_MAX the oldest are not
+ * followed: they may be held for as long as any Lease may. */
 void lock_change_again(struct lock_change *c, const struct lock_place *from,
                        const struct lock_place *to);
 
@@ -56,7 +60,7 @@ void lock_change_again(struct lock_change *c, const struct lock_place *from,
 void lock_change_confirm(struct lock_change *c, bool confirmed);
 /* Whether they have, and nobody leads by an old lock alone. */
 bool lock_change_is_over(const struct lock_change *c);
-/* Why an old one cannot be read; NULL: it can. Valid until the loop runs on. */
+/* Why an old one is not read; NULL: all are. Valid until the loop runs on. */
 const char *lock_change_error(const struct lock_change *c);
 
 /* NULL is ignored. */

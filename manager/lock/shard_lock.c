@@ -13,7 +13,7 @@
 #include "kube/name.h"
 #include "json/field.h"
 
-enum { DEFAULT_S = 15, DURATION_MAX_S = 3600 };
+enum { DEFAULT_S = 15, DURATION_MAX_S = SHARD_LOCK_MAX_MS / 1000 };
 
 struct lease {
     struct informer_item item;

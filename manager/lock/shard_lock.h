@@ -19,6 +19,9 @@
 
 struct shard_lock;
 
+/* A Lease that is valid for longer counts as one of so long: ms. */
+#define SHARD_LOCK_MAX_MS ((uint64_t)3600 * 1000)
+
 /* Where the Lease of a shard is. */
 struct shard_lock_place {
     const char *ns; /* belongs to the config */
