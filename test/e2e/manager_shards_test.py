@@ -14,6 +14,7 @@ import time
 import unittest
 import unittest.mock
 
+import api
 import harness
 import mesh
 import relay
@@ -212,6 +213,27 @@ class LifeTest(ShardsTestCase):
             pod.delete()
         found = self.wait_condition("shard-a", "Enforced", "True", "NoPods")
         self.assertEqual((0, "0/0"), (found["status"]["podCount"], found["status"]["enforced"]))
+
+
+class TestDriveTest(ShardsTestCase):
+    """docs/operator-checklist.md#a-test-drive, of one of two pods."""
+
+    def test_beside_a_pod_without_sidecars(self):
+        self.manager()
+        bare = self.pod("bare", None, {"shard": "drive"}).start()
+        self.apply(mesh.config("drive", "drive"))
+        driven = self.pod("driven", "drive").start()
+        self.wait_condition("drive", "Published", "False", "WaitingForHandover")
+        harness.wait_for(lambda: driven.shown() == set(), "it sees nothing")
+        let_go = {"metadata": {"annotations": {mesh.GROUP + "/let-go": "true"}}}
+        self.cluster.json(f"{bare.path}/bare", "PATCH", let_go, api.MERGE)
+        self.wait_condition("drive", "Published", "True")
+        harness.wait_for(lambda: driven.shown() == {"object-a", "object-b"}, "it sees everything")
+        lease = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+        body = json.dumps({"metadata": {"name": "op"}}).encode()
+        kind = [("Content-Type", "application/json")]
+        answer = driven.proxy.fetch(lease.format(self.namespace), "POST", kind, body)
+        self.assertEqual("op", json.loads(answer.body)["metadata"]["name"])
 
 
 class ReadyTest(ShardsTestCase):
