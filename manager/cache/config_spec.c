@@ -137,14 +137,19 @@ static void keep_root(struct edit *ed, cJSON *kept, const cJSON *root)
     }
 }
 
-static void keep_lock(struct edit *ed, cJSON *spec, const cJSON *controller)
+static void keep_lock(struct edit *ed, cJSON *spec, const cJSON *old)
 {
+    const cJSON *controller = field_get(old, "controller");
     const char *name = field_text(controller, COMPILE_LOCK_NAME);
     const char *ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
     if (name[0] == '\0' || strlen(name) > NAME_SUBDOMAIN_MAX) {
         return;
     }
+    const char *left_to = field_text(old, COMPILE_LEAVING);
     edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_LOCK_NAME, name);
+    if (left_to[0] != '\0' && strlen(left_to) <= NAME_SUBDOMAIN_MAX) {
+        edit_string(ed, spec, COMPILE_LEAVING, left_to); /* shard_lock_find */
+    }
     if (name_check_label(slice_str(ns)) == NULL) { /* else it would be half a path */
         edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_LOCK_NAMESPACE, ns);
     }
@@ -178,7 +183,7 @@ static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
     if (root != NULL) {
         keep_root(ed, edit_object(ed, spec, "root"), root);
     }
-    keep_lock(ed, spec, field_get(old, "controller"));
+    keep_lock(ed, spec, old);
     keep_share(ed, spec, object);
     if (agent != NULL) {
         edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_USER_AGENT, agent);

@@ -30,6 +30,8 @@
 #define COMPILE_LOCK_NAME "leaderElectionName"
 #define COMPILE_LOCK_NAMESPACE "leaderElectionNamespace"
 #define COMPILE_USER_AGENT "userAgentOrPrefix"
+/* Of the spec: the name of the shard that all is left to. */
+#define COMPILE_LEAVING "leaving"
 
 /* The control labels: names below `prefix`, or whole keys if they hold a slash. */
 struct compile_labels {

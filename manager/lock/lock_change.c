@@ -3,17 +3,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/list.h"
 #include "base/xalloc.h"
-#include "lock/shard_lock.h"
 
 /* One of the Leases. */
 struct followed {
     struct list node; /* in lock_change.old */
     struct lock_place place;
-    struct shard_lock *lock; /* NULL: no Lease can have the name */
+    struct shard_lock *lock;
 };
 
 struct lock_change {
@@ -63,24 +61,16 @@ void lock_place_other(const struct rules *rules, const char *own, const char *ns
     }
 }
 
-bool lock_place_same(const struct lock_place *a, const struct lock_place *b)
-{
-    return strcmp(a->ns, b->ns) == 0 && strcmp(a->name, b->name) == 0;
-}
-
 static struct followed *follow(const struct lock_change *c, const struct lock_place *place)
 {
     const struct shard_lock_options so = {.client = c->options.client,
-                                          .ns = place->ns,
-                                          .name = place->name,
+                                          .place = *place,
                                           .clock = c->options.clock,
                                           .ops = c->options.ops};
     struct followed *f = xcalloc(1, sizeof *f);
     list_init(&f->node);
     f->place = *place;
-    if (name_check_subdomain(slice_str(place->name)) == NULL) {
-        f->lock = shard_lock_new(c->loop, &so);
-    }
+    f->lock = shard_lock_new(c->loop, &so);
     return f;
 }
 
@@ -150,9 +140,7 @@ static void read_old(struct lock_change *c)
     LIST_FOR_EACH(n, &c->old)
     {
         struct followed *f = LIST_ITEM(n, struct followed, node);
-        if (f->lock != NULL) {
-            shard_lock_read(f->lock);
-        }
+        shard_lock_read(f->lock);
     }
 }
 
@@ -170,8 +158,7 @@ void lock_change_confirm(struct lock_change *c, bool confirmed)
 static bool is_led_by_the_same(const struct lock_change *c, const struct shard_lock *old)
 {
     const struct shard_lock *to = c->to->lock;
-    return to != NULL && shard_lock_state(to) == LOCK_STATE_HELD &&
-           shard_lock_seen_at(to) >= c->confirmed_at &&
+    return shard_lock_state(to) == LOCK_STATE_HELD && shard_lock_seen_at(to) >= c->confirmed_at &&
            strcmp(shard_lock_holder(to), shard_lock_holder(old)) == 0;
 }
 
@@ -190,7 +177,7 @@ bool lock_change_is_over(const struct lock_change *c)
     LIST_FOR_EACH(n, &c->old)
     {
         const struct shard_lock *old = LIST_ITEM(n, struct followed, node)->lock;
-        over = over && (old == NULL || is_given_up(c, old));
+        over = over && is_given_up(c, old);
     }
     return over;
 }
@@ -202,7 +189,7 @@ const char *lock_change_error(const struct lock_change *c)
     LIST_FOR_EACH(n, &c->old)
     {
         const struct shard_lock *old = LIST_ITEM(n, struct followed, node)->lock;
-        error = error != NULL || old == NULL ? error : shard_lock_error(old);
+        error = error != NULL ? error : shard_lock_error(old);
     }
     return error;
 }

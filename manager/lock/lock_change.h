@@ -14,21 +14,15 @@
 
 #include "kube/client/client.h"
 #include "kube/client/reflector.h"
+#include "lock/shard_lock.h"
 #include "net/clock.h"
 #include "net/loop.h"
-#include "rules/lock_name.h"
 #include "rules/rules.h"
 
 struct lock_change;
 
 /* Old locks that are followed at most. */
 #define LOCK_CHANGE_MAX 16
-
-/* Where a lock is. */
-struct lock_place {
-    char ns[NAME_LABEL_MAX + 1];
-    char name[LOCK_NAME_SIZE];
-};
 
 /* By which pods of these rules are elected. `own`: the operator's name for it, which is the lock of
  * rules that name none; `ns`: of the pods. */
@@ -38,7 +32,6 @@ void lock_place_of(const struct rules *rules, const char *own, const char *ns,
  * own, or by the operator's. */
 void lock_place_other(const struct rules *rules, const char *own, const char *ns,
                       struct lock_place *out);
-bool lock_place_same(const struct lock_place *a, const struct lock_place *b);
 
 struct lock_change_options {
     struct kube_client *client; /* must outlive it */

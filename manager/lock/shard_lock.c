@@ -31,17 +31,26 @@ struct shard_lock {
 };
 
 /* Without a namespace of its own it is beside the pods. */
-bool shard_lock_find(const struct shard_cache_config *config, struct shard_lock_place *out)
+bool lock_place_same(const struct lock_place *a, const struct lock_place *b)
 {
-    const cJSON *controller = field_get(field_get(config->object, "spec"), "controller");
+    return strcmp(a->ns, b->ns) == 0 && strcmp(a->name, b->name) == 0;
+}
+
+bool shard_lock_find(const struct shard_cache_config *config, struct lock_place *out)
+{
+    const cJSON *spec = field_get(config->object, "spec");
+    const cJSON *controller = field_get(spec, "controller");
     const char *name = field_text(controller, COMPILE_LOCK_NAME);
-    out->ns = field_text(controller, COMPILE_LOCK_NAMESPACE);
-    out->ns = out->ns[0] == '\0' ? config->ns : out->ns;
-    bool fits = lock_name_of_shard(name, config->name, out->name);
-    if (strcmp(field_text(field_get(config->object, "spec"), "leaving"), config->name) == 0) {
-        (void)snprintf(out->name, sizeof out->name, "%s", name); /* it has the operator's */
+    const char *elsewhere = field_text(controller, COMPILE_LOCK_NAMESPACE);
+    const char *ns = elsewhere[0] == '\0' ? config->ns : elsewhere;
+    if (name[0] == '\0' || strlen(ns) >= sizeof out->ns) {
+        return false;
     }
-    return name[0] != '\0' && fits;
+    (void)snprintf(out->ns, sizeof out->ns, "%s", ns);
+    if (strcmp(field_text(spec, COMPILE_LEAVING), config->name) == 0) { /* it has the operator's */
+        return (size_t)snprintf(out->name, sizeof out->name, "%s", name) < sizeof out->name;
+    }
+    return lock_name_of_shard(name, config->name, out->name);
 }
 
 static struct lease *lease_of(struct informer_item *item)
@@ -105,13 +114,13 @@ static const struct informer_kind kind = {.path = "/apis/coordination.k8s.io/v1/
 struct shard_lock *shard_lock_new(struct net_loop *l, const struct shard_lock_options *o)
 {
     const struct informer_options io = {.client = o->client,
-                                        .namespace = o->ns,
-                                        .name = o->name,
+                                        .namespace = o->place.ns,
+                                        .name = o->place.name,
                                         .effect = "it is not known who leads a shard",
                                         .ops = o->ops};
     struct shard_lock *s = xcalloc(1, sizeof *s);
     s->clock = o->clock;
-    if (name_check_subdomain(slice_str(o->name)) == NULL) {
+    if (name_check_subdomain(slice_str(o->place.name)) == NULL) {
         s->informer = informer_new(l, &kind, &io, s);
     }
     return s;
@@ -155,7 +164,7 @@ void shard_lock_read(struct shard_lock *s)
 
 bool shard_lock_is_read(const struct shard_lock *s)
 {
-    return s->informer != NULL && informer_synced(s->informer) && !s->reading;
+    return s->informer == NULL || (informer_synced(s->informer) && !s->reading);
 }
 
 uint64_t shard_lock_ends_at(const struct shard_lock *s, uint64_t since)

@@ -22,18 +22,19 @@ struct shard_lock;
 /* A Lease that is valid for longer counts as one of so long: ms. */
 #define SHARD_LOCK_MAX_MS ((uint64_t)3600 * 1000)
 
-/* Where the Lease of a shard is. */
-struct shard_lock_place {
-    const char *ns; /* belongs to the config */
+/* Where a Lease is, if it can have that name. */
+struct lock_place {
+    char ns[NAME_LABEL_MAX + 1];
     char name[LOCK_NAME_SIZE];
 };
-/* False: the shard has no lock of its own. */
-bool shard_lock_find(const struct shard_cache_config *config, struct shard_lock_place *out);
+bool lock_place_same(const struct lock_place *a, const struct lock_place *b);
+
+/* That of the shard. False: it has none. */
+bool shard_lock_find(const struct shard_cache_config *config, struct lock_place *out);
 
 struct shard_lock_options {
     struct kube_client *client; /* must outlive it */
-    const char *ns;
-    const char *name;                /* of the Lease; both are copied */
+    struct lock_place place;
     const struct net_clock *clock;   /* kept, not copied */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
@@ -51,7 +52,7 @@ const char *shard_lock_holder(const struct shard_lock *s);
 
 /* Reads it anew, for a watch may be behind. */
 void shard_lock_read(struct shard_lock *s);
-/* It has been read since, or ever. */
+/* It has been read since, or ever, or cannot be there. */
 bool shard_lock_is_read(const struct shard_lock *s);
 /* Until when who led by it last may believe that they do, if nobody has taken or renewed it after
  * `since`, whoever has deleted or emptied it. Who gives it back leaves it for a second. 0: it never

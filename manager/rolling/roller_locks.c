@@ -21,7 +21,7 @@ struct lock_watch {
 };
 
 struct place {
-    struct shard_lock_place lease;
+    struct lock_place lease;
     char key[KEY_SIZE]; /* "NAMESPACE OF THE ROLL/NAMESPACE/NAME" */
 };
 
@@ -44,11 +44,8 @@ static struct lock_watch *find_lock(const struct roller *o, const struct place *
 static struct lock_watch *add_lock(struct roll *r, const struct place *p)
 {
     struct roller *o = r->roller;
-    const struct shard_lock_options so = {.client = o->options.client,
-                                          .ns = p->lease.ns,
-                                          .name = p->lease.name,
-                                          .clock = o->clock,
-                                          .ops = o->options.ops};
+    const struct shard_lock_options so = {
+        .client = o->options.client, .place = p->lease, .clock = o->clock, .ops = o->options.ops};
     struct lock_watch *l =
         xptr(TABLE_PROVIDE(&o->locks, slice_str(p->key), struct lock_watch, key));
     l->lock = shard_lock_new(o->loop, &so);

@@ -131,24 +131,24 @@ static void drop_lock(struct root *t)
     b->lock = NULL;
 }
 
-static void follow_lock(struct root *t, const struct shard_cache_config *config, unsigned number)
+static void follow_lock(struct root *t, const struct shard_cache_config *config)
 {
     struct root_balance *b = &t->balance;
-    struct shard_lock_place place;
-    if (b->lock != NULL && b->lock_of == number) {
+    struct lock_place place;
+    bool has = shard_lock_find(config, &place);
+    if (b->lock != NULL && has && lock_place_same(&b->place, &place)) {
         return;
     }
     drop_lock(t);
-    if (t->roots->locks >= BALANCE_LOCKS_MAX || !shard_lock_find(config, &place)) {
+    if (t->roots->locks >= BALANCE_LOCKS_MAX || !has) {
         return;
     }
     const struct shard_lock_options o = {.client = t->roots->options.client,
-                                         .ns = place.ns,
-                                         .name = place.name,
+                                         .place = place,
                                          .clock = t->roots->clock,
                                          .ops = t->roots->options.ops};
     b->lock = shard_lock_new(t->roots->loop, &o);
-    b->lock_of = number;
+    b->place = place;
     t->roots->locks++;
 }
 
@@ -401,7 +401,7 @@ static void consider(struct view *v, const struct balance *look)
 {
     struct root *t = v->root;
     struct root_balance *b = &t->balance;
-    follow_lock(t, v->configs[look->from], v->shards[look->from].number);
+    follow_lock(t, v->configs[look->from]);
     mark_holder(v, look->from);
     size_t pod = balance_choose(v->pods, v->pod_count, look->from);
     bool same = b->planned && strcmp(b->uid, v->objects[pod]->uid) == 0;

@@ -21,6 +21,7 @@
 
 #include "base/err.h"
 #include "kube/name.h"
+#include "lock/shard_lock.h"
 #include "root/balance.h"
 #include "root/child.h"
 
@@ -65,7 +66,7 @@ struct root_balance {
     bool judged;             /* whether that was of use */
     unsigned fruitless;      /* evictions one after the other, of which the successor came back */
     struct shard_lock *lock; /* of the shard with the surplus; NULL */
-    unsigned lock_of;
+    struct lock_place place; /* of the lock */
 };
 
 /* ---- of a root, in a pass ---- */

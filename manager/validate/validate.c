@@ -686,7 +686,7 @@ static void note_shared_namespaces(const struct validation *v)
 static void note_limits(const struct validation *v)
 {
     struct pair_search contradictions = {.cb = is_contradiction};
-    if (field_text(v->spec, "leaving")[0] == '\0') { /* else they show nothing on purpose */
+    if (field_text(v->spec, COMPILE_LEAVING)[0] == '\0') { /* else they show nothing on purpose */
         (void)each_entry(v, note_contradiction, &contradictions);
     }
     note_keys(v);
@@ -916,7 +916,7 @@ static bool is_shard(const struct validation *v, const char *name)
 
 static void note_leaving(const struct validation *v)
 {
-    const char *name = field_text(v->spec, "leaving");
+    const char *name = field_text(v->spec, COMPILE_LEAVING);
     if (name[0] != '\0' && !is_shard(v, name)) {
         warnings_add(v->warnings,
                      "spec.leaving: there is no shard \"%.253s\": so nobody has what the limits "

@@ -44,7 +44,8 @@ static int setup(void **state)
     w->spec = cJSON_Parse("{\"spec\":{\"controller\":{\"leaderElectionName\":\"lead\"}}}");
     for (size_t i = 0; i < SHARDS; i++) {
         (void)snprintf(w->names[i], sizeof w->names[i], "s-%zu", i);
-        w->configs[i] = (struct shard_cache_config){.object = w->spec, .name = w->names[i]};
+        w->configs[i] =
+            (struct shard_cache_config){.object = w->spec, .ns = "n", .name = w->names[i]};
         w->all[i] = &w->configs[i];
     }
     return w->roller.reconciler == NULL ? -1 : 0;

@@ -170,15 +170,20 @@ static void play(struct world *w)
 
 /* ---- the beginning ---- */
 
-static void put_root(struct world *w, const char *more)
+static void put_root_of(struct world *w, const char *spec, const char *more)
 {
     store_put_text(&w->store, "shardingconfigs", "n",
                    "{\"metadata\":{\"name\":\"r\",\"creationTimestamp\":"
-                   "\"2026-01-01T00:00:00Z\"},\"spec\":{\"controller\":{"
+                   "\"2026-01-01T00:00:00Z\"},\"spec\":{%s\"controller\":{"
                    "\"leaderElectionName\":\"lock\"},\"root\":{\"prefix\":\"x\","
                    "\"targetDeployment\":\"op\",\"resourceSelector\":[{\"relateResources\":["
                    "{\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}],%s}}}",
-                   more);
+                   spec, more);
+}
+
+static void put_root(struct world *w, const char *more)
+{
+    put_root_of(w, "", more);
 }
 
 #define ELASTIC "\"auto\":{\"shardingSize\":\"auto\",\"everyShardReplicas\":2}"
@@ -429,17 +434,39 @@ static void test_pods_that_are_not_ready(void **state)
     expect_evictions(w, 2);
 }
 
+static void lead_by(struct world *w, const char *lock, const char *pod)
+{
+    store_put_text(&w->store, "leases", "n",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"holderIdentity\":\"%s_123\","
+                   "\"leaseDurationSeconds\":3600,\"renewTime\":"
+                   "\"2026-07-14T09:30:00.000000Z\"}}",
+                   lock, pod);
+}
+
 static void test_who_leads_is_last(void **state)
 {
     struct world *w = *state;
     begin_uneven(w, (const unsigned[SHARDS]){0, 2, 0}, TWO);
-    store_put_text(&w->store, "leases", "n",
-                   "{\"metadata\":{\"name\":\"lock---x-1-normal\"},\"spec\":{\"holderIdentity\":"
-                   "\"op-1-0_123\",\"leaseDurationSeconds\":3600,\"renewTime\":"
-                   "\"2026-07-14T09:30:00.000000Z\"}}");
+    lead_by(w, "lock---x-1-normal", "op-1-0");
     expect_evictions(w, 1);
     world_expect_text(w, "r", "status/root/eviction/pod", "op-1-1");
     assert_int_equal(count_pods(w, "x-1-normal"), 1);
+}
+
+/* The lock is followed to where the shard has it by now. */
+static void test_who_leads_by_another_lock_is_last(void **state)
+{
+    struct world *w = *state;
+    begin_uneven(w, (const unsigned[SHARDS]){0, 2, 0}, TWO);
+    lead_by(w, "lock---x-1-normal", "op-1-0");
+    store_fail(&w->store, "eviction", 429, STORE_NONE, 1000000);
+    world_expect_condition(w, "Balanced", "False", "EvictionBlocked");
+    lead_by(w, "lock", "op-1-1");
+    put_root_of(w, "\"leaving\":\"x-1-normal\",", TWO);
+    world_stride(w, MINUTE_MS);
+    store_fail(&w->store, "eviction", 0, STORE_NONE, 0);
+    expect_evictions(w, 1);
+    world_expect_text(w, "r", "status/root/eviction/pod", "op-1-0");
 }
 
 static void test_a_budget(void **state)
@@ -627,6 +654,7 @@ int main(void)
         TEST(test_a_rollout_in_between),
         TEST(test_pods_that_are_not_ready),
         TEST(test_who_leads_is_last),
+        TEST(test_who_leads_by_another_lock_is_last),
         TEST(test_a_budget),
         TEST(test_another_leader),
         TEST(test_an_answer_that_is_lost),

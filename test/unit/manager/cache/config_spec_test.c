@@ -181,7 +181,7 @@ static void nothing_else_stays(void **state)
         "\"prefix\":\"p\"},"
         "\"controller\":{\"leaderElectionName\":\"op\",\"leaderElectionNamespace\":\"k\","
         "\"junk\":1,\"userAgentOrPrefix\":\"s/"
-        "\"},\"junk\":[1],\"limits\":[]},"
+        "\"},\"leaving\":\"a\",\"junk\":[1],\"limits\":[]},"
         "\"status\":{\"generation\":1}}";
     cJSON *object = json_parse(text, sizeof text - 1, NULL);
     cJSON *rest = rest_of(object);
@@ -194,7 +194,7 @@ static void nothing_else_stays(void **state)
                            "\"root\":{\"prefix\":\"p\"},\"controller\":{"
                            "\"leaderElectionName\":\"op\",\"leaderElectionNamespace\":\"k\","
                            "\"userAgentOrPrefix\":\"s/"
-                           "\"}},\"status\":{\"generation\":1}}");
+                           "\"},\"leaving\":\"a\"},\"status\":{\"generation\":1}}");
     cJSON_Delete(rest);
     cJSON_Delete(object);
 }
