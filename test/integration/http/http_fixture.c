@@ -39,7 +39,10 @@ static void serve_end(struct http_exchange *x)
 
 static void serve_drain(struct http_exchange *x)
 {
-    send_large(x->data);
+    struct world *w = x->data;
+    if (w->behaviour == ANSWER_LARGE) { /* a tunnel drains, too */
+        send_large(w);
+    }
 }
 
 static void serve_close(struct http_exchange *x, const struct err *e)
