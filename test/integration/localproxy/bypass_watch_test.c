@@ -29,14 +29,16 @@ struct scene {
 
 static struct scene scene;
 
-/* At an address of its own: a test beside this one may dial a port of 127.0.0.1 that its own server
- * has left, and that the kernel has given to this one. */
+/* At an address and a port of its own: tests beside this one dial ports that the kernel gives, at
+ * 127.0.0.1, of which it may give one here too. The watch goes by the port alone. */
 static void listen_as_server(struct scene *s)
 {
     socklen_t len = sizeof s->server;
     s->server = (struct sockaddr_in){.sin_family = AF_INET};
+    s->server.sin_port = htons((uint16_t)(7000 + getpid() % 2000));
     s->server.sin_addr.s_addr = htonl(0x7f400001 + (((uint32_t)getpid() & 0xffff) << 4));
     s->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
     assert_int_equal(bind(s->listener, (struct sockaddr *)&s->server, sizeof s->server), 0);
     assert_int_equal(listen(s->listener, 8), 0);
     assert_int_equal(getsockname(s->listener, (struct sockaddr *)&s->server, &len), 0);
