@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * route_names.h - what ports are called by which reviews for an operator's own webhooks reach the
- * pods of one shard: those of its containers, and of the Service that leads to them.
+ * pods of one shard: those of its containers, and of the Service that leads to them. And what the
+ * configurations with our entries are called, and the labels and annotations of the operator's own.
  */
 #ifndef MANAGER_OBJECT_ROUTE_NAMES_H
 #define MANAGER_OBJECT_ROUTE_NAMES_H
 
 #include <stdbool.h>
+
+/* The ValidatingWebhookConfiguration and the MutatingWebhookConfiguration that are ours, and the
+ * field manager of the ports that we add to Services. */
+#define ROUTE_OBJECT "cmesh-routes"
+#define ROUTE_FIELD_MANAGER "cmesh-routes"
+
+/* Names below the prefix of labels and annotations (label/labels.h), of the operator's
+ * configuration. */
+#define ROUTE_LABEL "route"             /* label: "true" asks for routing */
+#define ROUTE_SERVICE "route-service"   /* annotation: the Service that gets our ports */
+#define ROUTE_NARROWED "route-narrowed" /* annotation: what we narrowed, as it was before */
+
+/* The first number that a port gets that we add to a Service. */
+#define ROUTE_FIRST_PORT 20443
 
 #define ROUTE_PORT_PREFIX "wh-"
 /* A port of the Service that no container has: nobody answers there. */

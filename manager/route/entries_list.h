@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * entries_list.h - all entries of one kind of configuration: which fit, and in which order.
+ */
+#ifndef MANAGER_ROUTE_ENTRIES_LIST_H
+#define MANAGER_ROUTE_ENTRIES_LIST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#define ENTRIES_MAX 150                        /* API servers keep clients for 200 targets, */
+#define ENTRIES_BYTES_MAX ((size_t)900 * 1024) /* and etcd has 1.5 MiB for an object */
+
+/* What one original is to have. */
+struct entries_claim {
+    const char *configuration; /* name */
+    const char *created;       /* its creationTimestamp */
+    bool has_entries;          /* in the routes object already */
+    const cJSON *entries;      /* array */
+    bool fits;                 /* set by entries_list_fit */
+};
+
+/* Sets `fits`. Those that have entries come first, then the oldest; ties by name. A claim does not
+ * fit either when the name of one of its entries is taken. */
+void entries_list_fit(struct entries_claim *claims, size_t count);
+
+/* The `webhooks` of the routes object with all claims that fit, by the names of configurations. The
+ * caller frees. */
+cJSON *entries_list_join(const struct entries_claim *claims, size_t count);
+
+#endif

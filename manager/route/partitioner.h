@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * partitioner.h - decides who is to be asked about each namespace, from the rules of the shards
+ * that a Service leads to. No clock, no I/O; the state is the partition that stands.
+ *
+ * A class moves to a shard once that has confirmed the rules that show it, and stays where it is
+ * until then; with `hold` it is held meanwhile. So each class always has one owner.
+ */
+#ifndef MANAGER_ROUTE_PARTITIONER_H
+#define MANAGER_ROUTE_PARTITIONER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/slice.h"
+#include "compile/sharing.h"
+#include "route/partition.h"
+#include "route/route_verdict.h"
+#include "rules/rules.h"
+
+struct partition_shard {
+    const char *key;               /* "NAMESPACE/NAME" */
+    const struct rules *wanted;    /* of its spec; NULL: unknown, so what is published counts */
+    const struct rules *published; /* of its ConfigMap; NULL: nothing */
+    bool confirmed;                /* it has ready pods, and all of them enforce `published` */
+    bool can_gain;                 /* it may be given classes */
+    bool hold;                     /* spec.webhook.duringHandover: Hold */
+    const char *shares_with;       /* annotation SHARDING_SHARES_WITH; NULL: none */
+};
+
+/* Of all shards that take part. Sorted by key. */
+struct partition_facts {
+    const struct partition_shard *shards;
+    size_t count;
+    const struct sharing_set *shared; /* NULL: none. Nobody decides while it is `unknown` */
+};
+
+/* A resource without its subresource. Either may be `*`, which is a pattern of its own. */
+struct partition_resource {
+    struct slice group;
+    struct slice resource;
+};
+
+struct partitioner;
+
+/* The facts must outlive it and stay as they are. It remembers what limits accept, so that many
+ * webhooks with the same shards cost as little as one. */
+struct partitioner *partitioner_new(const struct partition_facts *facts);
+void partitioner_free(struct partitioner *p);
+
+const struct partition_facts *partitioner_facts(const struct partitioner *p);
+
+/* The first shard whose rules do not limit it, so that it sees all of it; NULL: all do. Shards
+ * whose rules are not known at all count for nothing. */
+const struct partition_shard *partitioner_unlimited(const struct partitioner *p,
+                                                    const struct partition_resource *r);
+
+/* Whether all shards limit both in the same way, by namespaces. */
+bool partitioner_same(struct partitioner *p, const struct partition_resource *a,
+                      const struct partition_resource *b);
+
+/* What comes next: ROUTE_ROUTED, with *next, which the caller deinits; ROUTE_NOT_BY_NAMESPACE or
+ * ROUTE_TOO_MANY with a text, and *next is left alone. `present` is what stands. Owners are places
+ * in the list of shards; those of shards that are gone are REST there. */
+enum route_reason partitioner_next(struct partitioner *p, const struct partition_resource *r,
+                                   const struct partition *present, struct partition *next,
+                                   struct route_verdict *why);
+
+/* Whether these rules show each class that `owner` has. */
+bool partition_is_shown(const struct partition *p, int owner, const struct rules *rules,
+                        const struct partition_resource *r);
+
+#endif
