@@ -170,6 +170,14 @@ static void keep_share(struct edit *ed, cJSON *spec, const cJSON *object)
     }
 }
 
+static void keep_webhook(struct edit *ed, cJSON *spec, const cJSON *object)
+{
+    unsigned port = compile_webhook_port(object);
+    if (port != 0) {
+        edit_number(ed, edit_object(ed, spec, COMPILE_WEBHOOK), COMPILE_WEBHOOK_PORT, port);
+    }
+}
+
 static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
 {
     const cJSON *old = field_get(object, "spec");
@@ -188,6 +196,7 @@ static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)
     if (agent != NULL) {
         edit_string(ed, edit_object(ed, spec, "controller"), COMPILE_USER_AGENT, agent);
     }
+    keep_webhook(ed, spec, object);
 }
 
 cJSON *config_spec_rest(const cJSON *object, const char *prefix)

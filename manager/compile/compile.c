@@ -57,6 +57,15 @@ const char *compile_user_agent(const cJSON *config)
     return user_agent_check(slice_str(text)) == NULL ? text : NULL;
 }
 
+unsigned compile_webhook_port(const cJSON *config)
+{
+    const cJSON *webhook = field_get(field_get(config, "spec"), COMPILE_WEBHOOK);
+    const cJSON *port = field_get(webhook, COMPILE_WEBHOOK_PORT);
+    bool right = cJSON_IsNumber(port) && port->valueint > 0 && port->valueint <= UINT16_MAX &&
+                 port->valuedouble == port->valueint;
+    return right ? (unsigned)port->valueint : 0;
+}
+
 void compile_prefix(const cJSON *config, const struct compile_labels *l,
                     char out[COMPILE_PREFIX_SIZE])
 {
@@ -91,12 +100,12 @@ static int check_pod_selector(struct compilation *c, const cJSON *item)
 static void add_webhook(struct compilation *c, const cJSON *spec,
                         const struct sharding_webhook *webhook, cJSON *rules_spec)
 {
-    cJSON *out = webhook == NULL ? NULL : edit_object(&c->edit, rules_spec, "webhook");
-    if (field_get(field_get(spec, "webhook"), "certDir") != NULL) {
+    cJSON *out = webhook == NULL ? NULL : edit_object(&c->edit, rules_spec, COMPILE_WEBHOOK);
+    if (field_get(field_get(spec, COMPILE_WEBHOOK), "certDir") != NULL) {
         edit_string(&c->edit, out, "certDir", webhook->cert_dir);
     }
     if (webhook != NULL && webhook->port != 0) {
-        edit_number(&c->edit, out, "port", webhook->port);
+        edit_number(&c->edit, out, COMPILE_WEBHOOK_PORT, webhook->port);
     }
 }
 

@@ -32,6 +32,9 @@
 #define COMPILE_USER_AGENT "userAgentOrPrefix"
 /* Of the spec: the name of the shard that all is left to. */
 #define COMPILE_LEAVING "leaving"
+/* Of spec: the operator's webhooks. */
+#define COMPILE_WEBHOOK "webhook"
+#define COMPILE_WEBHOOK_PORT "port"
 
 /* The control labels: names below `prefix`, or whole keys if they hold a slash. */
 struct compile_labels {
@@ -64,6 +67,10 @@ bool compile_lacks_limits(const cJSON *config);
 
 /* What the config says of it; NULL: nothing, or nothing valid. */
 const char *compile_user_agent(const cJSON *config);
+
+/* spec.webhook.port: that of the container in which the operator answers reviews; 0: there is none,
+ * or it is no port. */
+unsigned compile_webhook_port(const cJSON *config);
 
 /* Compiles one config. The caller holds one reference to the rules. NULL on error; the message
  * begins with the path of the field: -EINVAL or -E2BIG; or -EAGAIN: it has a namespaceSelector, and

@@ -22,6 +22,7 @@
 #include "inject/inject_sidecars.h"
 #include "inject/inject_users.h"
 #include "inject/inject_variables.h"
+#include "inject/inject_webhook.h"
 #include "kube/name.h"
 #include "kube/service_names.h"
 #include "label/labels.h"
@@ -144,6 +145,7 @@ static void change_pod(struct edit *ed, const struct inject_plan *plan, const cJ
     const struct inject_options *o = plan->options;
     inject_hints_containers(o, spec, warnings);
     inject_operator_lead(ed, o, &plan->access, spec, warnings);
+    inject_webhook_add(ed, plan, spec);
     inject_sidecars_add(ed, plan, spec);
     inject_pod_level_raise(ed, field_get(pod, "spec"), spec);
     if (o->by_name) {
@@ -223,7 +225,10 @@ static int inject(const struct inject_settings *s, struct inject_options *o, con
     if (rc != 0) {
         return rc > 0 ? 0 : rc;
     }
-    rc = inject_users_check(s, o, spec, warnings, e);
+    rc = inject_webhook_check(&plan, spec, e);
+    if (rc == 0) {
+        rc = inject_users_check(s, o, spec, warnings, e);
+    }
     if (rc == 0) {
         rc = inject_access_init(&plan.access, o, spec, INJECT_KUBECONFIG, warnings, e);
     }

@@ -64,7 +64,8 @@ struct inject_settings {
     /* Of the shard, as compile_user_agent has it; NULL: the operator is called as it says. A pod's
      * own annotation goes before it. */
     const char *user_agent;
-    bool count_load; /* of the shard, as inject_counts_load has it; likewise */
+    bool count_load;       /* of the shard, as inject_counts_load has it; likewise */
+    unsigned webhook_port; /* of the shard, as compile_webhook_port has it; 0: none */
     const struct inject_assignment *assignment; /* NULL: the pod's labels say which shard it is of
                                                  */
 };
@@ -94,8 +95,8 @@ MUST_CHECK int inject_pod(const struct inject_settings *s, const cJSON *pod, con
 MUST_CHECK int inject_asked(const struct admission_request *r, const struct inject_settings *s,
                             struct warnings *warnings, struct err *e);
 /* The config of the shard that the pod is to become one of, as long as the list. Then inject_pod is
- * due, with what the config says of user_agent and count_load. NULL: -ENOENT or -EEXIST: not
- * exactly one of the configs selects the pod. */
+ * due, with what the config says of user_agent, count_load and webhook_port. NULL: -ENOENT or
+ * -EEXIST: not exactly one of the configs selects the pod. */
 MUST_CHECK const cJSON *inject_choose(const struct inject_settings *s,
                                       const struct shards_list *shards, const char *ns,
                                       const cJSON *pod, struct err *e);

@@ -75,6 +75,7 @@ static void remember_shard(const struct webhook_context *context, const char *ns
     state->settings.restricted =
         context->is_restricted != NULL && context->is_restricted(context->data, ns);
     state->settings.count_load = inject_counts_load(context->inject, config);
+    state->settings.webhook_port = compile_webhook_port(config);
     (void)snprintf(state->shard, sizeof state->shard, "%s", shards_name(config));
     if (agent != NULL) {
         (void)snprintf(state->user_agent, sizeof state->user_agent, "%s", agent);

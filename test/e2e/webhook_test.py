@@ -5,6 +5,7 @@ versions of AdmissionReview, in dry runs, while connections are cut, and while t
 """
 
 import base64
+import hashlib
 import json
 import signal
 import socket
@@ -631,6 +632,111 @@ class VariablesTest(WebhookCase):
         config["spec"]["controller"]["userAgentOrPrefix"] = ""
         self.taken(config)
         harness.wait_for(lambda: self.agent(thing) == "", "there is none any more")
+
+
+class OwnWebhooksTest(WebhookCase):
+    """Operators with webhooks of their own: a Service can lead to the pods of one shard, and goes on
+    to lead to all of them by the name that the operator gave its port."""
+
+    versions = ["v1"]
+    PORT = 9443
+
+    def operator(self, ns, name, shard, **spec):
+        thing = operator(ns, name)
+        thing["metadata"]["labels"]["shard"] = shard
+        thing["spec"].update(spec)
+        thing["spec"]["containers"][0]["ports"] = [{"name": "hooks", "containerPort": self.PORT}]
+        return thing
+
+    def shard(self, ns, name, **webhook):
+        webhook = {"port": self.PORT, **webhook}
+        selector = {"matchLabels": {"shard": name}}
+        self.create(sharding_config(ns, name, selector=selector, webhook=webhook))
+
+    @staticmethod
+    def port_name(ns, shard):
+        return "wh-" + hashlib.sha256(f"{ns}/{shard}".encode()).hexdigest()[:8]
+
+    def pod(self, thing):
+        return harness.wait_for(lambda: self.try_pod(thing), "the shard is known")
+
+    def ports(self, thing):
+        """Of the operator's container, without what the API server fills in."""
+        made = {c["name"]: c for c in thing["spec"]["containers"]}["operator"]["ports"]
+        return {port["name"]: {k: v for k, v in port.items() if k != "name"} for port in made}
+
+    def make_ready(self, ns, name, address):
+        status = {
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        path = f"/api/v1/namespaces/{ns}/pods/{name}"
+        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "somewhere"}}
+        self.cluster.json(path + "/binding", "POST", binding)
+        self.api.merge(path + "/status", {"status": status})
+
+    def test_the_port_has_a_second_name(self):
+        ns = self.namespace()
+        self.shard(ns, "shard-a")
+        ports = self.ports(self.pod(self.operator(ns, "a-0", "shard-a")))
+        self.assertEqual(["hooks", self.port_name(ns, "shard-a")], list(ports))
+        for port in ports.values():
+            self.assertEqual(self.PORT, port["containerPort"])
+        bare = self.operator(ns, "a-1", "shard-a")
+        del bare["spec"]["containers"][0]["ports"]
+        self.assertEqual([self.port_name(ns, "shard-a")], list(self.ports(self.pod(bare))))
+
+    def test_on_the_network_of_the_host(self):
+        """There the API server refuses a pod that has a port twice for the same address."""
+        ns = self.namespace()
+        self.shard(ns, "shard-a")
+        thing = self.operator(ns, "a-0", "shard-a", hostNetwork=True)
+        ports = self.ports(self.pod(thing))
+        self.assertEqual(["hooks", self.port_name(ns, "shard-a")], list(ports))
+        added = ports[self.port_name(ns, "shard-a")]
+        self.assertEqual((self.PORT, "0.0.0.0"), (added["hostPort"], added["hostIP"]))
+
+    def test_a_name_of_another_shard(self):
+        """A copy of a pod must not answer for the shard that it was copied from."""
+        ns = self.namespace()
+        self.shard(ns, "shard-a")
+        self.pod(self.operator(ns, "a-0", "shard-a"))
+        thing = self.operator(ns, "a-1", "shard-a")
+        thing["spec"]["containers"][0]["ports"][0]["name"] = self.port_name(ns, "shard-b")
+        self.refused(thing, "leads reviews for webhooks of another shard to this pod")
+
+    @harness.needs("controllers of Services")
+    def test_a_service_leads_to_one_shard(self):
+        ns = self.namespace()
+        for number, shard in enumerate(("shard-a", "shard-b")):
+            self.shard(ns, shard)
+            self.pod(self.operator(ns, shard + "-0", shard))
+            self.make_ready(ns, shard + "-0", f"10.7.0.{number + 1}")
+        names = {"all": "hooks", "a": self.port_name(ns, "shard-a"), "b": self.port_name(ns, "shard-b")}
+        ports = [
+            {"name": name, "port": 443 + i, "targetPort": target}
+            for i, (name, target) in enumerate(names.items())
+        ]
+        spec = {"selector": {"app": "operator"}, "ports": ports}
+        service = {"apiVersion": "v1", "kind": "Service", "spec": spec}
+        self.create({**service, "metadata": {"name": "hooks", "namespace": ns}})
+
+        def leads():
+            found = {}
+            path = f"/api/v1/namespaces/{ns}/endpoints/hooks"
+            answer = self.cluster.fetch(path)
+            subsets = json.loads(answer.body).get("subsets", []) if answer.status == 200 else []
+            for subset in subsets:
+                for port in subset["ports"]:
+                    self.assertEqual(self.PORT, port["port"])
+                    pods = {address["targetRef"]["name"] for address in subset.get("addresses", [])}
+                    found.setdefault(port["name"], set()).update(pods)
+            return found
+
+        want = {"all": {"shard-a-0", "shard-b-0"}, "a": {"shard-a-0"}, "b": {"shard-b-0"}}
+        harness.wait_for(lambda: leads() == want, "each port leads to its pods")
 
 
 class NatTest(WebhookCase):

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first byte says whether the rest is a whole pod in YAML or stands in place of some part of a
- * good one, and which kind of sidecars it gets. What is injected must be whole: the patch fits, the
- * second time nothing is left to do, every container that was there still is, none of the
- * operator's has a way around localproxy, and no proxy of the pod's own was replaced silently.
+ * good one, which kind of sidecars it gets, and whether its shard has webhooks. What is injected
+ * must be whole: the patch fits, the second time nothing is left to do, every container that was
+ * there still is, none of the operator's has a way around localproxy, and no proxy of the pod's own
+ * was replaced silently.
  */
 #include "inject/inject.h"
 
@@ -13,6 +14,7 @@
 #include "check.h"
 #include "inject/inject_account.h"
 #include "kube/access/access.h"
+#include "object/route_names.h"
 #include "yaml/yaml.h"
 
 #include "patch_apply.h"
@@ -167,6 +169,23 @@ static void check_proxies(const cJSON *before, const cJSON *after)
     CHECK(chained || says(before, "m/env-inject") || count_proxies(after) >= count_proxies(before));
 }
 
+/* Ports that lead reviews to the pod. More than one must have been there. */
+static int count_webhook_ports(const cJSON *pod)
+{
+    const cJSON *container;
+    int count = 0;
+    cJSON_ArrayForEach(container, get(get(pod, "spec"), "containers"))
+    {
+        const cJSON *port;
+        cJSON_ArrayForEach(port, get(container, "ports"))
+        {
+            const char *name = cJSON_GetStringValue(get(port, "name"));
+            count += name != NULL && route_port_is(name) ? 1 : 0;
+        }
+    }
+    return count > 1 ? 1 : count;
+}
+
 static void check_pod(const cJSON *before, const cJSON *after)
 {
     const cJSON *list = get(get(after, "spec"), "containers");
@@ -207,6 +226,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     s.nat_image = "image";
     s.low_ports = true;
     s.native = data[0] % 2 == 1;
+    s.webhook_port = data[0] > 127 ? 9443 : 0;
     int rc = inject_pod(&s, pod, "ns", "shard", &warnings, &patch, &e);
     CHECK(rc == 0 || (e.msg[0] != '\0' && patch == NULL));
     if (patch != NULL) {
@@ -215,6 +235,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(made != NULL);
         check_pod(pod, made);
         check_proxies(pod, made);
+        CHECK(count_webhook_ports(made) == (s.webhook_port != 0 ? 1 : 0));
         CHECK(inject_pod(&s, made, "ns", "shard", NULL, &again, &e) == 0 && again == NULL);
         cJSON_Delete(made);
     }
