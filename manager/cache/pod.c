@@ -12,6 +12,7 @@
 #include "inject/inject_bounds.h"
 #include "kube/name.h"
 #include "object/names.h"
+#include "object/route_names.h"
 #include "rules/rules.h"
 #include "json/field.h"
 
@@ -101,6 +102,24 @@ static void find_ports(struct pod *p, const cJSON *containers)
             p->sync_port = port_of(c, SIDECAR_RULESYNC_PORT_NAME, SIDECAR_RULESYNC_PORT);
         }
     }
+}
+
+static bool has_webhook_port(const char *shard, const cJSON *containers)
+{
+    char name[ROUTE_PORT_SIZE];
+    const cJSON *c = NULL;
+    (void)route_port_name(shard, name);
+    cJSON_ArrayForEach(c, containers)
+    {
+        const cJSON *port = NULL;
+        cJSON_ArrayForEach(port, field_get(c, "ports"))
+        {
+            if (strcmp(field_text(port, "name"), name) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static int64_t read_time(const char *text)
@@ -203,6 +222,8 @@ static void read_facts(struct pod *p, const cJSON *object, const struct pod_keys
     p->traffic = generation_of(field_text(field_get(meta, "annotations"), keys->traffic));
     find_ports(p, field_get(spec, "initContainers")); /* native sidecars */
     find_ports(p, field_get(spec, "containers"));
+    p->webhook_port =
+        p->shard[0] != '\0' && has_webhook_port(p->shard, field_get(spec, "containers"));
     read_ready(p, meta, status);
     read_failing(p, field_get(status, "initContainerStatuses"));
     read_failing(p, field_get(status, "containerStatuses"));
@@ -289,11 +310,11 @@ bool pod_same(const struct pod *a, const struct pod *b)
            strcmp(a->owner, b->owner) == 0 && strcmp(a->injected, b->injected) == 0 &&
            a->generation == b->generation && a->traffic == b->traffic &&
            a->proxy_port == b->proxy_port && a->sync_port == b->sync_port && a->ready == b->ready &&
-           a->ready_since == b->ready_since && a->unready_since == b->unready_since &&
-           a->failing == b->failing && a->allow_bypass == b->allow_bypass &&
-           a->place.rank == b->place.rank && a->place.mark == b->place.mark &&
-           a->ending == b->ending && a->over == b->over && a->let_go == b->let_go &&
-           same_labels(a, b);
+           a->webhook_port == b->webhook_port && a->ready_since == b->ready_since &&
+           a->unready_since == b->unready_since && a->failing == b->failing &&
+           a->allow_bypass == b->allow_bypass && a->place.rank == b->place.rank &&
+           a->place.mark == b->place.mark && a->ending == b->ending && a->over == b->over &&
+           a->let_go == b->let_go && same_labels(a, b);
 }
 
 bool pod_take_version(struct pod *p, const char *version)

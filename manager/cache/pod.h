@@ -40,6 +40,7 @@ struct pod {
     uint16_t proxy_port;    /* localproxy's admin server; 0: there is no such sidecar */
     uint16_t sync_port;     /* rulesync's */
     bool ready;             /* its condition Ready */
+    bool webhook_port;      /* it has the port for webhooks of its shard (object/route_names.h) */
     bool allow_bypass;      /* its annotation says so */
     int64_t ready_since;    /* seconds since 1970; 0: it is not ready, or that is not known */
     int64_t unready_since;  /* since when it is not, its creation at the latest; 0: it is ready, or

@@ -117,6 +117,34 @@ static void test_little_is_known(void **state)
     free(p);
 }
 
+/* Another shard's, and one of a sidecar that Services do not look at, are not it. */
+static void test_the_port_for_webhooks(void **state)
+{
+    static const struct {
+        const char *spec;
+        bool has;
+    } cases[] = {
+        {"containers: [{name: o, ports: [{name: w}, {name: wh-a683c5c5, containerPort: 1}]}]",
+         true},
+        {"containers: [{name: p}, {name: o, ports: [{name: wh-a683c5c5}]}]", true},
+        {"containers: [{name: o, ports: [{name: wh-00000000}]}]", false},
+        {"initContainers: [{name: o, ports: [{name: wh-a683c5c5}]}]", false},
+        {"containers: []", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < 2 * ARRAY_LEN(cases); i++) {
+        char text[512];
+        bool injected = i % 2 == 0;
+        (void)snprintf(
+            text, sizeof text,
+            "{metadata: {name: a-0, namespace: \"n\", annotations: {%s: a}}, spec: {%s}}",
+            injected ? keys.injected : "x", cases[i / 2].spec);
+        struct pod *p = make(text);
+        assert_int_equal(p->webhook_port, injected && cases[i / 2].has);
+        free(p);
+    }
+}
+
 static void test_what_is_not_ready(void **state)
 {
     static const char meta[] = "metadata: {name: a, namespace: \"n\", "
@@ -242,6 +270,7 @@ static void test_same(void **state)
         {"allow-bypass: \"true\"", "allow-bypass: \"yes\""},
         {"name: a-0", "name: a-1"},
         {"uid: u9", "uid: u8"},
+        {"name: cmesh-admin, containerPort: 5", "name: wh-a683c5c5, containerPort: 5"},
         {"{phase:", "{containerStatuses: [{state: {waiting: {reason: CrashLoopBackOff}}}], phase:"},
     };
     struct pod *p = make(whole);
@@ -356,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_facts),
         cmocka_unit_test(test_little_is_known),
+        cmocka_unit_test(test_the_port_for_webhooks),
         cmocka_unit_test(test_what_is_not_ready),
         cmocka_unit_test(test_an_ended_pod_whose_containers_may_run),
         cmocka_unit_test(test_annotations_that_are_no_generation),
