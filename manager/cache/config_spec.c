@@ -176,6 +176,10 @@ static void keep_webhook(struct edit *ed, cJSON *spec, const cJSON *object)
     if (port != 0) {
         edit_number(ed, edit_object(ed, spec, COMPILE_WEBHOOK), COMPILE_WEBHOOK_PORT, port);
     }
+    if (compile_webhook_holds(object)) {
+        edit_string(ed, edit_object(ed, spec, COMPILE_WEBHOOK), COMPILE_WEBHOOK_HANDOVER,
+                    COMPILE_WEBHOOK_HOLD);
+    }
 }
 
 static void keep_spec(struct edit *ed, cJSON *rest, const cJSON *object)

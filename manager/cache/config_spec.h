@@ -5,8 +5,9 @@
  * long as it is there if it is a root's, which is never compiled, or compiled anew whenever labels
  * of namespaces change or other namespaces are shared. What is asked for again and again stays as a
  * tree: which pods it selects, the lock and where it is, the shard that all is left to, what the
- * operator is called at the API server, the port of its webhooks, of a root its prefix and its
- * workload, and of a root's canary what it has of all namespaces (root_child_share).
+ * operator is called at the API server, the port of its webhooks and who answers during a handover,
+ * of a root its prefix and its workload, and of a root's canary what it has of all namespaces
+ * (root_child_share).
  */
 #ifndef MANAGER_CACHE_CONFIG_SPEC_H
 #define MANAGER_CACHE_CONFIG_SPEC_H

@@ -66,6 +66,12 @@ unsigned compile_webhook_port(const cJSON *config)
     return right ? (unsigned)port->valueint : 0;
 }
 
+bool compile_webhook_holds(const cJSON *config)
+{
+    const cJSON *webhook = field_get(field_get(config, "spec"), COMPILE_WEBHOOK);
+    return strcmp(field_text(webhook, COMPILE_WEBHOOK_HANDOVER), COMPILE_WEBHOOK_HOLD) == 0;
+}
+
 void compile_prefix(const cJSON *config, const struct compile_labels *l,
                     char out[COMPILE_PREFIX_SIZE])
 {

@@ -35,6 +35,8 @@
 /* Of spec: the operator's webhooks. */
 #define COMPILE_WEBHOOK "webhook"
 #define COMPILE_WEBHOOK_PORT "port"
+#define COMPILE_WEBHOOK_HANDOVER "duringHandover"
+#define COMPILE_WEBHOOK_HOLD "Hold"
 
 /* The control labels: names below `prefix`, or whole keys if they hold a slash. */
 struct compile_labels {
@@ -71,6 +73,8 @@ const char *compile_user_agent(const cJSON *config);
 /* spec.webhook.port: that of the container in which the operator answers reviews; 0: there is none,
  * or it is no port. */
 unsigned compile_webhook_port(const cJSON *config);
+/* Whether spec.webhook.duringHandover is Hold. */
+bool compile_webhook_holds(const cJSON *config);
 
 /* Compiles one config. The caller holds one reference to the rules. NULL on error; the message
  * begins with the path of the field: -EINVAL or -E2BIG; or -EAGAIN: it has a namespaceSelector, and

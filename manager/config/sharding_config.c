@@ -252,12 +252,22 @@ static const struct schema_field controller_fields[] = {
 static const struct schema_object controller = {
     SCHEMA_OBJECT_OF(controller_fields, struct sharding_controller), .check = check_controller};
 
+static const char *const handover_words[] = {
+    [SHARDING_OLD_OWNER] = "OldOwner", [SHARDING_HOLD] = "Hold", NULL};
 static const struct schema_field webhook_fields[] = {
     {"certDir", SCHEMA_TEXT, SCHEMA_MEMBER(struct sharding_webhook, cert_dir),
      .flags = SCHEMA_NULLABLE,
-     .help = "Folder of the serving certificate in the operator's container."},
+     .help = "Folder of the serving certificate in the operator's container. It is accepted and "
+             "has no effect: TLS ends in the operator, as without shards."},
     {"port", SCHEMA_NUMBER, SCHEMA_MEMBER(struct sharding_webhook, port), .min = 1, .max = 65535,
-     .help = "Port on which it listens."},
+     .help = "Port on which it listens, that of the container. New pods get a second name for it, "
+             "which only the pods of this shard have."},
+    {"duringHandover", SCHEMA_WORD, SCHEMA_MEMBER(struct sharding_webhook, handover),
+     .words = handover_words,
+     .help =
+         "Who reviews objects of a namespace that moves between shards, until all ready pods of "
+         "its new shard have it: OldOwner, the default, or Hold: nobody, so that the "
+         "failurePolicy of the webhook decides."},
 };
 static const struct schema_object webhook = {
     SCHEMA_OBJECT_OF(webhook_fields, struct sharding_webhook)};
@@ -269,7 +279,10 @@ static const struct schema_field spec_fields[] = {
     {"controller", SCHEMA_PART, SCHEMA_MEMBER(struct sharding_spec, controller),
      .object = &controller, .help = "The operator's controllers."},
     {"webhook", SCHEMA_OBJECT, SCHEMA_MEMBER(struct sharding_spec, webhook), .object = &webhook,
-     .help = "The operator's own webhook server, if it has one. It has no effect yet."},
+     .help = "The operator's own webhook server, if it has one. Reviews go to the shard that has "
+             "the namespace where the operator's ValidatingWebhookConfiguration or "
+             "MutatingWebhookConfiguration has the label ctrlmesh.kusionstack.io/route: \"true\", "
+             "and to any pod otherwise."},
     {"sharedNamespaces", SCHEMA_TEXTS, SCHEMA_MEMBER(struct sharding_spec, shared),
      .max = SHARDING_SHARED_MAX, .each = NAME_LABEL_MAX, .check = sharding_check_shared,
      .pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",

@@ -44,9 +44,16 @@ struct sharding_controller {
     const char *user_agent;
 };
 
+/* Who reviews objects of a namespace that moves between shards, until its new one has it. */
+enum sharding_handover {
+    SHARDING_OLD_OWNER, /* the shard that had it */
+    SHARDING_HOLD,      /* nobody: the failurePolicy decides */
+};
+
 struct sharding_webhook {
     const char *cert_dir;
-    uint32_t port; /* 0: not said */
+    uint32_t port;     /* 0: not said */
+    unsigned handover; /* enum sharding_handover */
 };
 
 struct sharding_canary {

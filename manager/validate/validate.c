@@ -13,6 +13,7 @@
 #include "kube/selector_overlap.h"
 #include "object/json_patch.h"
 #include "object/names.h"
+#include "object/route_names.h"
 #include "root/child.h"
 #include "root/validate_root.h"
 #include "validate/also_served.h"
@@ -787,6 +788,24 @@ static int check_draft(struct validation *v, const struct draft *d)
     return d->pods != NULL ? 0 : err_set(v->e, d->e.code, "%s", d->e.msg);
 }
 
+/* Reviews reach shards where the operator's own configuration asks for it. */
+static void note_webhook(const struct validation *v, const char *prefix)
+{
+    const cJSON *webhook = field_get(v->spec, COMPILE_WEBHOOK);
+    if (cJSON_GetArraySize(webhook) == 0) {
+        return;
+    }
+    if (field_get(webhook, COMPILE_WEBHOOK_PORT) == NULL) {
+        warnings_add(v->warnings, "spec.webhook: has no effect without spec.webhook.port");
+    } else if (!v->context->routed) {
+        warnings_add(v->warnings,
+                     "spec.webhook: has no effect until the operator's "
+                     "ValidatingWebhookConfiguration or MutatingWebhookConfiguration has the label "
+                     "%s/" ROUTE_LABEL ": \"true\"",
+                     prefix);
+    }
+}
+
 /* What KusionStack's mesh acts on, and this one does not. */
 static void note_without_effect(const struct validation *v)
 {
@@ -794,10 +813,7 @@ static void note_without_effect(const struct validation *v)
     char key[COMPILE_PREFIX_SIZE + sizeof "/ignore-validate"];
     compile_prefix(v->config, &v->options->labels, prefix);
     (void)snprintf(key, sizeof key, "%s/ignore-validate", prefix);
-    if (cJSON_GetArraySize(field_get(v->spec, "webhook")) > 0) {
-        warnings_add(v->warnings, "spec.webhook: has no effect yet: requests to the operator's own "
-                                  "webhooks go to any pod of its Service, whatever its shard");
-    }
+    note_webhook(v, prefix);
     if (field_get(field_map(field_get(v->config, "metadata"), "labels"), key) != NULL) {
         warnings_add(v->warnings,
                      "metadata.labels[%s]: has no effect: what is wrong with a ShardingConfig is "

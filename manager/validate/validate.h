@@ -38,6 +38,9 @@ struct validate_context {
     struct rules *(*rules_of)(const void *data, size_t number);
     const void *data;
     bool left_out; /* the webhook for pods does not look at the namespace */
+    /* Configurations with the label ROUTE_LABEL lead to a Service of the namespace. False: none
+     * does, or that is not known. */
+    bool routed;
     const struct validate_resource *resources; /* all that the API server serves */
     size_t resource_count;
     const struct never_labelled *unlabelled; /* those of them that never get control labels */

@@ -151,6 +151,7 @@ REFUSED = (
     ({"webhook": {"port": "9443"}}, "spec.webhook.port"),
     ({"webhook": {"port": 94.5}}, "spec.webhook.port"),
     ({"webhook": {"certDir": 1}}, "spec.webhook.certDir"),
+    ({"webhook": {"duringHandover": "hold"}}, "spec.webhook.duringHandover: Unsupported value"),
     ({"root": {"prefix": "a", "targetStatefulSet": 5}}, "spec.root.targetStatefulSet"),
     ({"root": {"prefix": "a", "targetDeployment": 5}}, "spec.root.targetDeployment"),
     ({"root": {"targetStatefulSet": "a"}}, "prefix: Required value"),

@@ -181,23 +181,23 @@ static void nothing_else_stays(void **state)
         "\"prefix\":\"p\"},"
         "\"controller\":{\"leaderElectionName\":\"op\",\"leaderElectionNamespace\":\"k\","
         "\"junk\":1,\"userAgentOrPrefix\":\"s/"
-        "\"},\"leaving\":\"a\",\"webhook\":{\"certDir\":\"/c\",\"port\":9443},"
+        "\"},\"leaving\":\"a\",\"webhook\":{\"certDir\":\"/"
+        "c\",\"port\":9443,\"duringHandover\":\"Hold\"},"
         "\"junk\":[1],\"limits\":[]},"
         "\"status\":{\"generation\":1}}";
     cJSON *object = json_parse(text, sizeof text - 1, NULL);
     cJSON *rest = rest_of(object);
     (void)state;
-    expect_rest(
-        rest,
-        HEAD "\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":"
-             "\"7\",\"generation\":3,\"finalizers\":[\"f\"],\"annotations\":{"
-             "\"p.io/x\":\"1\"},\"labels\":{\"p.io/r\":\"s\"},"
-             "\"ownerReferences\":[{\"uid\":\"w\",\"controller\":true}],"
-             "\"creationTimestamp\":\"2026-01-01T00:00:00Z\"},\"spec\":{"
-             "\"root\":{\"prefix\":\"p\"},\"controller\":{"
-             "\"leaderElectionName\":\"op\",\"leaderElectionNamespace\":\"k\","
-             "\"userAgentOrPrefix\":\"s/"
-             "\"},\"leaving\":\"a\",\"webhook\":{\"port\":9443}},\"status\":{\"generation\":1}}");
+    expect_rest(rest, HEAD "\"name\":\"a\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":"
+                           "\"7\",\"generation\":3,\"finalizers\":[\"f\"],\"annotations\":{"
+                           "\"p.io/x\":\"1\"},\"labels\":{\"p.io/r\":\"s\"},"
+                           "\"ownerReferences\":[{\"uid\":\"w\",\"controller\":true}],"
+                           "\"creationTimestamp\":\"2026-01-01T00:00:00Z\"},\"spec\":{"
+                           "\"root\":{\"prefix\":\"p\"},\"controller\":{"
+                           "\"leaderElectionName\":\"op\",\"leaderElectionNamespace\":\"k\","
+                           "\"userAgentOrPrefix\":\"s/"
+                           "\"},\"leaving\":\"a\",\"webhook\":{\"port\":9443,\"duringHandover\":"
+                           "\"Hold\"}},\"status\":{\"generation\":1}}");
     cJSON_Delete(rest);
     cJSON_Delete(object);
 }

@@ -608,6 +608,9 @@ static void wrong_specs(void **state)
          "spec.controller.leaderElectionNames: Forbidden: unknown field"},
         {" webhook: {port: 65536}\n", "spec.webhook.port: Invalid value"},
         {" webhook: {port: '9443'}\n", "spec.webhook.port: Invalid value"},
+        {" webhook: {duringHandover: hold}\n", "spec.webhook.duringHandover: Unsupported value: "
+                                               "\"hold\": supported values: \"OldOwner\", "
+                                               "\"Hold\""},
         {" webhook: {certDir: 1}\n", "spec.webhook.certDir: Invalid value"},
         {" webhook: {cert: 1}\n", "spec.webhook.cert: Forbidden: unknown field"},
         {" limits: {}\n", "spec.limits: Invalid value: must be an array"},

@@ -236,6 +236,25 @@ static void the_port_of_a_config(void **state)
     }
 }
 
+static void what_a_config_says_of_handovers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config;
+        bool holds;
+    } cases[] = {
+        {"{spec: {webhook: {duringHandover: Hold}}}", true},
+        {"{spec: {webhook: {duringHandover: OldOwner}}}", false},
+        {"{spec: {webhook: {port: 9443}}}", false},
+        {"{spec: {}}", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cJSON *config = parse(cases[i].config);
+        assert_int_equal(compile_webhook_holds(config), cases[i].holds);
+        cJSON_Delete(config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +265,7 @@ int main(void)
         cmocka_unit_test(names_that_lead_elsewhere),
         cmocka_unit_test(on_the_hosts_network),
         cmocka_unit_test(the_port_of_a_config),
+        cmocka_unit_test(what_a_config_says_of_handovers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -394,7 +394,8 @@ static void what_is_copied(void **state)
     fixture_init(
         &f,
         "apiVersion: kridge.kusionstack.io/v1alpha1\nkind: ShardingConfig\nmetadata: {name: root}\n"
-        "spec:\n controller: {leaderElectionName: l}\n webhook: {port: 1234, certDir: /c}\n"
+        "spec:\n controller: {leaderElectionName: l}\n webhook: {port: 1234, duringHandover: Hold, "
+        "certDir: /c}\n"
         " selector: {matchLabels: {app: op, statefulset.kubernetes.io/pod-name: sts-0}, "
         "matchExpressions: [{key: statefulset.kubernetes.io/pod-name, operator: In, values: [x]}, "
         "{key: a, operator: Exists}, {key: statefulset.kubernetes.io/pod-name, operator: "
@@ -411,7 +412,8 @@ static void what_is_copied(void **state)
            "apiVersion: kridge.kusionstack.io/v1alpha1\nkind: ShardingConfig\n"
            "metadata:\n name: op-1-normal\n namespace: ops\n"
            " labels: {ctrlmesh.kusionstack.io/auto-sharding-root: root}\n" BUCKETS(
-               "0") "spec:\n controller: {leaderElectionName: l}\n webhook: {port: 1234, certDir: "
+               "0") "spec:\n controller: {leaderElectionName: l}\n webhook: {port: 1234, "
+                    "duringHandover: Hold, certDir: "
                     "/c}\n"
                     " selector: {matchLabels: {app: op}, matchExpressions: [{key: a, operator: "
                     "Exists}, "

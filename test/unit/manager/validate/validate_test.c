@@ -672,7 +672,9 @@ static void who_has_everything_is_there(void **state)
 static void what_has_no_effect(void **state)
 {
     (void)state;
-    static const char webhook[] = "spec.webhook: has no effect yet: ";
+    static const char webhook[] =
+        "spec.webhook: has no effect until the operator's ValidatingWebhookConfiguration or "
+        "MutatingWebhookConfiguration has the label ctrlmesh.kusionstack.io/route: \"true\"";
     struct fixture f;
     shard_cache_init(&f);
     check(
@@ -682,6 +684,13 @@ static void what_has_no_effect(void **state)
     check(&f, config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: '', port: 9443}"), NULL,
           webhook);
     check(&f, config_of("a", ROOT("") ", webhook: {port: 9443}"), NULL, webhook);
+    check(&f, config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: /tmp/webhook-certs}"), NULL,
+          "spec.webhook: has no effect without spec.webhook.port");
+    f.world.routed = true;
+    check(&f,
+          config_of("a", SELECTOR ", " LIMITS ", webhook: {certDir: /c, port: 9443, "
+                                  "duringHandover: Hold}"),
+          NULL, NULL);
     check(&f,
           parse("apiVersion: ctrlmesh.kusionstack.io/v1alpha1\n"
                 "kind: ShardingConfig\n"
