@@ -28,7 +28,8 @@ struct partition_shard {
     const char *shares_with;       /* annotation SHARDING_SHARES_WITH; NULL: none */
 };
 
-/* Of all shards that take part. Sorted by key. */
+/* Of all shards that take part, sorted by key. They are whole: nobody decides while ConfigMaps or
+ * pods are still to be read. */
 struct partition_facts {
     const struct partition_shard *shards;
     size_t count;
@@ -55,9 +56,13 @@ const struct partition_facts *partitioner_facts(const struct partitioner *p);
 const struct partition_shard *partitioner_unlimited(const struct partitioner *p,
                                                     const struct partition_resource *r);
 
-/* Whether all shards limit both in the same way, by namespaces. */
+/* Whether each shard limits both in the same way: namespace by namespace. */
 bool partitioner_same(struct partitioner *p, const struct partition_resource *a,
                       const struct partition_resource *b);
+/* Whether that is so of all resources under `r`, which has a `*`, that some limit names; else
+ * *other is one of which it is not. */
+bool partitioner_same_within(struct partitioner *p, const struct partition_resource *r,
+                             struct partition_resource *other);
 
 /* What comes next: ROUTE_ROUTED, with *next, which the caller deinits; ROUTE_NOT_BY_NAMESPACE or
  * ROUTE_TOO_MANY with a text, and *next is left alone. `present` is what stands. Owners are places
