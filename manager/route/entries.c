@@ -10,7 +10,6 @@
 #include "base/xalloc.h"
 #include "crypto/digest.h"
 #include "kube/name.h"
-#include "route/narrowing.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -99,22 +98,50 @@ static void name_entry(const struct entries_webhook *w, enum entry_kind kind, co
 
 /* ---- what an entry selects ---- */
 
+static bool demands(const cJSON *expression, const char *key, const char *operator)
+{
+    return strcmp(field_text(expression, "key"), key) == 0 &&
+           strcmp(field_text(expression, "operator"), operator) == 0;
+}
+
+static void leave_out_narrowing(cJSON *selector, const char *control)
+{
+    cJSON *list = cJSON_GetObjectItemCaseSensitive(selector, "matchExpressions");
+    cJSON *next = list == NULL ? NULL : list->child;
+    while (next != NULL) {
+        cJSON *item = next;
+        next = next->next;
+        if (demands(item, control, "DoesNotExist")) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(list, item));
+        }
+    }
+}
+
+static cJSON *add_demand(struct edit *ed, cJSON *selector, const char *key, const char *operator)
+{
+    cJSON *item = edit_append_object(ed, edit_array(ed, selector, "matchExpressions"));
+    edit_string(ed, item, "key", key);
+    edit_string(ed, item, "operator", operator);
+    return item;
+}
+
 /* The original's own selector without what narrows it, and namespaces with control labels. What
  * tells the class follows. */
 static cJSON *begin_selector(struct edit *ed, const struct entries_webhook *w)
 {
     const char *control = w->keys->key[LABELS_CONTROL];
     const cJSON *own = field_get(w->webhook, "namespaceSelector");
-    cJSON *selector = narrowing_without(control, own);
-    narrowing_demand(ed, edit_array(ed, selector, "matchExpressions"), control, "Exists");
+    cJSON *selector = xptr(cJSON_IsObject(own) ? cJSON_Duplicate(own, true) : cJSON_CreateObject());
+    leave_out_narrowing(selector, control);
+    (void)add_demand(ed, selector, control, "Exists");
     return selector;
 }
 
+/* Its list of values, which are to be added. */
 static cJSON *add_expression(struct edit *ed, cJSON *selector, const char *key,
                              const char *operator)
 {
-    cJSON *list = edit_array(ed, selector, "matchExpressions");
-    return edit_array(ed, narrowing_demand(ed, list, key, operator), "values");
+    return edit_array(ed, add_demand(ed, selector, key, operator), "values");
 }
 
 static int owner_in_force(const struct entries_webhook *w, int owner)
@@ -315,12 +342,6 @@ static const cJSON *find_entry(struct reading *r, enum entry_kind kind, const ch
         }
     }
     return NULL;
-}
-
-static bool demands(const cJSON *expression, const char *key, const char *operator)
-{
-    return strcmp(field_text(expression, "key"), key) == 0 &&
-           strcmp(field_text(expression, "operator"), operator) == 0;
 }
 
 /* The values of `key In` behind the last demand for the control label; NULL: none. */

@@ -1,223 +1,190 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "route/narrowing.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
 #include "base/xalloc.h"
+#include "object/preconditions.h"
+#include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 
-#define EXPRESSIONS "matchExpressions"
 #define SELECTOR "namespaceSelector"
+#define EXPRESSIONS "matchExpressions"
+#define ABSENT "DoesNotExist"
 
-/* Of the annotation: the API server takes 256 KiB for all of an object. */
-#define NOTE_MAX ((size_t)128 * 1024)
-
-/* ---- selectors ---- */
-
-static bool narrows(const char *control, const cJSON *expression)
+static bool is_constant(const struct labels_keys *k, const cJSON *expression)
 {
-    return strcmp(field_text(expression, "key"), control) == 0 &&
-           strcmp(field_text(expression, "operator"), "DoesNotExist") == 0;
+    return strcmp(field_text(expression, "key"), k->key[LABELS_CONTROL]) == 0 &&
+           strcmp(field_text(expression, "operator"), ABSENT) == 0;
 }
 
 bool narrowing_is(const struct labels_keys *k, const cJSON *webhook)
 {
-    const cJSON *item;
-    cJSON_ArrayForEach(item, field_get(field_get(webhook, SELECTOR), EXPRESSIONS))
+    const cJSON *expression;
+    cJSON_ArrayForEach(expression, field_get(field_get(webhook, SELECTOR), EXPRESSIONS))
     {
-        if (narrows(k->key[LABELS_CONTROL], item)) {
+        if (is_constant(k, expression)) {
             return true;
         }
     }
     return false;
 }
 
-cJSON *narrowing_demand(struct edit *ed, cJSON *expressions, const char *key, const char *operator)
-{
-    cJSON *expression = edit_append_object(ed, expressions);
-    edit_string(ed, expression, "key", key);
-    edit_string(ed, expression, "operator", operator);
-    return expression;
-}
+/* ---- what the annotation says: {webhook: selector} ---- */
 
-cJSON *narrowing_without(const char *control, const cJSON *selector)
-{
-    bool is_selector = cJSON_IsObject(selector);
-    cJSON *copy = xptr(is_selector ? cJSON_Duplicate(selector, true) : cJSON_CreateObject());
-    cJSON *list = cJSON_GetObjectItemCaseSensitive(copy, EXPRESSIONS);
-    cJSON *next;
-    for (cJSON *item = list == NULL ? NULL : list->child; item != NULL; item = next) {
-        next = item->next;
-        if (narrows(control, item)) {
-            cJSON_Delete(cJSON_DetachItemViaPointer(list, item));
-        }
-    }
-    if (list != NULL && list->child == NULL) {
-        cJSON_DeleteItemFromObjectCaseSensitive(copy, EXPRESSIONS);
-    }
-    return copy;
-}
-
-static cJSON *narrowed(struct edit *ed, const char *control, const cJSON *selector)
-{
-    cJSON *made = narrowing_without(control, selector);
-    (void)narrowing_demand(ed, edit_array(ed, made, EXPRESSIONS), control, "DoesNotExist");
-    return made;
-}
-
-/* ---- what we note ---- */
-
-/* The caller frees. NULL: there is none, or it is not ours. */
-static cJSON *read_note(const cJSON *configuration, const char *annotation)
+/* The caller deletes. NULL: there is none, or none that can be read. */
+static cJSON *read_annotation(const cJSON *configuration, const char *annotation)
 {
     const cJSON *annotations = field_get(field_get(configuration, "metadata"), "annotations");
     const char *text = field_text(annotations, annotation);
-    cJSON *note = *text == '\0' ? NULL : json_parse(text, strlen(text), NULL);
-    if (!cJSON_IsObject(note)) {
-        cJSON_Delete(note);
-        note = NULL;
+    struct err e = ERR_INIT;
+    cJSON *told = text[0] == '\0' ? NULL : json_parse(text, strlen(text), &e);
+    xerr(&e);
+    if (told != NULL && !cJSON_IsObject(told)) {
+        cJSON_Delete(told);
+        return NULL;
     }
-    return note;
+    return told;
 }
 
 bool narrowing_is_ours(const cJSON *configuration, const char *annotation, const char *webhook)
 {
-    cJSON *note = read_note(configuration, annotation);
-    bool ours = note != NULL && (webhook == NULL || cJSON_HasObjectItem(note, webhook));
-    cJSON_Delete(note);
+    cJSON *told = read_annotation(configuration, annotation);
+    bool ours = told != NULL && (webhook == NULL || field_get(told, webhook) != NULL);
+    cJSON_Delete(told);
     return ours;
 }
 
-/* What is too long to be noted: only which webhooks they are. */
-static void forget_selectors(struct edit *ed, cJSON *note)
+/* What is said of webhooks that are not there any more goes. Whether there was such. */
+static bool forget_others(cJSON *told, const cJSON *webhooks)
 {
-    cJSON *next;
-    for (cJSON *item = note->child; item != NULL; item = next) {
-        next = item->next;
-        edit_set(ed, note, item->string, cJSON_CreateNull());
+    bool any = false;
+    cJSON *next = told->child;
+    while (next != NULL) {
+        cJSON *item = next;
+        next = next->next;
+        if (edit_find(webhooks, "name", item->string) == NULL) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(told, item));
+            any = true;
+        }
     }
+    return any;
 }
 
-static void set_note(struct edit *ed, cJSON *annotations, const char *annotation, cJSON *note)
+static void set_annotation(struct edit *ed, cJSON *metadata, const char *annotation,
+                           const cJSON *told)
 {
-    struct buf text = BUF_INIT(NOTE_MAX);
-    int rc = xrc(json_canonical(note, &text));
-    if (rc != 0) {
-        buf_reset(&text);
-        text.max = SIZE_MAX;
-        forget_selectors(ed, note);
-        xok(json_canonical(note, &text));
-    }
-    char *value = xstrndup((const char *)buf_data(&text), text.len);
-    edit_string(ed, annotations, annotation, value);
-    free(value);
-    buf_reset(&text);
+    cJSON *annotations = edit_object(ed, metadata, "annotations");
+    char *text = told->child == NULL ? NULL : xptr(cJSON_PrintUnformatted(told));
+    edit_set(ed, annotations, annotation,
+             text == NULL ? cJSON_CreateNull() : cJSON_CreateString(text));
+    cJSON_free(text);
 }
 
-/* ---- patches ---- */
+/* ---- the writes ---- */
 
-struct change {
-    struct edit ed;
+struct writing {
     const struct labels_keys *keys;
-    cJSON *webhooks; /* as they are to be */
-    cJSON *note;
+    const char *annotation;
+    cJSON *webhooks; /* copies */
+    cJSON *told;
     bool changed;
 };
 
-static cJSON *metadata_of(struct change *c, const cJSON *configuration, const char *annotation)
+static struct writing begin(const struct labels_keys *k, const cJSON *configuration,
+                            const char *annotation)
 {
-    cJSON *metadata = xptr(cJSON_CreateObject());
-    cJSON *annotations = edit_object(&c->ed, metadata, "annotations");
-    const char *version = field_meta(configuration, "resourceVersion");
-    if (*version != '\0') {
-        edit_string(&c->ed, metadata, "resourceVersion", version);
-    }
-    if (c->note->child != NULL) {
-        set_note(&c->ed, annotations, annotation, c->note);
-    } else {
-        edit_set(&c->ed, annotations, annotation, cJSON_CreateNull());
-    }
-    return metadata;
+    cJSON *webhooks = cJSON_Duplicate(field_get(configuration, "webhooks"), true);
+    cJSON *told = read_annotation(configuration, annotation);
+    bool there = field_get(field_get(field_get(configuration, "metadata"), "annotations"),
+                           annotation) != NULL;
+    return (struct writing){
+        .keys = k,
+        .annotation = annotation,
+        .webhooks = webhooks != NULL ? webhooks : cJSON_CreateArray(),
+        .told = told != NULL ? told : cJSON_CreateObject(),
+        .changed = told == NULL && there, /* it makes no sense */
+    };
 }
 
-static void begin(struct change *c, const struct labels_keys *k, const cJSON *configuration,
-                  const char *annotation)
+static cJSON *end(struct writing *w, const cJSON *configuration)
 {
-    const cJSON *webhooks = field_get(configuration, "webhooks");
-    *c = (struct change){.keys = k, .note = read_note(configuration, annotation)};
-    c->webhooks =
-        xptr(cJSON_IsArray(webhooks) ? cJSON_Duplicate(webhooks, true) : cJSON_CreateArray());
-}
-
-static cJSON *finish(struct change *c, const cJSON *configuration, const char *annotation)
-{
+    struct edit ed = {.rc = 0};
     cJSON *patch = NULL;
-    if (c->changed) {
-        patch = xptr(cJSON_CreateObject());
-        edit_set(&c->ed, patch, "metadata", metadata_of(c, configuration, annotation));
-        edit_set(&c->ed, patch, "webhooks", c->webhooks);
-        c->webhooks = NULL;
+    w->changed = forget_others(w->told, w->webhooks) || w->changed;
+    if (w->changed) {
+        patch = cJSON_CreateObject();
+        cJSON *metadata = preconditions_set(&ed, patch, field_meta(configuration, "uid"),
+                                            field_meta(configuration, "resourceVersion"));
+        set_annotation(&ed, metadata, w->annotation, w->told);
+        edit_set(&ed, patch, "webhooks", w->webhooks);
+        patch = xptr(edit_result(&ed, patch));
+    } else {
+        cJSON_Delete(w->webhooks);
     }
-    cJSON_Delete(c->webhooks);
-    cJSON_Delete(c->note);
-    xok(c->ed.rc);
+    cJSON_Delete(w->told);
     return patch;
 }
 
-static void narrow(struct change *c, cJSON *webhook)
+static void narrow(struct writing *w, cJSON *webhook)
 {
-    const cJSON *selector = field_get(webhook, SELECTOR);
-    cJSON *before =
-        cJSON_IsObject(selector) ? cJSON_Duplicate(selector, true) : cJSON_CreateObject();
-    edit_set(&c->ed, c->note, field_text(webhook, "name"), before);
-    edit_set(&c->ed, webhook, SELECTOR, narrowed(&c->ed, c->keys->key[LABELS_CONTROL], selector));
-    c->changed = true;
+    struct edit ed = {.rc = 0};
+    cJSON *selector = edit_object(&ed, webhook, SELECTOR);
+    edit_set(&ed, w->told, field_text(webhook, "name"), cJSON_Duplicate(selector, true));
+    cJSON *expression = edit_append_object(&ed, edit_array(&ed, selector, EXPRESSIONS));
+    edit_string(&ed, expression, "key", w->keys->key[LABELS_CONTROL]);
+    edit_string(&ed, expression, "operator", ABSENT);
+    xok(ed.rc);
+    w->changed = true;
+}
+
+static void widen(struct writing *w, cJSON *webhook)
+{
+    cJSON *selector = cJSON_GetObjectItemCaseSensitive(webhook, SELECTOR);
+    cJSON *list = cJSON_GetObjectItemCaseSensitive(selector, EXPRESSIONS);
+    cJSON *next = list == NULL ? NULL : list->child;
+    while (next != NULL) {
+        cJSON *expression = next;
+        next = next->next;
+        if (is_constant(w->keys, expression)) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(list, expression));
+        }
+    }
+    if (list != NULL && list->child == NULL) {
+        cJSON_DeleteItemFromObjectCaseSensitive(selector, EXPRESSIONS);
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(w->told, field_text(webhook, "name"));
+    w->changed = true;
 }
 
 cJSON *narrowing_patch(const struct labels_keys *k, const cJSON *configuration,
                        const char *annotation, narrowing_pick_fn *pick, void *data)
 {
-    struct change c;
+    struct writing w = begin(k, configuration, annotation);
     cJSON *webhook;
-    begin(&c, k, configuration, annotation);
-    c.note = c.note != NULL ? c.note : xptr(cJSON_CreateObject());
-    cJSON_ArrayForEach(webhook, c.webhooks)
+    w.changed = false;
+    cJSON_ArrayForEach(webhook, w.webhooks)
     {
-        if (cJSON_IsObject(webhook) && !narrowing_is(k, webhook) &&
-            (pick == NULL || pick(data, webhook))) {
-            narrow(&c, webhook);
+        if (!narrowing_is(k, webhook) && (pick == NULL || pick(data, webhook))) {
+            narrow(&w, webhook);
         }
     }
-    return finish(&c, configuration, annotation);
-}
-
-static void widen(struct change *c, cJSON *webhook, const cJSON *noted)
-{
-    const cJSON *selector = field_get(webhook, SELECTOR);
-    if (narrowing_is(c->keys, webhook)) {
-        edit_set(&c->ed, webhook, SELECTOR,
-                 narrowing_without(c->keys->key[LABELS_CONTROL], selector));
-    }
-    cJSON_Delete(cJSON_DetachItemViaPointer(c->note, (cJSON *)noted));
-    c->changed = true;
+    return end(&w, configuration);
 }
 
 cJSON *narrowing_undo_patch(const struct labels_keys *k, const cJSON *configuration,
                             const char *annotation, narrowing_pick_fn *pick, void *data)
 {
-    struct change c;
-    cJSON *next;
-    begin(&c, k, configuration, annotation);
-    for (cJSON *item = c.note == NULL ? NULL : c.note->child; item != NULL; item = next) {
-        cJSON *webhook = edit_find(c.webhooks, "name", item->string);
-        next = item->next;
-        if (webhook == NULL || pick == NULL || pick(data, webhook)) {
-            widen(&c, webhook, item);
+    struct writing w = begin(k, configuration, annotation);
+    cJSON *webhook;
+    cJSON_ArrayForEach(webhook, w.webhooks)
+    {
+        bool ours = field_get(w.told, field_text(webhook, "name")) != NULL;
+        if (ours && (pick == NULL || pick(data, webhook))) {
+            widen(&w, webhook);
         }
     }
-    return finish(&c, configuration, annotation);
+    return end(&w, configuration);
 }

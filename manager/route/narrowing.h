@@ -15,7 +15,6 @@
 #include <cjson/cJSON.h>
 
 #include "label/labels.h"
-#include "json/edit.h"
 
 bool narrowing_is(const struct labels_keys *k, const cJSON *webhook);
 /* Whether we narrowed the webhook of that name, or any (NULL). `annotation`: the whole key. */
@@ -27,14 +26,9 @@ typedef bool narrowing_pick_fn(void *data, const cJSON *webhook);
 /* The JSON merge patches that narrow those that are not narrowed, and that widen those that we
  * narrowed; they fail when the configuration has changed since. The caller frees. NULL: there is
  * nothing to do. */
-MUST_CHECK cJSON *narrowing_patch(const struct labels_keys *k, const cJSON *configuration,
-                                  const char *annotation, narrowing_pick_fn *pick, void *data);
-MUST_CHECK cJSON *narrowing_undo_patch(const struct labels_keys *k, const cJSON *configuration,
-                                       const char *annotation, narrowing_pick_fn *pick, void *data);
-
-/* For the selectors of entries: a copy of a namespaceSelector, or of an empty one if it is absent,
- * without what narrows it; and another expression, without values yet, in a list of them. */
-cJSON *narrowing_without(const char *control, const cJSON *selector);
-cJSON *narrowing_demand(struct edit *ed, cJSON *expressions, const char *key, const char *operator);
+cJSON *narrowing_patch(const struct labels_keys *k, const cJSON *configuration,
+                       const char *annotation, narrowing_pick_fn *pick, void *data);
+cJSON *narrowing_undo_patch(const struct labels_keys *k, const cJSON *configuration,
+                            const char *annotation, narrowing_pick_fn *pick, void *data);
 
 #endif
