@@ -19,6 +19,8 @@ static const char *const reasons[ROUTE_REASONS] = {
     [ROUTE_NO_SERVICE] = "NoService",
     [ROUTE_NO_PODS] = "NoPods",
     [ROUTE_OLD_PODS] = "OldPods",
+    [ROUTE_REFUSED] = "Refused",
+    [ROUTE_NOT_NARROWED] = "NotNarrowed",
     [ROUTE_SETTLING] = "Settling",
     [ROUTE_CONTESTED] = "Contested",
 };

@@ -21,6 +21,8 @@ enum route_reason {
     ROUTE_NO_SERVICE,       /* the Service does not exist */
     ROUTE_NO_PODS,          /* no pod has been ready yet */
     ROUTE_OLD_PODS,         /* pods of an earlier injection, without the port */
+    ROUTE_REFUSED,          /* the API server does not take the entries */
+    ROUTE_NOT_NARROWED,     /* the original is asked, too, for nobody may narrow it or does */
     ROUTE_SETTLING,         /* on its way */
     ROUTE_CONTESTED,        /* somebody undoes what we write */
     ROUTE_REASONS,

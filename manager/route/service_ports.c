@@ -58,7 +58,7 @@ static bool is_taken(const cJSON *service, const struct service_port *port)
 
 static uint16_t next_free(const cJSON *service, const struct service_port *ports, size_t count)
 {
-    uint16_t number = SERVICE_PORTS_FIRST;
+    uint16_t number = ROUTE_FIRST_PORT;
     while (find_number(service, number) != NULL || is_given(ports, count, number)) {
         number++; /* there are SERVICE_PORTS_MAX ports on either side at most */
     }
@@ -98,7 +98,7 @@ static const cJSON *owned_ports(const cJSON *managed)
     const cJSON *entry;
     cJSON_ArrayForEach(entry, managed)
     {
-        if (strcmp(field_text(entry, "manager"), SERVICE_PORTS_MANAGER) == 0 &&
+        if (strcmp(field_text(entry, "manager"), ROUTE_FIELD_MANAGER) == 0 &&
             strcmp(field_text(entry, "operation"), "Apply") == 0) {
             return field_map(field_get(field_get(entry, "fieldsV1"), "f:spec"), "f:ports");
         }

@@ -20,9 +20,7 @@
 #include "base/err.h"
 #include "object/route_names.h"
 
-#define SERVICE_PORTS_MANAGER "cmesh-routes" /* whose our ports are */
-#define SERVICE_PORTS_FIRST 20443            /* the smallest number that is given */
-#define SERVICE_PORTS_MAX 64                 /* of one Service, those of others included */
+#define SERVICE_PORTS_MAX 64 /* of one Service, those of others included */
 
 struct service_port {
     char name[ROUTE_PORT_SIZE];
