@@ -185,6 +185,13 @@ void controller_look_after(const struct shard *s, uint64_t ms)
     reconcile_after(&s->run, ms);
 }
 
+static void notice_in_force(const struct controller *c, const char *key)
+{
+    if (c->options.on_in_force != NULL) {
+        c->options.on_in_force(c->options.data, key);
+    }
+}
+
 /* Whether it is known what there is. */
 static bool is_ready(const struct shard *s)
 {
@@ -204,6 +211,7 @@ static bool end(void *state, enum work_result result)
     }
     rules_map_free(s->outdated);
     s->outdated = NULL;
+    notice_in_force(s->controller, s->key);
     reconcile_after(&s->run, RESYNC_MS + net_clock_random(s->controller->clock) % RESYNC_MS);
     return true;
 }
@@ -439,6 +447,7 @@ static void on_probe(void *data, const char *key)
     size_t count = p == NULL ? 0 : shard_cache_shards_of(p, configs, SHARDS_OF_POD_MAX);
     for (size_t i = 0; i < count; i++) {
         reconciler_look(c->reconciler, configs[i]->key, gather_ms(configs[i]));
+        notice_in_force(c, configs[i]->key);
     }
     if (p != NULL && p->shard[0] != '\0') {
         reconciler_look(c->reconciler, p->shard,

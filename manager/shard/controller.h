@@ -30,6 +30,7 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "net/work_queue.h"
+#include "object/route_verdict.h"
 #include "ownership/handover.h"
 #include "policy/policy_cache.h"
 #include "runtime/reconciler.h"
@@ -92,6 +93,14 @@ struct controller_options {
     const char *watch_namespace;     /* the cache's; NULL: all; copied */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
     unsigned parallel;               /* shards that are handled at a time; 0: 8 */
+    /* What controller_in_force says of a shard may be other than before. NULL: nobody asks. */
+    void (*on_in_force)(void *data, const char *key);
+    /* Whether the shard may publish these rules now: not while reviews of what they do not show
+     * any more would still be sent to it. What is refused is asked for again soon, and published
+     * all the same after 10 s. NULL: it may. */
+    bool (*release)(void *data, const char *key, struct rules *to);
+    /* Its condition WebhookRouted, whose text is valid until the next call. NULL: there is none. */
+    const struct route_verdict *(*routed)(void *data, const char *key);
     uint64_t orphan_ms; /* how long a config and its pods are gone before its ConfigMap is deleted;
                            0: 1,000 */
     bool policies;      /* CircuitBreakers and FaultInjections are followed: controller_serve */
@@ -119,6 +128,11 @@ struct controller_pod {
 };
 void controller_look_pod(const struct controller *c, const struct shard_cache_config *config,
                          const struct pod *p, struct controller_pod *out);
+
+/* Whether the shard has a ready pod, and all that are ready enforce the rules in its ConfigMap.
+ * *published: these, which are the shard's; NULL: there are none, or they are not known. */
+bool controller_in_force(const struct controller *c, const struct shard_cache_config *config,
+                         const struct rules **published);
 
 /* What the localproxy of a pod, "namespace/name", counts; NULL: it does not, does not answer, or is
  * not known. Valid until the loop runs on. */

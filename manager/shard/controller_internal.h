@@ -36,6 +36,7 @@ struct shard_news {
     bool enforced; /* all is well */
     bool lost;     /* something is wrong with pods */
     bool shared;   /* others may show what it shows */
+    bool routed;   /* reviews for its operator's webhooks reach it, or do not any more */
 };
 
 /* What is remembered of a shard: nothing that another leader would need. */
@@ -101,6 +102,9 @@ struct shard {
     uint64_t noticed_at; /* a change of the config that is not looked at yet; 0: none */
     uint64_t changed_at; /* the change whose rules are not enforced yet; 0: none */
     bool placed;         /* they are in the ConfigMap */
+
+    uint64_t unreleased_since; /* what it is to publish waits for reviews; 0: it does not */
+    bool release_told;         /* that it did not wait for longer */
 
     uint64_t tampered; /* hash of the version that was told of last; 0: none */
     bool kept_told;    /* Events have told that pods keep its rules */

@@ -43,6 +43,38 @@ static void look(struct shard *s, const struct shard_cache_config *config, const
     (void)snprintf(out->why, sizeof out->why, "%.*s", (int)sizeof out->why - 1, why);
 }
 
+struct in_force {
+    struct shard *shard;
+    const struct shard_cache_config *config;
+    size_t ready;
+    size_t enforcing;
+};
+
+static void count_pod(void *data, const struct pod *p)
+{
+    struct in_force *f = data;
+    struct controller_pod pod;
+    if (p->ready && !p->ending && !p->over) {
+        look(f->shard, f->config, p, &pod);
+        f->ready++;
+        f->enforcing += pod.enforces;
+    }
+}
+
+bool controller_in_force(const struct controller *c, const struct shard_cache_config *config,
+                         const struct rules **published)
+{
+    struct in_force f = {.shard = controller_find_shard(c, config->key), .config = config};
+    *published = NULL;
+    if (f.shard == NULL) {
+        return false;
+    }
+    const struct rules_map *map = shard_map(f.shard);
+    *published = map == NULL || !shard_owns_map(f.shard, config, map) ? NULL : map->rules;
+    shard_cache_each_pod_of(config, count_pod, &f);
+    return *published != NULL && f.ready > 0 && f.enforcing == f.ready;
+}
+
 void controller_look_pod(const struct controller *c, const struct shard_cache_config *config,
                          const struct pod *p, struct controller_pod *out)
 {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/xalloc.h"
 #include "compile/rules_gain.h"
 #include "compile/sharing.h"
@@ -17,8 +18,10 @@
 #include "json/field.h"
 
 enum {
-    NAMESPACES_MS = 1000, /* until it is seen what keeps them */
-    NAMES_MAX = 4096,     /* bytes: of some pods, with versions */
+    NAMESPACES_MS = 1000,    /* until it is seen what keeps them */
+    NAMES_MAX = 4096,        /* bytes: of some pods, with versions */
+    RELEASE_MS = 200,        /* it is asked again whether reviews go elsewhere, */
+    RELEASE_WAIT_MS = 10000, /* for so long at most */
 };
 
 /* One look at a shard. */
@@ -380,9 +383,34 @@ static void confirm(struct shard *s, const struct rules_map *map, enum publish_r
     shard_report(s);
 }
 
+/* Whether reviews of what the shard is not to show any more go elsewhere by now. */
+static bool is_released(struct publishing *p)
+{
+    struct shard *s = p->s;
+    const struct controller_options *o = &s->controller->options;
+    uint64_t now = controller_now(s->controller);
+    if (o->release == NULL || o->release(o->data, s->key, p->next)) {
+        s->unreleased_since = 0;
+        s->release_told = false;
+        return true;
+    }
+    s->unreleased_since = s->unreleased_since != 0 ? s->unreleased_since : now;
+    if (now - s->unreleased_since >= RELEASE_WAIT_MS && !s->release_told) {
+        log_warn("rules are published although reviews of what they do not show are not held",
+                 log_str("shard", s->key));
+        s->release_told = true;
+    }
+    return s->release_told;
+}
+
 static void write_next(struct publishing *p)
 {
     struct shard *s = p->s;
+    if (!is_released(p)) {
+        controller_look_after(s, RELEASE_MS);
+        shard_done(s, WORK_DONE, 0);
+        return;
+    }
     shard_tell_tampered(s, p->config, p->map);
     shard_keep_rules(&s->sent, p->next);
     handover_note(&s->past, p->next); /* they may arrive although the answer does not */

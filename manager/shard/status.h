@@ -13,8 +13,10 @@
  *   Labelled   what the limits select by control labels has them (label/labelling.h)
  *   Covered    each namespace is in one shard of the operator (shard/operator_coverage.h)
  *   Exclusive  nobody else of the operator shows what it shows (shard/exclusive.h)
+ *   WebhookRouted  reviews for the operator's webhooks reach the shard that owns the object; only
+ *              while somebody asks for that (route/routes.h)
  *
- * Ready asks for none of the last three, but the first rules of a shard wait for its labels.
+ * Ready asks for none of the last four, but the first rules of a shard wait for its labels.
  *
  * Ready, Stalled and observedGeneration are as kstatus wants them, by which Flux, kpt and Argo CD's
  * health checks tell what is done, under way or failed.
@@ -38,6 +40,7 @@
 #include "base/err.h"
 #include "enforcement/prober.h"
 #include "label/labelling.h"
+#include "object/route_verdict.h"
 #include "shard/exclusive.h"
 #include "shard/operator_coverage.h"
 #include "shard/publish_plan.h"
@@ -73,11 +76,12 @@ struct status_facts {
     uint64_t generation; /* of the rules in the ConfigMap; 0: there are none. After compile_error
                             those of an earlier spec, which stay in force. */
     const char *checksum;
-    const char *configmap;             /* its name */
-    const char *configmap_uid;         /* NULL: there is none that is ours */
-    const struct labelling *labelling; /* NULL: nothing is said about labels */
-    const struct covered *covered;     /* NULL: not known, so what was told before stays */
-    const struct exclusive *exclusive; /* NULL: nothing is said about others */
+    const char *configmap;              /* its name */
+    const char *configmap_uid;          /* NULL: there is none that is ours */
+    const struct labelling *labelling;  /* NULL: nothing is said about labels */
+    const struct covered *covered;      /* NULL: not known, so what was told before stays */
+    const struct exclusive *exclusive;  /* NULL: nothing is said about others */
+    const struct route_verdict *routed; /* NULL: nothing is said about reviews */
     const struct status_pod *pods;
     size_t pod_count;
     bool left_out;           /* the webhook for pods does not look at its namespace */

@@ -267,6 +267,9 @@ struct controller *fixture_controller(struct fixture *s, struct shard_cache *cac
         .prefix = PREFIX,
         .may_write = may_write,
         .data = s,
+        .on_in_force = s->on_in_force,
+        .release = s->release,
+        .routed = s->routed,
         .orphan_ms = s->orphan_ms,
         .handover = s->handover_ms == 0 ? HANDOVER_OFF
                     : s->strict         ? HANDOVER_STRICT

@@ -45,7 +45,10 @@ struct fixture {
     size_t cover_steps; /* and compared in so many steps; 0: the usual */
     size_t memory;      /* of shard_cache_options */
     uint64_t orphan_ms; /* 0: no test waits so long */
-    bool policies;      /* are followed, when fixture_serve says so */
+    void (*on_in_force)(void *fixture, const char *key); /* these three as in the options */
+    bool (*release)(void *fixture, const char *key, struct rules *to);
+    const struct route_verdict *(*routed)(void *fixture, const char *key);
+    bool policies; /* are followed, when fixture_serve says so */
     size_t policy_memory;
     struct {
         char *text;
