@@ -12,6 +12,7 @@
 #include "base/xalloc.h"
 #include "object/conditions.h"
 #include "root/buckets.h"
+#include "route/route_report.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -360,6 +361,29 @@ static void add_ready(struct view *v)
     }
 }
 
+/* ---- WebhookRouted ---- */
+
+/* As its shards say it: the first one that is False, else True. None says it: nobody asks. */
+static void add_routed(struct view *v)
+{
+    size_t routed = 0;
+    for (size_t i = 0; i < v->f->count; i++) {
+        const struct root_status_shard *s = &v->f->shards[i];
+        const cJSON *c = conditions_find(s->status, ROUTE_CONDITION);
+        if (strcmp(field_text(c, "status"), "False") == 0) {
+            (void)snprintf(v->text, sizeof v->text, "Shard %s: %.1024s", s->name,
+                           field_text(c, "message"));
+            add(v, ROUTE_CONDITION, "False", field_text(c, "reason"), v->text);
+            return;
+        }
+        routed += c != NULL;
+    }
+    if (routed > 0) {
+        (void)snprintf(v->text, sizeof v->text, "Reviews reach their shard of %zu.", routed);
+        add(v, ROUTE_CONDITION, "True", route_reason_text(ROUTE_ROUTED), v->text);
+    }
+}
+
 /* ---- the whole ---- */
 
 /* "2/3" of each shard that tells it. */
@@ -467,6 +491,7 @@ cJSON *root_status_make(const struct root_status_facts *f, struct root_status_re
         add_conflict(&v);
     }
     add_ready(&v);
+    add_routed(&v);
     add_root(&v, status);
     out->changed = !cJSON_Compare(status, old, true);
     out->ready = v.ready;

@@ -14,6 +14,8 @@
  *              TooManyStatefulSets or -Deployments, Resizing, StatefulSetNotFound or
  *              DeploymentNotFound, WaitingForPods, or that of the first shard that is
  *              not Ready
+ *   WebhookRouted  as of the shards (route/route_report.h): False if it is of one of them; only if
+ *              one of them has it
  *   Stalled    only while somebody has to change something before it can be Ready
  *
  * Ready, Stalled and observedGeneration are as kstatus wants them (shard/status.h).

@@ -30,9 +30,9 @@
 #include "net/clock.h"
 #include "net/loop.h"
 #include "net/work_queue.h"
-#include "object/route_verdict.h"
 #include "ownership/handover.h"
 #include "policy/policy_cache.h"
+#include "route/route_report.h"
 #include "runtime/reconciler.h"
 
 struct controller;
@@ -99,8 +99,9 @@ struct controller_options {
      * any more would still be sent to it. What is refused is asked for again soon, and published
      * all the same after 10 s. NULL: it may. */
     bool (*release)(void *data, const char *key, struct rules *to);
-    /* Its condition WebhookRouted, whose text is valid until the next call. NULL: there is none. */
-    const struct route_verdict *(*routed)(void *data, const char *key);
+    /* What its condition WebhookRouted is to say, valid until the next call. NULL: there is no
+     * such condition. */
+    const struct route_report *(*routed)(void *data, const char *key);
     uint64_t orphan_ms; /* how long a config and its pods are gone before its ConfigMap is deleted;
                            0: 1,000 */
     bool policies;      /* CircuitBreakers and FaultInjections are followed: controller_serve */

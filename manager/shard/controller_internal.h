@@ -31,12 +31,13 @@
 
 /* What users should see, once. */
 struct shard_news {
-    bool refused;  /* the spec is invalid */
-    bool trouble;  /* its rules do not stand in the ConfigMap, and somebody should know */
-    bool enforced; /* all is well */
-    bool lost;     /* something is wrong with pods */
-    bool shared;   /* others may show what it shows */
-    bool routed;   /* reviews for its operator's webhooks reach it, or do not any more */
+    bool refused;       /* the spec is invalid */
+    bool trouble;       /* its rules do not stand in the ConfigMap, and somebody should know */
+    bool enforced;      /* all is well */
+    bool lost;          /* something is wrong with pods */
+    bool shared;        /* others may show what it shows */
+    const char *routed; /* the Event that tells whether reviews for its operator's webhooks reach
+                           it; NULL: none */
 };
 
 /* What is remembered of a shard: nothing that another leader would need. */

@@ -108,7 +108,7 @@ bool shard_is_left_out(const struct shard *s, const char *ns)
     return f != NULL && excluded_namespaces_has(f, ns);
 }
 
-static const struct route_verdict *routed_of(const struct shard *s)
+static const struct route_report *routed_of(const struct shard *s)
 {
     const struct controller_options *o = &s->controller->options;
     return o->routed == NULL ? NULL : o->routed(o->data, s->key);
@@ -191,15 +191,6 @@ static bool is_alarm(enum status_enforced e)
            e == STATUS_OTHER_RULES || e == STATUS_REFUSED || e == STATUS_SILENT;
 }
 
-/* That it settles is no news, nor what was told before it did. */
-static bool is_routing_news(const cJSON *old, const cJSON *new)
-{
-    const cJSON *now = conditions_find(new, ROUTE_CONDITION);
-    return now != NULL && strcmp(field_text(now, "reason"), ROUTE_SETTLING) != 0 &&
-           (differs(old, new, ROUTE_CONDITION, "status") ||
-            differs(old, new, ROUTE_CONDITION, "reason"));
-}
-
 static struct shard_news compare_status(const struct shard *s, const cJSON *old, const cJSON *new)
 {
     bool moved = differs(old, new, "Enforced", "status") || other_generation(old, new);
@@ -210,7 +201,8 @@ static struct shard_news compare_status(const struct shard *s, const cJSON *old,
                                                          differs(old, new, "Published", "message")),
         .enforced = s->enforced == STATUS_ENFORCED && moved,
         .shared = s->exclusive == EXCLUSIVE_NO && differs(old, new, "Exclusive", "reason"),
-        .routed = is_routing_news(old, new),
+        .routed = route_report_event(conditions_find(old, ROUTE_CONDITION),
+                                     conditions_find(new, ROUTE_CONDITION)),
         .lost = is_alarm(s->enforced) && differs(old, new, "Enforced", "reason"),
     };
 }
@@ -222,18 +214,6 @@ static void tell(struct shard *s, const struct shard_cache_config *config, enum 
     struct event_object about = event_object_of(config->object);
     event_record(s->controller->options.events, &about, type, reason, "%s",
                  field_text(conditions_find(s->status, of), "message"));
-}
-
-static void tell_routed(struct shard *s, const struct shard_cache_config *config)
-{
-    const cJSON *now = conditions_find(s->status, ROUTE_CONDITION);
-    if (strcmp(field_text(now, "status"), "True") == 0) {
-        tell(s, config, EVENT_NORMAL, ROUTE_CONDITION, "WebhookRouted");
-    } else {
-        bool contested = strcmp(field_text(now, "reason"), ROUTE_CONTESTED) == 0;
-        tell(s, config, EVENT_WARNING, ROUTE_CONDITION,
-             contested ? "WebhookContested" : "WebhookNotRouted");
-    }
 }
 
 static void record_events(struct shard *s, const struct shard_cache_config *config)
@@ -250,8 +230,10 @@ static void record_events(struct shard *s, const struct shard_cache_config *conf
     if (s->news.shared) {
         tell(s, config, EVENT_WARNING, "Exclusive", "Shared");
     }
-    if (s->news.routed) {
-        tell_routed(s, config);
+    if (s->news.routed != NULL) {
+        const cJSON *now = conditions_find(s->status, ROUTE_CONDITION);
+        bool well = strcmp(field_text(now, "status"), "True") == 0;
+        tell(s, config, well ? EVENT_NORMAL : EVENT_WARNING, ROUTE_CONDITION, s->news.routed);
     }
     if (s->news.lost) {
         tell(s, config, EVENT_WARNING, "Enforced",

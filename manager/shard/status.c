@@ -249,20 +249,6 @@ static void add_exclusive(struct view *v)
     }
 }
 
-static void add_routed(struct view *v)
-{
-    const struct route_verdict *r = v->f->routed;
-    if (r == NULL || r->state == ROUTE_NONE) {
-        return;
-    }
-    if (r->state == ROUTE_UNKNOWN) {
-        (void)conditions_keep(&v->conditions, ROUTE_CONDITION);
-    } else {
-        conditions_set(&v->conditions, ROUTE_CONDITION, r->state == ROUTE_YES, r->reason,
-                       r->message);
-    }
-}
-
 static void write_remedy(const struct view *v, struct buf *out)
 {
     if (v->f->left_out) {
@@ -453,7 +439,7 @@ cJSON *status_make(const struct status_facts *f, struct status_result *out)
     out->enforced = add_enforced(&v);
     out->ready = add_ready(&v);
     add_covered(&v);
-    add_routed(&v);
+    route_report_add(&v.conditions, f->routed);
     add_rows(&v, status); /* the last, since it sorts anew */
     free(v.rows);
     xok(v.ed.rc);

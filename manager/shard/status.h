@@ -40,7 +40,7 @@
 #include "base/err.h"
 #include "enforcement/prober.h"
 #include "label/labelling.h"
-#include "object/route_verdict.h"
+#include "route/route_report.h"
 #include "shard/exclusive.h"
 #include "shard/operator_coverage.h"
 #include "shard/publish_plan.h"
@@ -76,12 +76,12 @@ struct status_facts {
     uint64_t generation; /* of the rules in the ConfigMap; 0: there are none. After compile_error
                             those of an earlier spec, which stay in force. */
     const char *checksum;
-    const char *configmap;              /* its name */
-    const char *configmap_uid;          /* NULL: there is none that is ours */
-    const struct labelling *labelling;  /* NULL: nothing is said about labels */
-    const struct covered *covered;      /* NULL: not known, so what was told before stays */
-    const struct exclusive *exclusive;  /* NULL: nothing is said about others */
-    const struct route_verdict *routed; /* NULL: nothing is said about reviews */
+    const char *configmap;             /* its name */
+    const char *configmap_uid;         /* NULL: there is none that is ours */
+    const struct labelling *labelling; /* NULL: nothing is said about labels */
+    const struct covered *covered;     /* NULL: not known, so what was told before stays */
+    const struct exclusive *exclusive; /* NULL: nothing is said about others */
+    const struct route_report *routed; /* NULL: nothing is said about reviews */
     const struct status_pod *pods;
     size_t pod_count;
     bool left_out;           /* the webhook for pods does not look at its namespace */

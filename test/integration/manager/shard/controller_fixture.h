@@ -47,7 +47,7 @@ struct fixture {
     uint64_t orphan_ms; /* 0: no test waits so long */
     void (*on_in_force)(void *fixture, const char *key); /* these three as in the options */
     bool (*release)(void *fixture, const char *key, struct rules *to);
-    const struct route_verdict *(*routed)(void *fixture, const char *key);
+    const struct route_report *(*routed)(void *fixture, const char *key);
     bool policies; /* are followed, when fixture_serve says so */
     size_t policy_memory;
     struct {

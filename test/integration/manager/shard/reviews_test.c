@@ -138,20 +138,20 @@ static void rules_do_not_wait_for_ever(void **state)
 
 /* ---- what users see ---- */
 
-static struct route_verdict verdict;
+static struct route_report report;
 
-static const struct route_verdict *routed(void *fixture, const char *key)
+static const struct route_report *routed(void *fixture, const char *key)
 {
     (void)fixture;
     (void)key;
-    return &verdict;
+    return &report;
 }
 
-static void say(struct fixture *s, enum route_state state, const char *reason, const char *message)
+static void say(struct fixture *s, enum route_state state, enum route_reason reason,
+                const char *message)
 {
-    verdict.state = state;
-    verdict.reason = reason;
-    (void)snprintf(verdict.message, sizeof verdict.message, "%s", message);
+    report.state = state;
+    route_verdict_set(&report.verdict, reason, "%s", message);
     controller_look_again(s->controller);
     fixture_settle(s);
 }
@@ -159,24 +159,24 @@ static void say(struct fixture *s, enum route_state state, const char *reason, c
 static void what_became_of_reviews_is_said(void **state)
 {
     struct fixture *s = *state;
-    verdict.state = ROUTE_NONE;
+    report.state = ROUTE_NOT_ASKED;
     s->routed = routed;
     fixture_begin_enforced(s);
     fixture_settle(s);
     assert_string_equal(fixture_condition(s, "a", ROUTE_CONDITION, "status"), "");
-    say(s, ROUTE_NO, ROUTE_SETTLING, "wait");
+    say(s, ROUTE_KNOWN, ROUTE_SETTLING, "wait");
     fixture_expect_condition(s, "a", ROUTE_CONDITION, "False");
     fixture_expect_event(s, "a", "WebhookNotRouted", 0);
-    say(s, ROUTE_YES, "Routed", "all is well");
+    say(s, ROUTE_KNOWN, ROUTE_ROUTED, "all is well");
     fixture_expect_condition(s, "a", ROUTE_CONDITION, "True");
     fixture_expect_event(s, "a", "WebhookRouted", 1);
-    say(s, ROUTE_UNKNOWN, NULL, ""); /* to a new leader */
-    assert_string_equal(fixture_condition(s, "a", ROUTE_CONDITION, "message"), "all is well");
-    say(s, ROUTE_NO, "SeenByAll", "name pods in limits");
+    say(s, ROUTE_UNKNOWN, ROUTE_ROUTED, ""); /* to a new leader */
+    assert_string_equal(fixture_condition(s, "a", ROUTE_CONDITION, "message"), "all is well.");
+    say(s, ROUTE_KNOWN, ROUTE_SEEN_BY_ALL, "name pods in limits");
     fixture_expect_event(s, "a", "WebhookNotRouted", 1);
-    say(s, ROUTE_NO, ROUTE_CONTESTED, "somebody undoes it");
+    say(s, ROUTE_KNOWN, ROUTE_CONTESTED, "somebody undoes it");
     fixture_expect_event(s, "a", "WebhookContested", 1);
-    say(s, ROUTE_NONE, NULL, "");
+    say(s, ROUTE_NOT_ASKED, ROUTE_ROUTED, "");
     assert_string_equal(fixture_condition(s, "a", ROUTE_CONDITION, "status"), "");
     assert_string_equal(fixture_condition(s, "a", "Ready", "status"), "True");
 }

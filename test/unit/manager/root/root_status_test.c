@@ -129,6 +129,31 @@ static void test_all_is_well(void **state)
     cJSON_free(old);
 }
 
+#define ROUTED(status, reason)                                                                     \
+    STATUS("True", "Enforced",                                                                     \
+           ",{\"type\":\"WebhookRouted\",\"status\":\"" status "\",\"reason\":\"" reason           \
+           "\",\"message\":\"" reason ".\"}")
+
+static void test_reviews_are_as_of_the_shards(void **state)
+{
+    struct root_status_shard shards[3];
+    const char *const well[] = {ROUTED("True", "Routed"), ROUTED("True", "Routed"), NULL};
+    const char *const ill[] = {ROUTED("True", "Routed"), ROUTED("False", "OldPods"),
+                               ROUTED("False", "NoPods")};
+    const char *const silent[] = {fine, fine, fine};
+    (void)state;
+    set_shards(shards);
+    struct made m = make_of(facts(), shards, well, NULL);
+    expect(&m, "WebhookRouted", "True", "Routed", "Reviews reach their shard of 2.");
+    made_free(&m);
+    m = make_of(facts(), shards, ill, NULL);
+    expect(&m, "WebhookRouted", "False", "OldPods", "Shard x-1-normal: OldPods.");
+    made_free(&m);
+    m = make_of(facts(), shards, silent, NULL);
+    assert_null(conditions_find(m.status, "WebhookRouted"));
+    made_free(&m);
+}
+
 static void expect_ready(struct root_status_facts f, struct root_status_shard shards[3],
                          const char *const texts[3], const char *status, const char *reason,
                          bool stalled)
@@ -398,6 +423,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_is_well),
+        cmocka_unit_test(test_reviews_are_as_of_the_shards),
         cmocka_unit_test(test_without_a_statefulset),
         cmocka_unit_test(test_of_a_deployment),
         cmocka_unit_test(test_ready),
