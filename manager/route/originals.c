@@ -105,8 +105,7 @@ static bool keep(void *data, const char *key, const cJSON *object, struct inform
 {
     const struct source *s = data;
     const struct originals *o = s->owner;
-    if (!matters(o, object)) {
-        *item = NULL;
+    if (*item == NULL && !matters(o, object)) {
         return false;
     }
     if (*item != NULL && strcmp(field_meta(original_of(*item)->object, "resourceVersion"),

@@ -4,8 +4,9 @@
  * moment ago: followed at the API server.
  *
  * All configurations of the cluster are listed and watched; kept are those with the label
- * PREFIX/route: "true", with the annotation of narrowing.h, or with a webhook that is narrowed. The
- * manager's own are never among them.
+ * PREFIX/route: "true", with the annotation of narrowing.h, or with a webhook that is narrowed; and
+ * those that were so once, until they are deleted, since what we did for them is to be undone step
+ * by step. The manager's own are never among them.
  *
  * Every replica of the manager has one: the webhook for ShardingConfigs asks it, and the leader's
  * controller (routes.h) listens to it.

@@ -133,7 +133,7 @@ void controller_look_pod(const struct controller *c, const struct shard_cache_co
 /* Whether the shard has a ready pod, and all that are ready enforce the rules in its ConfigMap.
  * *published: these, which are the shard's; NULL: there are none, or they are not known. */
 bool controller_in_force(const struct controller *c, const struct shard_cache_config *config,
-                         const struct rules **published);
+                         struct rules **published);
 
 /* What the localproxy of a pod, "namespace/name", counts; NULL: it does not, does not answer, or is
  * not known. Valid until the loop runs on. */

@@ -62,7 +62,7 @@ static void count_pod(void *data, const struct pod *p)
 }
 
 bool controller_in_force(const struct controller *c, const struct shard_cache_config *config,
-                         const struct rules **published)
+                         struct rules **published)
 {
     struct in_force f = {.shard = controller_find_shard(c, config->key), .config = config};
     *published = NULL;

@@ -47,7 +47,7 @@ static void on_in_force(void *fixture, const char *key)
 
 static bool is_in_force(struct fixture *s, bool known)
 {
-    const struct rules *published = NULL;
+    struct rules *published = NULL;
     const struct shard_cache_config *config = shard_cache_find_config(s->cache, "n/a");
     bool is = controller_in_force(s->controller, config, &published);
     assert_int_equal(published != NULL, known);
