@@ -37,6 +37,9 @@ type options struct {
 	leaseDuration time.Duration
 	renewDeadline time.Duration
 	retryPeriod   time.Duration
+	certDir       string
+	webhooksAt    string
+	webhookDrain  time.Duration
 }
 
 func parseFlags() options {
@@ -50,6 +53,10 @@ func parseFlags() options {
 	flag.DurationVar(&o.leaseDuration, "lease-duration", 15*time.Second, "how long a lease holds that is not renewed")
 	flag.DurationVar(&o.renewDeadline, "renew-deadline", 10*time.Second, "when a leader that cannot renew gives up")
 	flag.DurationVar(&o.retryPeriod, "retry-period", 2*time.Second, "time between tries to lead or to renew")
+	flag.StringVar(&o.certDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key for webhooks (default: no webhooks)")
+	flag.StringVar(&o.webhooksAt, "webhook-bind-address", ":9443", "where webhooks are served")
+	flag.DurationVar(&o.webhookDrain, "webhook-drain", 5*time.Second,
+		"how long webhooks are served after SIGTERM, until the Service leads to this pod no more")
 	klog.InitFlags(nil)
 	flag.Parse()
 	return o
@@ -209,14 +216,27 @@ func run() error {
 		return err
 	}
 	ctx := onSignal()
-	// Replicas that do not lead follow the cluster too, so that they can take over at once.
+	// Replicas that do not lead follow the cluster too, so that they can take over at once, and answer
+	// reviews.
 	factory := informers.NewSharedInformerFactory(client, 10*time.Minute)
 	c := newController(client, factory, o.identity)
-	factory.Start(ctx.Done())
+	caches, endCaches := context.WithCancel(context.Background())
+	defer endCaches()
+	factory.Start(caches.Done())
 	if !c.waitForCaches(ctx) {
 		return nil
 	}
-	return lead(ctx, o, client, c)
+	if o.certDir == "" {
+		return lead(ctx, o, client, c)
+	}
+	w := &webhooks{namespaces: c.namespaces, configMaps: c.configMaps, identity: o.identity}
+	endWebhooks := w.serve(o.webhooksAt, o.certDir)
+	err = lead(ctx, o, client, c)
+	if err == nil {
+		time.Sleep(o.webhookDrain)
+	}
+	endWebhooks()
+	return err
 }
 
 func main() {
