@@ -112,8 +112,10 @@ class UnixConnection(http.client.HTTPConnection):
 class Cluster:
     """A control plane of test/cluster: one of our own, or the one in a folder that is given."""
 
-    def __init__(self, directory=None):
+    def __init__(self, directory=None, prefix=()):
+        """`prefix`: of the command line that starts it."""
         self.owned = directory is None
+        self.prefix = prefix
         self.process = None
         if directory is None:
             directory = self.start()
@@ -129,7 +131,7 @@ class Cluster:
         """`cluster run` ends the control plane with its command; that ends with our pipe."""
         what = [f"--modern={modern()}"] if modern() else []
         script = 'echo "$CLUSTER_DIR"; exec cat >/dev/null'
-        command = [CLUSTER, "run", *what, "--", "sh", "-c", script]
+        command = [*self.prefix, CLUSTER, "run", *what, "--", "sh", "-c", script]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, start_new_session=True, **pipes)
         directory = self.process.stdout.readline().strip()
@@ -198,7 +200,8 @@ class Cluster:
         subprocess.run([CLUSTER, "stop-apiserver", self.directory], check=True)
 
     def start_apiserver(self):
-        subprocess.run([CLUSTER, "start-apiserver", self.directory], check=True)
+        command = [*self.prefix, CLUSTER, "start-apiserver", self.directory]
+        subprocess.run(command, check=True)
 
     def user_kubeconfig(self, folder, user):
         """A kubeconfig of a user without any rights of its own."""
@@ -471,13 +474,13 @@ class TestCase(unittest.TestCase):
             raise AssertionError(f"localproxy exited with {code}:\n{log}")
 
     @classmethod
-    def own_cluster(cls, arguments):
+    def own_cluster(cls, arguments, prefix=()):
         """From here on the tests of the class have a control plane of their own, whose API server has
         these arguments too."""
         shared = Run.shared
         os.environ["CMESH_APISERVER_ARGS"] = arguments
         try:
-            own = Cluster()
+            own = Cluster(prefix=prefix)
         finally:
             del os.environ["CMESH_APISERVER_ARGS"]
         cls.addClassCleanup(own.stop)
