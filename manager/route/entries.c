@@ -344,28 +344,29 @@ static const cJSON *find_entry(struct reading *r, enum entry_kind kind, const ch
     return NULL;
 }
 
-/* The values of `key In` behind the last demand for the control label; NULL: none. */
-static const cJSON *values_of(const struct entries_webhook *w, const cJSON *entry, const char *key)
+/* The values of that demand behind the last one for the control label; NULL: there is none. */
+static const cJSON *values_of(const cJSON *entry, const struct labels_keys *k,
+                              enum labels_label label, const char *operator)
 {
     const cJSON *found = NULL;
     const cJSON *item;
     cJSON_ArrayForEach(item, field_get(field_get(entry, "namespaceSelector"), "matchExpressions"))
     {
-        if (demands(item, w->keys->key[LABELS_CONTROL], "Exists")) {
+        if (demands(item, k->key[LABELS_CONTROL], "Exists")) {
             found = NULL;
-        } else if (demands(item, key, "In")) {
+        } else if (demands(item, k->key[label], operator)) {
             found = field_get(item, "values");
         }
     }
     return found;
 }
 
-static void read_names(struct reading *r, const cJSON *entry, int owner)
+static void read_names(struct reading *r, const cJSON *entry, const char *operator, int owner)
 {
-    const cJSON *values = values_of(r->w, entry, r->w->keys->key[LABELS_NAMESPACE]);
+    const cJSON *values = values_of(entry, r->w->keys, LABELS_NAMESPACE, operator);
     const cJSON *item;
-    r->names = xrealloc(r->names, (r->name_count + (size_t)cJSON_GetArraySize(values) + 1) *
-                                      sizeof *r->names);
+    size_t more = (size_t)cJSON_GetArraySize(values) + 1;
+    r->names = xrealloc(r->names, (r->name_count + more) * sizeof *r->names);
     cJSON_ArrayForEach(item, values)
     {
         if (cJSON_IsString(item)) {
@@ -378,7 +379,7 @@ static void read_names(struct reading *r, const cJSON *entry, int owner)
 static void read_hashes(struct reading *r, const cJSON *entry, int owner)
 {
     const cJSON *item;
-    cJSON_ArrayForEach(item, values_of(r->w, entry, r->w->keys->key[LABELS_SHARD_HASH]))
+    cJSON_ArrayForEach(item, values_of(entry, r->w->keys, LABELS_SHARD_HASH, "In"))
     {
         if (cJSON_IsString(item) && sharding_is_hash(slice_str(item->valuestring))) {
             r->out->hashes[strtoul(item->valuestring, NULL, 10)] = owner;
@@ -402,7 +403,7 @@ static void read_owner(struct reading *r, int owner, enum entry_kind names, enum
 {
     const cJSON *by_name = find_entry(r, names, key_of(r->w, owner));
     const cJSON *by_hash = find_entry(r, hashes, key_of(r->w, owner));
-    read_names(r, by_name, owner);
+    read_names(r, by_name, "In", owner);
     read_hashes(r, by_hash, owner);
     note_port(r, by_name, owner);
     note_port(r, by_hash, owner);
@@ -418,12 +419,14 @@ bool entries_read(const struct entries_webhook *w, const cJSON *entries, struct 
     }
     find_entries(&r, entries);
     (void)find_entry(&r, ENTRY_OTHERS, "");
-    (void)find_entry(&r, ENTRY_REST_HASHES, "");
-    read_names(&r, find_entry(&r, ENTRY_REST_NAMES, ""), PARTITION_REST);
+    const cJSON *rest = find_entry(&r, ENTRY_REST_HASHES, "");
+    read_names(&r, find_entry(&r, ENTRY_REST_NAMES, ""), "In", PARTITION_REST);
     read_owner(&r, PARTITION_HELD, ENTRY_HELD_NAMES, ENTRY_HELD_HASHES);
     for (size_t i = 0; i < w->shard_count; i++) {
         read_owner(&r, (int)i, ENTRY_NAMES, ENTRY_HASHES);
     }
+    /* All names; those that are left have a shard that is gone, and not the owner of their hash. */
+    read_names(&r, rest, "NotIn", PARTITION_REST);
     partition_set_names(present, r.names, r.name_count);
     free(r.names);
     free(r.entries);

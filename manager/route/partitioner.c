@@ -367,20 +367,16 @@ static bool holds(const struct decision *d, size_t class, int owner)
     return found;
 }
 
-/* The first one that may have it, of those that want it if there are any; PARTITION_REST: none. */
-static int find_gainer(const struct decision *d, size_t class, int except)
+/* The first one that wants it and may have it; PARTITION_REST: none. One that only shows it still
+ * is about to lose it. */
+static int find_gainer(const struct decision *d, size_t class)
 {
-    int second = PARTITION_REST;
     for (size_t i = 0; i < d->count; i++) {
-        if ((int)i == except || !may_have(d, i, class)) {
-            continue;
-        }
-        if (wants(d, i, class)) {
+        if (wants(d, i, class) && may_have(d, i, class)) {
             return (int)i;
         }
-        second = second == PARTITION_REST ? (int)i : second;
     }
-    return second;
+    return PARTITION_REST;
 }
 
 static const char *name_of(const struct decision *d, size_t class)
@@ -404,11 +400,10 @@ static bool is_shared_by_all(const struct decision *d, size_t class)
     return all;
 }
 
-/* Where it cannot stay with `owner`. */
+/* To one that may have it; else it waits, held or where it is. */
 static int move(const struct decision *d, size_t class, int owner, bool hold)
 {
-    bool out = owner >= 0 && !wants(d, (size_t)owner, class);
-    int gainer = find_gainer(d, class, out ? owner : PARTITION_REST);
+    int gainer = find_gainer(d, class);
     if (gainer >= 0) {
         return gainer;
     }
@@ -418,29 +413,22 @@ static int move(const struct decision *d, size_t class, int owner, bool hold)
     return hold ? PARTITION_HELD : owner;
 }
 
+/* With hold it leaves as soon as the shard is to lose it; else as late as it can. */
+static bool stays(const struct decision *d, size_t class, size_t shard, bool hold)
+{
+    if (hold) {
+        return wants(d, shard, class) && shows(d, shard, class);
+    }
+    return may_have(d, shard, class) || (!is_wanted(d, class) && shows(d, shard, class));
+}
+
 static int next_owner(const struct decision *d, size_t class, int owner)
 {
     if (is_shared_by_all(d, class)) {
         return PARTITION_REST;
     }
     bool hold = holds(d, class, owner);
-    if (owner < 0) {
-        return move(d, class, owner, hold);
-    }
-    size_t shard = (size_t)owner;
-    bool leaves = !wants(d, shard, class) && is_wanted(d, class);
-    if (may_have(d, shard, class) && !(hold && leaves)) {
-        return owner;
-    }
-    if (hold) {
-        bool stays = wants(d, shard, class) && shows(d, shard, class);
-        return stays ? owner : move(d, class, owner, hold);
-    }
-    int gainer = find_gainer(d, class, PARTITION_REST);
-    if (gainer >= 0) {
-        return gainer;
-    }
-    return !is_wanted(d, class) && !shows(d, shard, class) ? PARTITION_REST : owner;
+    return owner >= 0 && stays(d, class, (size_t)owner, hold) ? owner : move(d, class, owner, hold);
 }
 
 /* ---- whether namespaces tell shards apart ---- */
