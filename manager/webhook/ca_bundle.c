@@ -10,6 +10,7 @@
 #include "base/xalloc.h"
 #include "crypto/certificate.h"
 #include "kube/client/informer.h"
+#include "object/route_names.h"
 #include "runtime/reconciler.h"
 #include "webhook/configuration.h"
 #include "json/field.h"
@@ -121,10 +122,12 @@ static bool is_synced(const struct ca_bundle *b)
            informer_synced(b->sources[VALIDATING].informer);
 }
 
+/* What leads to operators has the label, too, and is not ours to repair. */
 static char *key_of(void *data, const cJSON *object)
 {
     const struct source *s = data;
-    return xasprintf("%d/%s", (int)s->kind, field_meta(object, "name"));
+    const char *name = field_meta(object, "name");
+    return strcmp(name, ROUTE_OBJECT) == 0 ? NULL : xasprintf("%d/%s", (int)s->kind, name);
 }
 
 static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)

@@ -7,7 +7,8 @@
  * our service (or by URL to one of our names) get the bundle as clientConfig.caBundle; those of
  * them with the path WEBHOOK_PATH_RESOURCES get `rules` too, and those that label a match condition
  * where the API server evaluates them. Everything else is left as it is, also the webhooks of
- * another installation beside this one. What somebody overwrites is put right again.
+ * another installation beside this one, and all of the configurations named ROUTE_OBJECT. What
+ * somebody overwrites is put right again.
  *
  * The match condition is written alone, after the rest: whatever an API server says to it, bundle
  * and rules are right. One that is refused, or not kept, is tried again after ten minutes, or when

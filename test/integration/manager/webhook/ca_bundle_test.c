@@ -232,6 +232,24 @@ static void test_both_kinds_are_put_right(void **state)
     assert_null(ca_bundle_error(b));
 }
 
+/* That of operators' webhooks, whatever stands in it. */
+static void test_routes_are_left_alone(void **state)
+{
+    struct fixture *f = *state;
+    overwrite(f, MUTATING, "cmesh-routes");
+    overwrite(f, VALIDATING, "cmesh-routes");
+    overwrite(f, VALIDATING, "cmesh");
+    struct ca_bundle *b = start(f, 0);
+    set(b, f->old.cert);
+    store_settle(&f->store);
+    assert_int_equal(f->store.writes, 1);
+    assert_string_equal(bundle_of(f, MUTATING, "cmesh-routes", 0), "");
+    assert_string_equal(bundle_of(f, VALIDATING, "cmesh-routes", 0), "");
+    assert_true(ca_bundle_published(b, slice_str(f->old.cert)));
+    assert_int_equal(ca_bundle_stats(b)->configurations, 1);
+    assert_int_equal(ca_bundle_stats(b)->webhooks, 2);
+}
+
 static void test_what_comes_and_goes(void **state)
 {
     struct fixture *f = *state;
@@ -729,6 +747,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_nothing_is_written_before_there_is_a_bundle),
         TEST(test_both_kinds_are_put_right),
+        TEST(test_routes_are_left_alone),
         TEST(test_what_comes_and_goes),
         TEST(test_rules_follow),
         TEST(test_a_new_leader_takes_no_rules_away),
