@@ -235,7 +235,7 @@ class AdmissionPolicyTest(PolicyTestCase):
         for paused in (False, True, None):
             meta = {"annotations": {f"{GROUP}/roll-status": str(paused)}, "labels": {f"{GROUP}/roll-progress": "x"}}
             self.allowed(kind, "d", {"metadata": meta, "spec": {"paused": paused}})
-        alone = "labels and annotations alone, and whether Deployments are paused"
+        alone = "labels and annotations alone, whether Deployments are paused"
         self.denied(alone, kind, "other", pause)
         evil = {"template": {"spec": {"serviceAccountName": "evil"}}}
         for spec in ({"replicas": 7}, {"replicas": None}, evil, {**evil, "paused": True}, {"minReadySeconds": 5}):
@@ -247,6 +247,56 @@ class AdmissionPolicyTest(PolicyTestCase):
         self.assertNotEqual(0, self.patched(kind, "other", both)[0])
         note = {"metadata": {"annotations": {"a": "b"}}}
         self.denied("two of StatefulSets and Deployments alone", kind, "d", note)
+
+    def test_services(self):
+        """It may add the ports by which shards are asked, change and take them away, and no others."""
+        own = {"name": "hooks", "port": 443, "protocol": "TCP", "targetPort": "hooks"}
+        spec = {"selector": {"app": "operator"}, "ports": [own]}
+        labels = {"keep": "it"}
+        self.create({"kind": "Service", "metadata": {"name": "s", "labels": labels}, "spec": spec})
+        self.create({"kind": "Service", "metadata": {"name": "bare"}, "spec": {"clusterIP": "None"}})
+        self.check_labels("services", "s")
+
+        def route(name, number, **more):
+            return {"name": name, "port": number, "protocol": "TCP", "targetPort": name, **more}
+
+        def apply(*ports):
+            thing = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": ports}}
+            return self.as_manager(
+                *("apply", "--server-side", "--field-manager=cmesh-routes", "-n", "demo", "-f", "-"),
+                stdin=json.dumps(thing),
+            )
+
+        first, second, hold = route("wh-00000001", 20443), route("wh-00000002", 20444), route("wh-hold", 20445)
+        for ports in ([first], [first, second, hold], [second], []):
+            code, text = apply(*ports)
+            self.assertEqual(0, code, text)
+            code, text = self.run_kubectl("get", "service", "s", "-n", "demo", "-o", "json")
+            found = [port["name"] for port in json.loads(text)["spec"]["ports"]]
+            self.assertEqual(["hooks", *(port["name"] for port in ports)], found)
+        alone = "ports of Services that begin with wh-"
+        evil = {"app": "evil"}
+        for change in (
+            {"ports": []},
+            {"ports": [{**own, "targetPort": 1}, first]},
+            {"ports": [{**own, "name": "wh-00000001"}]},
+            {"ports": [own, {**own, "name": "mine", "port": 444}]},
+            {"ports": [own, {"port": 444}]},
+            {"ports": [own, {**first, "targetPort": 22}]},
+            {"ports": [own, {**first, "targetPort": "hooks"}]},
+            {"ports": [own, {"name": "wh-00000001", "port": 20443}]},
+            {"ports": [own, first], "selector": evil},
+            {"selector": evil},
+            {"externalIPs": ["10.0.0.1"]},
+            {"selector": None},
+        ):
+            self.denied(alone, "services", "s", {"spec": change})
+        self.allowed("services", "bare", {"spec": {"ports": [first]}})
+        self.allowed("services", "bare", {"spec": {"ports": None}})
+        # The same fields of another kind are not ports of a Service.
+        self.create({"kind": "Endpoints", "metadata": {"name": "e"}, "subsets": []})
+        subsets = [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"name": "wh-00000001", "port": 1}]}]
+        self.denied(alone, "endpoints", "e", {"subsets": subsets})
 
     def test_leases(self):
         """It may say what is required of a pod, and take no lock."""
