@@ -2,6 +2,7 @@
 #include "run/permissions.h"
 
 #include "base/array.h"
+#include "object/route_names.h"
 
 #define AND_BIND " and bind it to the manager's service account"
 
@@ -12,10 +13,19 @@ static const char own_namespace[] =
 static const char takeover[] =
     "apply the ClusterRole cmesh-manager-takeover of k8s/base/user_roles.yaml" AND_BIND
     "; without it nothing is taken over from pods that nobody reaches";
-static const char labels[] =
-    "allow list, watch, get and patch on this resource by a ClusterRole with the label "
-    "ctrlmesh.kusionstack.io/aggregate-to-labels: \"true\" (k8s/base/labelled_resources.yaml, "
-    "ClusterRole cmesh-labels-default), or take it out of --sharding-resources";
+#define LABELS                                                                                     \
+    "allow list, watch, get and patch on this resource by a ClusterRole with the label "           \
+    "ctrlmesh.kusionstack.io/aggregate-to-labels: \"true\" (k8s/base/labelled_resources.yaml, "    \
+    "ClusterRole cmesh-labels-default), or take it out of --sharding-resources"
+#define WEBHOOKS                                                                                   \
+    "bind the ClusterRole cmesh-manager-webhooks of k8s/base/user_roles.yaml to the manager's "    \
+    "service account, by a RoleBinding in the operator's namespace"
+static const char labels[] = LABELS;
+static const char webhooks[] = WEBHOOKS;
+static const char labels_or_webhooks[] = LABELS "; for an operator's webhooks " WEBHOOKS;
+static const char narrowing[] =
+    "allow patch on this configuration by its name, as k8s/base/user_roles.yaml says, or narrow it "
+    "yourself";
 static const char discovery[] =
     "bind the ClusterRole system:discovery, which every authenticated user has by default";
 
@@ -63,6 +73,29 @@ static bool is_own(const struct request_info *ri)
     return is_shared(ri) || ri->subresource.len > 0;
 }
 
+/* What leads to the pods of one shard, of an operator with webhooks. Elsewhere the labeller lists
+ * it, everywhere at once. NULL: it is something else. */
+static const char *of_service(const struct request_info *ri)
+{
+    bool service = ri->group.len == 0 && slice_eq(ri->resource, SLICE("services"));
+    bool endpoints = (ri->group.len == 0 && slice_eq(ri->resource, SLICE("endpoints"))) ||
+                     (slice_eq(ri->group, SLICE("discovery.k8s.io")) &&
+                      slice_eq(ri->resource, SLICE("endpointslices")));
+    bool follows = ri->verb == VERB_LIST || ri->verb == VERB_WATCH;
+    if (ri->namespace.len == 0 || !(service || endpoints)) {
+        return NULL;
+    }
+    return follows ? webhooks : service ? labels_or_webhooks : NULL;
+}
+
+/* One that is not ours. */
+static bool is_narrowing(const struct request_info *ri)
+{
+    return slice_eq(ri->group, SLICE("admissionregistration.k8s.io")) && ri->verb == VERB_PATCH &&
+           ri->name.len > 0 && !slice_eq(ri->name, SLICE("cmesh")) &&
+           !slice_eq(ri->name, SLICE(ROUTE_OBJECT));
+}
+
 static const char *of_lease(const struct request_info *ri)
 {
     bool follows = ri->verb == VERB_LIST || ri->verb == VERB_WATCH;
@@ -81,6 +114,10 @@ const char *permissions_granted_by(const struct request_info *ri)
     if (ri->group.len == 0 && slice_eq(ri->resource, SLICE("secrets")) && ri->namespace.len > 0 &&
         ri->verb != VERB_GET) {
         return own_namespace;
+    }
+    const char *of_webhooks = is_narrowing(ri) ? narrowing : of_service(ri);
+    if (of_webhooks != NULL) {
+        return of_webhooks;
     }
     return is_own(ri) ? own : labels;
 }

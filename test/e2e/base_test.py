@@ -217,9 +217,9 @@ class BaseTest(InstallationCase):
                 yield resource, "list"
                 yield resource, "watch"
 
-    def may(self, user, verb, resource, namespace=DEMO):
+    def may(self, user, verb, resource, namespace=DEMO, group=GROUP, name=""):
         """Whether the API server would let a user do it."""
-        what = {"namespace": namespace, "verb": verb, "group": GROUP}
+        what = {"namespace": namespace, "verb": verb, "group": group, "name": name}
         what["resource"], _, what["subresource"] = resource.partition("/")
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -259,6 +259,36 @@ class BaseTest(InstallationCase):
                 self.assertFalse(self.may(role, "patch", kind + "/status"))
                 self.assertFalse(self.may(role, "list", kind, namespace="default"))
         self.assertFalse(self.may("nobody", "list", "shardingconfigs"))
+
+    def test_rights_for_the_webhooks_of_operators(self):
+        """By the commands that user_roles.yaml names, and no more than they say."""
+        path = os.path.join(K8S, "base", "user_roles.yaml")
+        with open(path, encoding="utf-8") as f:
+            text = f.read().replace("\\\n#", "")
+        commands = [line.split() for line in re.findall(r"^# +kubectl (create .*cmesh-manager-[wn].*)$", text, re.M)]
+        self.assertEqual(["rolebinding", "clusterrole", "clusterrolebinding"], [c[1] for c in commands])
+        self.cluster.json("/api/v1/namespaces", "POST", {"metadata": {"name": DEMO}})
+        self.addCleanup(self.cluster.fetch, f"/api/v1/namespaces/{DEMO}", "DELETE")
+        self.kubectl("apply", "-f", path)
+        self.addCleanup(self.kubectl, "delete", "-f", path)
+        for command in commands:
+            command = [word.replace("NAME", "checks") if "NAME" in word else word for word in command]
+            self.kubectl(*[DEMO if word == "NS" else word for word in command])
+            if command[1] != "rolebinding":
+                self.addCleanup(self.kubectl, "delete", *command[1:3])
+        wanted = {("", "services"): ("get", "list", "watch", "patch")}
+        wanted |= dict.fromkeys([("", "endpoints"), ("discovery.k8s.io", "endpointslices")], ("list", "watch"))
+        verbs = ("get", "list", "watch", "patch", "update", "create", "delete")
+        harness.wait_for(lambda: self.may(USER, "patch", "services", group=""), "the roles are known")
+        for (group, resource), allowed in wanted.items():
+            found = tuple(verb for verb in verbs if self.may(USER, verb, resource, group=group))
+            self.assertEqual(allowed, found, resource)
+            self.assertFalse(self.may(USER, "list", resource, group=group, namespace="default"))
+        for kind in CONFIGURATIONS:
+            may = lambda verb, name, k=kind: self.may(USER, verb, k, "", ADMISSION.split("/")[2], name)  # noqa: E731
+            harness.wait_for(lambda m=may: m("patch", "checks"), "the roles are known")
+            self.assertFalse(may("patch", "others"))
+            self.assertFalse(may("update", "checks"))
 
     def test_install_upgrade_and_uninstall_with_every_kubectl(self):
         """As k8s/README.md says, and judged by what the cluster does."""
@@ -324,8 +354,14 @@ class BaseTest(InstallationCase):
         self.assertEqual(set(), unused, "rights that nothing needs")
         self.lead_webhooks_back()
         # What the manager keeps right, an upgrade leaves alone.
+        self.route()
         self.assertEqual([], [line for line in self.apply() if not line.endswith(" unchanged")])
         self.assertTrue(self.webhooks_are_trusted())
+        self.check_routes()
+        self.apply("--server-side", "--force-conflicts")
+        self.apply("--server-side", "--force-conflicts")
+        self.assertTrue(self.webhooks_are_trusted())
+        self.check_routes()
         self.uninstall()
         self.cluster.json(f"/api/v1/namespaces/{DEMO}", "DELETE")
         path = f"/api/v1/namespaces/{DEMO}"
@@ -368,7 +404,7 @@ class BaseTest(InstallationCase):
         self.kubectl("-n", NAMESPACE, "delete", "deployment", "cmesh-manager")
         self.unlabel()
         self.kubectl("delete", "-k", self.folder_to_apply, "--ignore-not-found", "--timeout=150s")
-        gone = [f"{ADMISSION}/{kind}/cmesh" for kind in CONFIGURATIONS]
+        gone = [f"{ADMISSION}/{kind}/{name}" for kind in CONFIGURATIONS for name in ("cmesh", "cmesh-routes")]
         for path in (f"/api/v1/namespaces/{NAMESPACE}", f"/apis/{GROUP}", *gone):
             harness.wait_for(lambda p=path: self.cluster.fetch(p).status == 404, f"{path} is gone")
         namespace = f"/api/v1/namespaces/{DEMO}"

@@ -41,6 +41,7 @@ EVERYTHING = {
         },
         "resources": {"limits": {"memory": "1Gi", "cpu": 1}, "requests": {"cpu": "100m"}},
         "takeover": True,
+        "routes": {"namespaces": ["default"], "validating": ["checks"], "mutating": ["defaults", "x.y"]},
         "extraArgs": ["--probe-interval=30", "--watch-namespace=a"],
         "logLevel": "debug",
         "logFormat": "json",
@@ -124,6 +125,8 @@ WRONG = (
     ({"proxy": {"extraEnv": {"A": 1}}}, "proxy.extraEnv.A"),
     ({"proxy": {"rulesLease": 9}}, "proxy.rulesLease"),
     ({"manager": {"takeover": "yes"}}, "manager.takeover"),
+    ({"manager": {"routes": {"validating": "checks"}}}, "manager.routes.validating"),
+    ({"manager": {"routes": {"namespaces": ["a.b"]}}}, "manager.routes.namespaces.0"),
     ({"proxy": {"resources": {"requests": {"cpu": "much"}}}}, "proxy.resources.requests.cpu"),
     ({"labels": {"qps": -1}}, "labels.qps"),
     ({"labels": {"prefix": "a/b"}}, "labels.prefix"),
@@ -260,6 +263,9 @@ class Rendering:
         annotations = find(things, "Deployment")["spec"]["template"]["metadata"]["annotations"]
         for name in [name for name in annotations if name.startswith("checksum/")]:
             del annotations[name]
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            routes = find(things, kind, "cmesh-routes")["metadata"]
+            self.assertEqual({"helm.sh/resource-policy": "keep"}, routes.pop("annotations"))
         # The base's generated ConfigMaps have no labels.
         for thing in things:
             if thing["kind"] == "ConfigMap":
@@ -330,9 +336,26 @@ class Rendering:
             things = self.objects("--namespace=mesh", values=values)
             self.assertNotIn("cmesh-system", json.dumps(things))
             self.assertNotIn("Namespace", [t["kind"] for t in things])
+            of_operators = values.get("manager", {}).get("routes", {}).get("namespaces", ())
             self.assertEqual(
-                {"mesh", None}, {thing["metadata"].get("namespace") for thing in things}
+                {"mesh", None, *of_operators}, {thing["metadata"].get("namespace") for thing in things}
             )
+
+    def test_rights_for_the_webhooks_of_operators(self):
+        routes = {"namespaces": ["a", "b"], "validating": ["checks"]}
+        things = self.objects("--namespace=mesh", values={"manager": {"routes": routes}})
+        account = [{"kind": "ServiceAccount", "name": "cmesh-manager", "namespace": "mesh"}]
+        bindings = [t for t in things if t["metadata"]["name"] == "cmesh-manager-webhooks" and "roleRef" in t]
+        self.assertEqual(["a", "b"], [t["metadata"]["namespace"] for t in bindings])
+        narrow = "cmesh-manager-narrow"
+        for binding in (*bindings, find(things, "ClusterRoleBinding", narrow)):
+            self.assertEqual(account, binding["subjects"])
+            role = find(things, "ClusterRole", binding["roleRef"]["name"])
+            self.assertTrue(role["rules"])
+        rules = find(things, "ClusterRole", narrow)["rules"]
+        self.assertEqual([(["validatingwebhookconfigurations"], ["checks"], ["patch"])],
+                         [(r["resources"], r["resourceNames"], r["verbs"]) for r in rules])
+        self.assertNotIn(narrow, [t["metadata"]["name"] for t in self.objects()])
 
     def test_a_change_of_settings_restarts_the_managers(self):
         def template(values):
@@ -556,7 +579,7 @@ class InstallTest(ChartTestCase, InstallationCase):
 
     def uninstall(self):
         for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
-            self.kubectl("delete", kind, "cmesh")
+            self.kubectl("delete", kind, "cmesh", "cmesh-routes")
         self.kubectl("-n", self.home, "delete", "deployment", "cmesh-manager")
         self.unlabel()
         self.release("uninstall", "cmesh")

@@ -338,6 +338,30 @@ class InstallationCase(harness.TestCase):
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
         self.assertEqual(0, result.returncode, result.stderr)
 
+    # ---- the webhooks of operators ----
+
+    def route(self):
+        """Writes entries, as the manager does where a configuration has the label."""
+        webhook = {
+            "name": "entry.example.com",
+            "clientConfig": {"service": {"namespace": DEMO, "name": "hooks", "port": 20443}},
+            "namespaceSelector": {"matchLabels": {"nobody": "has-this"}},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"], "operations": ["CREATE"]}],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        for kind in CONFIGURATIONS:
+            path = f"{ADMISSION}/{kind}/cmesh-routes"
+            self.assertEqual([], self.cluster.json(path).get("webhooks", []))
+            change = {"webhooks": [webhook]}
+            self.cluster.json(path, "PATCH", change, "application/merge-patch+json")
+
+    def check_routes(self):
+        """They are still there."""
+        for kind in CONFIGURATIONS:
+            webhooks = self.cluster.json(f"{ADMISSION}/{kind}/cmesh-routes").get("webhooks", [])
+            self.assertEqual(["entry.example.com"], [webhook["name"] for webhook in webhooks])
+
     # ---- from the beginning to the end ----
 
     def live_through(self):
@@ -351,7 +375,9 @@ class InstallationCase(harness.TestCase):
         mesh.wait_webhooks(self.cluster)  # the API server has read what it is to trust
         self.work()
         self.lead_webhooks_back()
+        self.route()
         self.upgrade()
+        self.check_routes()
         second = self.start_manager("second", 0, shutdown_delay=0)
         self.end(first)
         harness.wait_for(self.second_leads, "the upgraded manager leads")
