@@ -104,16 +104,20 @@ static bool demands(const cJSON *expression, const char *key, const char *operat
            strcmp(field_text(expression, "operator"), operator) == 0;
 }
 
+/* What no selector may have goes, too: the API server would refuse all entries for it. */
 static void leave_out_narrowing(cJSON *selector, const char *control)
 {
     cJSON *list = cJSON_GetObjectItemCaseSensitive(selector, "matchExpressions");
-    cJSON *next = list == NULL ? NULL : list->child;
+    cJSON *next = cJSON_IsArray(list) ? list->child : NULL;
     while (next != NULL) {
         cJSON *item = next;
         next = next->next;
         if (demands(item, control, "DoesNotExist")) {
             cJSON_Delete(cJSON_DetachItemViaPointer(list, item));
         }
+    }
+    if (!cJSON_IsArray(list)) {
+        cJSON_DeleteItemFromObjectCaseSensitive(selector, "matchExpressions");
     }
 }
 
