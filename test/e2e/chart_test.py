@@ -579,10 +579,13 @@ class InstallTest(ChartTestCase, InstallationCase):
 
     def uninstall(self):
         for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
-            self.kubectl("delete", kind, "cmesh", "cmesh-routes")
+            self.kubectl("delete", kind, "cmesh")
         self.kubectl("-n", self.home, "delete", "deployment", "cmesh-manager")
         self.unlabel()
         self.release("uninstall", "cmesh")
+        self.check_routes()  # Helm deletes nothing by which operators may be asked
+        for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+            self.kubectl("delete", kind, "cmesh-routes")
         self.kubectl("delete", "-f", os.path.join(CHART, "crds"))
         self.kubectl("delete", "namespace", self.home)
 
