@@ -11,11 +11,13 @@
 #include "base/file.h"
 #include "base/flags.h"
 #include "base/xalloc.h"
+#include "commands/route_files.h"
 #include "commands/rules_diff.h"
 #include "commands/rules_set.h"
 #include "commands/shard_files.h"
 #include "commands/traffic_diff.h"
 #include "commands/traffic_files.h"
+#include "object/route_names.h"
 #include "yaml/yaml.h"
 #include "json/json.h"
 
@@ -25,6 +27,8 @@ struct run {
     const struct compile_command *command;
     struct shard_files input;
     struct traffic_files traffic;
+    struct route_files routes;
+    char route_label[NAMES_KEY_SIZE];
 };
 
 /* ---- writing ---- */
@@ -57,18 +61,27 @@ static int traffic_to_text(const struct traffic *traffic, struct buf *out)
     return rc;
 }
 
-/* Of a shard: `ending` is "" for its rules. `text` NULL: there must be no such file. */
+/* `text` NULL: there must be no such file. */
+static int write_named(const char *folder, const char *name, const struct buf *text, struct err *e)
+{
+    int rc = 0;
+    char *path = xasprintf("%s/%s", folder, name);
+    if (text != NULL) {
+        rc = file_write_atomic(path, buf_data(text), text->len, 0644, e);
+    } else if (unlink(path) != 0 && errno != ENOENT) {
+        rc = err_set(e, -errno, "%s: cannot remove: %s", path, strerror(errno));
+    }
+    free(path);
+    return rc;
+}
+
+/* Of a shard: `ending` is "" for its rules. */
 static int write_file(const char *folder, const struct rules *rules, const char *ending,
                       const struct buf *text, struct err *e)
 {
-    int rc = 0;
-    char *name = xasprintf("%s/%s.%s%s.json", folder, rules_shard_namespace(rules),
-                           rules_shard_name(rules), ending);
-    if (text != NULL) {
-        rc = file_write_atomic(name, buf_data(text), text->len, 0644, e);
-    } else if (unlink(name) != 0 && errno != ENOENT) {
-        rc = err_set(e, -errno, "%s: cannot remove: %s", name, strerror(errno));
-    }
+    char *name =
+        xasprintf("%s.%s%s.json", rules_shard_namespace(rules), rules_shard_name(rules), ending);
+    int rc = write_named(folder, name, text, e);
     free(name);
     return rc;
 }
@@ -124,6 +137,37 @@ static int write_traffic(const struct run *r, size_t number, struct err *e)
     return rc;
 }
 
+/* No shard has a name that begins so. */
+#define WEBHOOKS_FILE "_webhooks.json"
+
+static int webhooks_to_text(const cJSON *objects, struct buf *out)
+{
+    const cJSON *object;
+    cJSON_ArrayForEach(object, objects)
+    {
+        (void)json_indented(object, out);
+        (void)buf_append_char(out, '\n');
+    }
+    return xrc(buf_error(out));
+}
+
+/* Those of all operators. */
+static int write_webhooks(const struct run *r, struct err *e)
+{
+    const char *output = r->command->output;
+    struct buf text = BUF_INIT(TEXT_MAX);
+    int rc = webhooks_to_text(r->routes.objects, &text);
+    if (rc != 0) {
+        (void)err_set(e, rc, "cannot write the webhook configurations: %s", err_text(rc));
+    } else if (strcmp(output, "-") == 0) {
+        rc = print(&text, e);
+    } else {
+        rc = write_named(output, WEBHOOKS_FILE, r->routes.objects == NULL ? NULL : &text, e);
+    }
+    buf_reset(&text);
+    return rc;
+}
+
 static void flush(struct err *e)
 {
     if (e->code == 0 && fflush(stdout) != 0) {
@@ -143,6 +187,9 @@ static void write_results(struct run *r)
     }
     for (size_t i = 0; i < r->input.results.count && e.code == 0; i++) {
         (void)write_traffic(r, i, &e);
+    }
+    if (e.code == 0) {
+        (void)write_webhooks(r, &e);
     }
     flush(&e);
     if (e.code != 0) {
@@ -324,6 +371,37 @@ static bool compare(struct run *r)
     return different;
 }
 
+/* ---- webhooks ---- */
+
+static void take_webhooks(struct run *r)
+{
+    const char *prefix = r->command->options.labels.prefix;
+    r->input.files.route_label =
+        names_key(prefix != NULL ? prefix : LABELS_PREFIX, ROUTE_LABEL, r->route_label);
+}
+
+/* Of all shards, where rules are written. */
+static int make_webhooks(struct run *r)
+{
+    const struct compile_command *c = r->command;
+    if (c->shard == NULL && c->diff == NULL && !c->children) {
+        route_files_make(&r->routes);
+    }
+    return r->input.failed ? -1 : 0;
+}
+
+/* Those that no webhook leads to. */
+static void note_services(struct run *r)
+{
+    const struct config_list *list = &r->input.files.services;
+    for (size_t i = 0; i < list->count; i++) {
+        if (!list->entries[i].used) {
+            shard_files_note_entry(&r->input, &list->entries[i],
+                                   "skipped: kind Service, not a " COMPILE_KIND);
+        }
+    }
+}
+
 /* ---- all ---- */
 
 int compile_command_run(const struct compile_command *command)
@@ -335,10 +413,16 @@ int compile_command_run(const struct compile_command *command)
     r.input.namespaces = command->namespaces;
     r.input.files.take_policies = true;
     r.traffic = (struct traffic_files)TRAFFIC_FILES_INIT(&r.input);
+    r.routes = (struct route_files)ROUTE_FILES_INIT(&r.input);
+    take_webhooks(&r);
     int rc = shard_files_read(&r.input, command->files, command->file_count);
     if (traffic_files_read(&r.traffic) != 0) {
         rc = -1;
     }
+    if (rc == 0) {
+        rc = make_webhooks(&r);
+    }
+    note_services(&r);
     if (command->strict && shard_files_be_strict(&r.input) != 0) {
         rc = -1;
     }
@@ -350,6 +434,7 @@ int compile_command_run(const struct compile_command *command)
         write_results(&r);
     }
     bool failed = r.input.failed;
+    route_files_deinit(&r.routes);
     traffic_files_deinit(&r.traffic);
     shard_files_deinit(&r.input);
     if (command->diff != NULL) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compile_command.h - `manager compile`: files of ShardingConfigs and traffic policies in, rules
- * and traffic documents out.
+ * compile_command.h - `manager compile`: files of ShardingConfigs, traffic policies and webhook
+ * configurations in, rules, traffic documents and routed webhooks out.
  */
 #ifndef MANAGER_COMMANDS_COMPILE_COMMAND_H
 #define MANAGER_COMMANDS_COMPILE_COMMAND_H

@@ -20,7 +20,10 @@ static const char description[] =
     "shardingconfigs -A -o yaml` prints is taken too. Objects of other kinds are skipped with a "
     "note. Of a root, a ShardingConfig with spec.root, it compiles the shards that the manager "
     "makes "
-    "of it. Everything that is wrong is reported as FILE:LINE: FIELD: MESSAGE, and then nothing "
+    "of it. For webhook configurations with the label route among them it also "
+    "prints what the manager makes: the entries in cmesh-routes, as if all shards were ready, and "
+    "the operator's own without the namespaces that are routed. Everything that is wrong is "
+    "reported as FILE:LINE: FIELD: MESSAGE, and then nothing "
     "is written.\n"
     "With --diff it writes nothing but what would change, as `diff -u` does.";
 
@@ -31,7 +34,8 @@ static const char examples[] =
     "    kubectl get shardingconfigs -A -o yaml | manager compile -f - -o rules/\n"
     "    kubectl get configmaps -A -o yaml | manager compile -f sharding.yaml --diff -\n"
     "    kubectl get namespaces -o yaml | manager compile -f sharding.yaml --namespaces -\n"
-    "    manager compile -f root.yaml -f statefulset.yaml --children\n";
+    "    manager compile -f root.yaml -f statefulset.yaml --children\n"
+    "    manager compile -f shards.yaml -f configuration.yaml -f service.yaml\n";
 
 struct compile_flags {
     struct flags_common common;
@@ -58,8 +62,9 @@ static const struct flag table[] = {
      FLAG_STRING_AT(struct compile_flags, command.output),
      .help = "Write NAMESPACE.NAME.json for each shard into this folder, which is made if it "
              "is missing, and NAMESPACE.NAME_traffic.json if traffic policies are for the shard, "
-             "else that file is removed; - prints them one after the other, sorted by shard, rules "
-             "before traffic documents."},
+             "else that file is removed; webhook configurations go to _webhooks.json. - prints "
+             "them one after the other, sorted by shard: first rules, then traffic documents, then "
+             "webhook configurations."},
     FLAGS_NAMESPACES(struct compile_flags, command.namespaces,
                      "The namespaces of the cluster, or - for standard input, as `kubectl get "
                      "namespaces -o yaml` prints them: which limits by namespaceSelector need. "

@@ -18,6 +18,9 @@
 #include "json/field.h"
 
 static const char *const workload_kinds[] = {"StatefulSet", "Deployment"};
+static const char *const webhooks_kinds[] = {"ValidatingWebhookConfiguration",
+                                             "MutatingWebhookConfiguration"};
+#define WEBHOOKS_GROUP "admissionregistration.k8s.io/"
 
 struct config_file {
     const char *name; /* as messages show it */
@@ -112,6 +115,37 @@ static bool is_workload(const cJSON *object)
     return known && strncmp(field_text(object, "apiVersion"), "apps/", 5) == 0;
 }
 
+static bool is_webhooks(const struct reader *r, const cJSON *object)
+{
+    const cJSON *labels = field_get(field_get(object, "metadata"), "labels");
+    const char *api = field_text(object, "apiVersion");
+    return ARRAY_HAS(webhooks_kinds, field_text(object, "kind")) &&
+           strncmp(api, WEBHOOKS_GROUP, strlen(WEBHOOKS_GROUP)) == 0 &&
+           strcmp(field_text(labels, r->files->route_label), "true") == 0;
+}
+
+static bool is_service(const cJSON *object)
+{
+    return strcmp(field_text(object, "kind"), "Service") == 0 &&
+           strcmp(field_text(object, "apiVersion"), "v1") == 0;
+}
+
+static bool add_webhooks(const struct reader *r, const cJSON *object)
+{
+    if (r->files->route_label == NULL) {
+        return false;
+    }
+    if (is_webhooks(r, object)) {
+        add_entry(r, &r->files->webhooks, object);
+        return true;
+    }
+    if (is_service(object)) {
+        add_entry(r, &r->files->services, object);
+        return true;
+    }
+    return false;
+}
+
 /* False if it is of another kind. */
 static bool add_object(const struct reader *r, const cJSON *object)
 {
@@ -132,7 +166,7 @@ static bool add_object(const struct reader *r, const cJSON *object)
         add_entry(r, &r->files->workloads, object);
         return true;
     }
-    return false;
+    return add_webhooks(r, object);
 }
 
 /* NULL: it is no list of what is looked for. */
@@ -142,6 +176,13 @@ static const cJSON *list_items(const struct reader *r, const cJSON *document)
     items = items != NULL ? items : input_list_items(document, "Namespace");
     for (size_t i = 0; items == NULL && i < ARRAY_LEN(workload_kinds); i++) {
         items = input_list_items(document, workload_kinds[i]);
+    }
+    for (size_t i = 0; items == NULL && i < ARRAY_LEN(webhooks_kinds); i++) {
+        items =
+            r->files->route_label == NULL ? NULL : input_list_items(document, webhooks_kinds[i]);
+    }
+    if (items == NULL && r->files->route_label != NULL) {
+        items = input_list_items(document, "Service");
     }
     for (int i = TRAFFIC_BREAKER; i <= TRAFFIC_FAULT_INJECTION && r->files->take_policies; i++) {
         if (items == NULL) {
@@ -261,5 +302,7 @@ void config_files_deinit(struct config_files *c)
     free(c->policies.entries);
     free(c->workloads.entries);
     free(c->namespaces.entries);
+    free(c->webhooks.entries);
+    free(c->services.entries);
     *c = (struct config_files)CONFIG_FILES_INIT;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * config_files.h - the ShardingConfigs that files hold, and where in them they stand; beside them
- * Namespaces, StatefulSets and Deployments, and traffic policies (policy/policy.h), if these are
- * asked for.
+ * Namespaces, StatefulSets and Deployments; and if these are asked for, traffic policies
+ * (policy/policy.h), and the webhook configurations of operators with the Services of these.
  */
 #ifndef MANAGER_COMMANDS_CONFIG_FILES_H
 #define MANAGER_COMMANDS_CONFIG_FILES_H
@@ -20,7 +20,7 @@ struct config_entry {
     const cJSON *config; /* or policy */
     const struct config_file *file;
     const cJSON *source; /* what stands in the file, if the config was made of that; NULL */
-    bool used;           /* of a workload: some root has it */
+    bool used;           /* of a workload: some root has it; of a Service: some webhook does */
 };
 
 /* In the order of the files. */
@@ -36,7 +36,12 @@ struct config_files {
     bool take_policies;          /* or skip them like other kinds; set before reading */
     struct config_list namespaces;
     struct config_list workloads; /* StatefulSets and Deployments */
-    struct config_file *files;    /* a list */
+    /* Key of the label of webhook configurations that are taken, with Services, or NULL: these are
+     * skipped like other kinds; set before reading. */
+    const char *route_label;
+    struct config_list webhooks; /* configurations with that label */
+    struct config_list services;
+    struct config_file *files; /* a list */
 };
 
 #define CONFIG_FILES_INIT                                                                          \

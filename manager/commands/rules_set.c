@@ -243,6 +243,9 @@ static int is_document(const struct dirent *entry)
 {
     static const char *const endings[] = {".json", ".yaml", ".yml"};
     size_t len = strlen(entry->d_name);
+    if (entry->d_name[0] == '_') { /* of compile, for no shard */
+        return 0;
+    }
     for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
         size_t n = strlen(endings[i]);
         if (len > n && strcmp(entry->d_name + len - n, endings[i]) == 0) {

@@ -129,12 +129,30 @@ const cJSON *shard_files_config(const struct shard_files *r, const struct rules 
     return NULL;
 }
 
+/* Whether a webhook of a configuration with the label leads to a Service of the namespace. */
+static bool is_routed(const struct shard_files *r, const char *ns)
+{
+    for (size_t i = 0; i < r->files.webhooks.count; i++) {
+        const cJSON *webhook;
+        cJSON_ArrayForEach(webhook, field_get(r->files.webhooks.entries[i].config, "webhooks"))
+        {
+            const cJSON *service = field_get(field_get(webhook, "clientConfig"), "service");
+            if (strcmp(field_text(service, "namespace"), ns) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* What the webhook would say, beside all configs of the input. Of shards that are made of a root no
  * warnings: they would be those of the root, again and again. */
 static void validate(struct shard_files *r, const struct config_entry *entry)
 {
+    const struct shards_item item = shards_item_of(entry->config);
     const struct validate_context context = {
-        .shards = {.items = r->items, .count = r->files.configs.count}};
+        .shards = {.items = r->items, .count = r->files.configs.count},
+        .routed = is_routed(r, namespace_of(r, &item))};
     struct warnings warnings = WARNINGS_INIT;
     struct err e = ERR_INIT;
     int rc = validate_config(entry->config, &r->with, &context, &warnings, &e);

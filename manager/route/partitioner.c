@@ -458,13 +458,17 @@ static bool are_told_apart_otherwise(const struct decision *d, size_t a, size_t 
 static void say_overlap(const struct decision *d, size_t class, size_t a, size_t b,
                         struct route_verdict *why)
 {
-    char hash[32];
+    char what[128];
     const char *name = name_of(d, class);
-    (void)snprintf(hash, sizeof hash, "hash %zu", class);
+    if (name != NULL) {
+        (void)snprintf(what, sizeof what, "namespace %.63s", name);
+    } else {
+        (void)snprintf(what, sizeof what, "namespaces of hash %zu", class);
+    }
     route_verdict_set(why, ROUTE_NOT_BY_NAMESPACE,
-                      "shards %.253s and %.253s both see namespaces of %s, and other labels tell "
-                      "apart what each sees there: a webhook can be routed by namespaces only",
-                      d->shards[a].key, d->shards[b].key, name == NULL ? hash : name);
+                      "shards %.320s and %.320s both see %s, and reviews can be routed by "
+                      "namespaces only, not by other labels",
+                      d->shards[a].key, d->shards[b].key, what);
 }
 
 static bool find_overlap(const struct decision *d, size_t class, struct route_verdict *why)
