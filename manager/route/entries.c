@@ -148,6 +148,27 @@ static cJSON *add_expression(struct edit *ed, cJSON *selector, const char *key,
     return edit_array(ed, add_demand(ed, selector, key, operator), "values");
 }
 
+/* ---- who is to be asked ---- */
+
+/* A name with who has it, and who has its hash. */
+struct owned_name {
+    const char *name;
+    int owner;
+    int of_hash;
+};
+
+/* Of a webhook: what all its entries are made of. */
+struct making {
+    const struct entries_webhook *w;
+    const struct route_rules *rules;
+    cJSON *entries;
+    struct edit ed;
+    int hashes[SHARDING_HASH_SIZE]; /* owners */
+    struct owned_name *names;
+    size_t name_count;
+};
+
+/* What leads nowhere yet is for any pod. */
 static int owner_in_force(const struct entries_webhook *w, int owner)
 {
     bool served =
@@ -155,70 +176,64 @@ static int owner_in_force(const struct entries_webhook *w, int owner)
     return served ? owner : PARTITION_REST;
 }
 
-static int owner_of_hash(const struct entries_webhook *w, const struct partition *p, size_t hash)
+static void find_owners(struct making *m, const struct partition *p)
 {
-    return owner_in_force(w, p->hashes[hash]);
+    m->names = xcalloc(p->count + 1, sizeof *m->names);
+    m->name_count = p->count;
+    for (size_t hash = 0; hash < SHARDING_HASH_SIZE; hash++) {
+        m->hashes[hash] = owner_in_force(m->w, p->hashes[hash]);
+    }
+    for (size_t i = 0; i < p->count; i++) {
+        const char *name = p->names[i].name;
+        m->names[i] = (struct owned_name){.name = name,
+                                          .owner = owner_in_force(m->w, p->names[i].owner),
+                                          .of_hash = m->hashes[sharding_hash(name)]};
+    }
 }
 
 /* The hashes that it has, or those that it does not have. */
-static bool select_hashes(struct edit *ed, const struct entries_webhook *w,
-                          const struct partition *p, int owner, cJSON *selector)
+static bool select_hashes(struct making *m, int owner, cJSON *selector)
 {
     bool rest = owner == PARTITION_REST;
-    const char *operator= rest ? "NotIn" : "In";
+    const char *key = m->w->keys->key[LABELS_SHARD_HASH];
     cJSON *values = NULL;
     for (size_t hash = 0; hash < SHARDING_HASH_SIZE; hash++) {
-        if ((owner_of_hash(w, p, hash) == owner) != rest) {
-            values = values != NULL
-                         ? values
-                         : add_expression(ed, selector, w->keys->key[LABELS_SHARD_HASH], operator);
-            edit_append_format(ed, values, "%zu", hash);
+        if ((m->hashes[hash] == owner) != rest) {
+            values = values != NULL ? values
+                                    : add_expression(&m->ed, selector, key, rest ? "NotIn" : "In");
+            edit_append_format(&m->ed, values, "%zu", hash);
         }
     }
     return rest || values != NULL;
 }
 
 /* Names that have an entry of their own, though their hash is that of the owner. */
-static void leave_out_names(struct edit *ed, const struct entries_webhook *w,
-                            const struct partition *p, int owner, cJSON *selector)
+static void leave_out_names(struct making *m, int owner, cJSON *selector)
 {
+    const char *key = m->w->keys->key[LABELS_NAMESPACE];
     cJSON *values = NULL;
-    for (size_t i = 0; i < p->count; i++) {
-        const char *name = p->names[i].name;
-        if (owner == PARTITION_REST || owner_of_hash(w, p, sharding_hash(name)) == owner) {
-            values = values != NULL
-                         ? values
-                         : add_expression(ed, selector, w->keys->key[LABELS_NAMESPACE], "NotIn");
-            edit_append_string(ed, values, name);
+    for (size_t i = 0; i < m->name_count; i++) {
+        if (owner == PARTITION_REST || m->names[i].of_hash == owner) {
+            values = values != NULL ? values : add_expression(&m->ed, selector, key, "NotIn");
+            edit_append_string(&m->ed, values, m->names[i].name);
         }
     }
 }
 
-static bool select_names(struct edit *ed, const struct entries_webhook *w,
-                         const struct partition *p, int owner, cJSON *selector)
+static bool select_names(struct making *m, int owner, cJSON *selector)
 {
+    const char *key = m->w->keys->key[LABELS_NAMESPACE];
     cJSON *values = NULL;
-    for (size_t i = 0; i < p->count; i++) {
-        if (owner_in_force(w, p->names[i].owner) == owner) {
-            values = values != NULL
-                         ? values
-                         : add_expression(ed, selector, w->keys->key[LABELS_NAMESPACE], "In");
-            edit_append_string(ed, values, p->names[i].name);
+    for (size_t i = 0; i < m->name_count; i++) {
+        if (m->names[i].owner == owner) {
+            values = values != NULL ? values : add_expression(&m->ed, selector, key, "In");
+            edit_append_string(&m->ed, values, m->names[i].name);
         }
     }
     return values != NULL;
 }
 
 /* ---- entries ---- */
-
-/* Of a webhook: what all its entries are made of. */
-struct making {
-    const struct entries_webhook *w;
-    const struct route_rules *rules;
-    const struct partition *p;
-    cJSON *entries;
-    struct edit ed;
-};
 
 /* Which port of which Service: for the rest and others, the original's. */
 static void lead_to(struct making *m, cJSON *entry, int port)
@@ -266,7 +281,7 @@ static void add_names(struct making *m, int owner, enum entry_kind kind)
 {
     char name[NAME_SUBDOMAIN_MAX + 1];
     cJSON *selector = begin_selector(&m->ed, m->w);
-    if (!select_names(&m->ed, m->w, m->p, owner, selector)) {
+    if (!select_names(m, owner, selector)) {
         cJSON_Delete(selector);
         return;
     }
@@ -278,11 +293,11 @@ static void add_hashes(struct making *m, int owner, enum entry_kind kind)
 {
     char name[NAME_SUBDOMAIN_MAX + 1];
     cJSON *selector = begin_selector(&m->ed, m->w);
-    if (!select_hashes(&m->ed, m->w, m->p, owner, selector)) {
+    if (!select_hashes(m, owner, selector)) {
         cJSON_Delete(selector);
         return;
     }
-    leave_out_names(&m->ed, m->w, m->p, owner, selector);
+    leave_out_names(m, owner, selector);
     name_entry(m->w, kind, key_of(m->w, owner), name);
     add_entry(m, name, m->rules->routed, selector, port_of_owner(m->w, owner));
 }
@@ -290,9 +305,10 @@ static void add_hashes(struct making *m, int owner, enum entry_kind kind)
 void entries_make(const struct entries_webhook *w, const struct route_rules *rules,
                   const struct partition *p, cJSON *entries)
 {
-    struct making m = {.w = w, .rules = rules, .p = p, .entries = entries};
+    struct making m = {.w = w, .rules = rules, .entries = entries};
     add_others(&m);
     if (p != NULL && rules->routed != NULL) {
+        find_owners(&m, p);
         add_names(&m, PARTITION_REST, ENTRY_REST_NAMES);
         add_hashes(&m, PARTITION_REST, ENTRY_REST_HASHES);
         add_names(&m, PARTITION_HELD, ENTRY_HELD_NAMES);
@@ -302,6 +318,7 @@ void entries_make(const struct entries_webhook *w, const struct route_rules *rul
             add_hashes(&m, (int)i, ENTRY_HASHES);
         }
     }
+    free(m.names);
     xok(m.ed.rc);
 }
 
