@@ -23,6 +23,7 @@ static const char *const keys[SHARDS] = {"ops/a", "ops/b", "ops/c", "ops/d"};
 
 /* A set of classes, and nobody's: */
 typedef unsigned set;
+enum { SHARED = 2 }; /* the class that all shards share at times */
 enum { NOBODY = -1, FIRST_PORT = 20443, HOLD_PORT = 20500, ORIGINAL_PORT = 443 };
 
 /* The canary has names, the others have hashes without names. */
@@ -41,6 +42,7 @@ struct shard {
 struct world {
     struct fixture_random random;
     struct shard shards[SHARDS];
+    bool shared;
     cJSON *routes;
     cJSON *webhook;
     int asked[CLASSES]; /* who, since the last pass: a shard, PARTITION_REST, PARTITION_HELD */
@@ -59,7 +61,6 @@ static struct rules *rules_of(const struct world *w, size_t shard, set s)
     char text[512];
     size_t len = 0;
     bool canary = shard == 0;
-    (void)w;
     if (canary) {
         len += (size_t)snprintf(text, sizeof text, "N in (none");
         for (unsigned i = 0; i < NAMES; i++) {
@@ -73,6 +74,9 @@ static struct rules *rules_of(const struct world *w, size_t shard, set s)
                 len += (size_t)snprintf(text + len, sizeof text - len, ",%u",
                                         sharding_hash(classes[i]));
             }
+        }
+        if (w->shared && has(s, SHARED)) {
+            len += (size_t)snprintf(text + len, sizeof text - len, ",%s", classes[SHARED]);
         }
         len += (size_t)snprintf(text + len, sizeof text - len, "),N notin (none");
         for (unsigned i = 0; i < NAMES; i++) {
@@ -131,7 +135,8 @@ static void edit(struct world *w)
         wanted[0] |= canary ? 1U << i : 0;
     }
     for (unsigned s = 0; s < SHARDS; s++) {
-        want(w, s, w->shards[s].exists ? wanted[s] : 0);
+        set shared = w->shared ? 1U << SHARED : 0;
+        want(w, s, w->shards[s].exists ? wanted[s] | shared : 0);
     }
 }
 
@@ -143,14 +148,15 @@ static set taken_by_others(const struct world *w, size_t shard)
         const struct shard *s = &w->shards[i];
         taken |= i == shard || !s->exists ? 0 : s->published | (s->pods ? s->enforced : 0);
     }
-    return taken;
+    return w->shared ? taken & ~(1U << SHARED) : taken;
 }
 
-/* Of hashes a name cannot be shown without its hash. */
-static set closed(size_t shard, set s)
+/* Of hashes a name cannot be shown without its hash, unless it is listed by its name. */
+static set closed(const struct world *w, size_t shard, set s)
 {
     for (unsigned i = 0; i < NAMES && shard != 0; i++) {
-        s &= has(s, hash_class(i)) ? ~0U : ~(1U << i);
+        bool shown = has(s, hash_class(i)) || (w->shared && i == SHARED);
+        s &= shown ? ~0U : ~(1U << i);
     }
     return s;
 }
@@ -200,7 +206,7 @@ static void publish_some(struct world *w, size_t shard)
 {
     struct shard *s = &w->shards[shard];
     set gained = s->wanted & ~s->published & ~taken_by_others(w, shard);
-    set to = closed(shard, (s->published & s->wanted) | gained);
+    set to = closed(w, shard, (s->published & s->wanted) | gained);
     if (!s->hold || may_release(w, shard, to)) {
         publish(w, shard, to);
     }
@@ -221,7 +227,7 @@ static void happen(struct world *w)
 {
     size_t shard = fixture_pick(&w->random, SHARDS);
     struct shard *s = &w->shards[shard];
-    switch (fixture_pick(&w->random, 16)) {
+    switch (fixture_pick(&w->random, 17)) {
     case 0:
         edit(w);
         break;
@@ -231,6 +237,12 @@ static void happen(struct world *w)
     case 2:
         if (fixture_pick(&w->random, 4) == 0) {
             come_or_go(w, shard);
+        }
+        break;
+    case 16:
+        if (fixture_pick(&w->random, 3) == 0) {
+            w->shared = !w->shared;
+            edit(w);
         }
         break;
     case 3:
@@ -270,13 +282,16 @@ static void gather(const struct world *w, struct partition_shard *facts, const s
     }
 }
 
+static char *shared_names[] = {"c"}; /* classes[SHARED] */
+
 static void pass(struct world *w)
 {
+    const struct sharing_set shared = {.names = shared_names, .count = w->shared};
     struct entries_shard shards[SHARDS];
     struct partition_shard facts[SHARDS];
     size_t places[SHARDS] = {0};
     struct entries_webhook webhook = webhook_of(w, shards, places);
-    struct partition_facts all = {.shards = facts, .count = webhook.shard_count};
+    struct partition_facts all = {.shards = facts, .count = webhook.shard_count, .shared = &shared};
     struct partition present;
     struct partition next;
     struct route_verdict why;
@@ -305,7 +320,8 @@ static int owner_by_port(int port)
                                  : port - FIRST_PORT;
 }
 
-static int ask(const struct world *w, const char *ns)
+/* `hash`: the label of the namespace as it is; "": by its name. */
+static int ask(const struct world *w, const char *ns, const char *hash)
 {
     int found = 0;
     int owner = 0;
@@ -313,7 +329,7 @@ static int ask(const struct world *w, const char *ns)
     cJSON_ArrayForEach(entry, w->routes)
     {
         struct entries_service service;
-        if (fixture_matches(cJSON_GetObjectItem(entry, "namespaceSelector"), ns, "", true)) {
+        if (fixture_matches(cJSON_GetObjectItem(entry, "namespaceSelector"), ns, hash, true)) {
             assert_true(entries_service_of(entry, &service));
             owner = owner_by_port(service.port);
             found++;
@@ -327,9 +343,12 @@ static int ask(const struct world *w, const char *ns)
 
 /* ---- promises ---- */
 
-/* Which shard's spec has the class. */
+/* Which shard's spec has the class alone. */
 static int wanted_by(const struct world *w, unsigned class)
 {
+    if (w->shared && class == SHARED) {
+        return NOBODY;
+    }
     for (int i = 0; i < SHARDS; i++) {
         if (w->shards[i].exists && has(w->shards[i].wanted, class)) {
             return i;
@@ -351,7 +370,8 @@ static void check_move(const struct world *w, unsigned class, int from, int to)
     if (to == PARTITION_HELD && !hold) {
         fail_msg("%s is held", classes[class]);
     }
-    if (to == PARTITION_REST && had && !hold && has(w->shards[from].published, class)) {
+    bool shared = w->shared && class == SHARED;
+    if (to == PARTITION_REST && had && !hold && !shared && has(w->shards[from].published, class)) {
         fail_msg("%s was taken from %d, which still shows it", classes[class], from);
     }
     if (to == PARTITION_REST && had && wanting != NOBODY) {
@@ -371,7 +391,10 @@ static void pass_again(struct world *w)
 static void check_pass(struct world *w)
 {
     for (unsigned i = 0; i < CLASSES; i++) {
-        int owner = ask(w, classes[i]);
+        int owner = ask(w, classes[i], "");
+        if (w->shared && i == SHARED) { /* whether it was relabelled already, or not */
+            assert_int_equal(ask(w, classes[i], classes[i]), owner);
+        }
         if (owner != w->asked[i]) {
             check_move(w, i, w->asked[i], owner);
         }
