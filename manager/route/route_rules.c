@@ -9,7 +9,7 @@
 #include "json/edit.h"
 #include "json/field.h"
 
-#define PAIRS_MAX 4096 /* of group and resource that one webhook names */
+#define PAIRS_MAX 1024 /* of group and resource that one webhook names */
 
 #define NAMESPACES "namespaces"
 
@@ -248,7 +248,104 @@ static void add_rule(struct walk *w, const cJSON *rule, bool routed)
     append_namespaces(&w->out->others, rule);
 }
 
+/* ---- rules that can match the same request ---- */
+
+typedef bool (*texts_meet_fn)(const char *a, const char *b);
+
+static bool words_meet(const char *a, const char *b)
+{
+    return strcmp(a, b) == 0 || strcmp(a, "*") == 0 || strcmp(b, "*") == 0;
+}
+
+/* "pods/STAR" stands for pods, too. */
+static bool resources_meet(const char *a, const char *b)
+{
+    struct slice x = without_subresource(a);
+    struct slice y = without_subresource(b);
+    const char *sub_x = a[x.len] == '/' ? a + x.len + 1 : "";
+    const char *sub_y = b[y.len] == '/' ? b + y.len + 1 : "";
+    return (is_any(x) || is_any(y) || slice_eq(x, y)) && words_meet(sub_x, sub_y);
+}
+
+static bool lists_meet(const cJSON *a, const cJSON *b, const char *field, texts_meet_fn meet)
+{
+    const cJSON *x;
+    cJSON_ArrayForEach(x, field_get(a, field))
+    {
+        const cJSON *y;
+        cJSON_ArrayForEach(y, field_get(b, field))
+        {
+            if (cJSON_IsString(x) && cJSON_IsString(y) && meet(x->valuestring, y->valuestring)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Whatever the versions: an API server converts. */
+static bool rules_meet(const cJSON *a, const cJSON *b)
+{
+    return lists_meet(a, b, "operations", words_meet) &&
+           lists_meet(a, b, "apiGroups", words_meet) &&
+           lists_meet(a, b, "resources", resources_meet);
+}
+
 /* ---- all ---- */
+
+/* A rule of a webhook. */
+struct choice {
+    const cJSON *rule;
+    bool namespaced;
+    bool left; /* for good */
+    bool routed;
+};
+
+static void choose(struct walk *w, struct choice *choices, size_t count)
+{
+    w->out->resource = (struct partition_resource){.resource = {0}};
+    w->pairs = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct choice *c = &choices[i];
+        c->routed = c->namespaced && !c->left && can_route(w, c->rule);
+    }
+}
+
+/* What two entries match is asked about twice. So a rule that can match what one of the others
+ * does is left to the others, too. */
+static bool leave_more(struct choice *choices, size_t count)
+{
+    bool more = false;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < count && choices[i].routed; k++) {
+            if (choices[k].namespaced && !choices[k].routed &&
+                rules_meet(choices[i].rule, choices[k].rule)) {
+                choices[i].left = true;
+                choices[i].routed = false;
+                more = true;
+            }
+        }
+    }
+    return more;
+}
+
+static void choose_all(struct walk *w, const cJSON *rules)
+{
+    size_t count = 0;
+    struct choice *choices = xcalloc((size_t)cJSON_GetArraySize(rules) + 1, sizeof *choices);
+    const cJSON *rule;
+    cJSON_ArrayForEach(rule, rules)
+    {
+        choices[count++] = (struct choice){.rule = rule, .namespaced = is_namespaced(w, rule)};
+    }
+    do {
+        choose(w, choices, count);
+    } while (leave_more(choices, count));
+    for (size_t i = 0; i < count; i++) {
+        add_rule(w, choices[i].rule, choices[i].routed);
+    }
+    free(choices);
+}
 
 static bool leads_to_service(const cJSON *webhook)
 {
@@ -267,7 +364,6 @@ static void conclude(struct route_rules *r)
 void route_rules_init(struct route_rules *r, struct partitioner *p, const cJSON *webhook)
 {
     struct walk w = {.out = r, .p = p};
-    const cJSON *rule;
     *r = (struct route_rules){.routed = NULL};
     if (!leads_to_service(webhook)) {
         struct route_verdict why;
@@ -275,10 +371,7 @@ void route_rules_init(struct route_rules *r, struct partitioner *p, const cJSON 
         route_rules_give_up(r, webhook, &why);
         return;
     }
-    cJSON_ArrayForEach(rule, field_get(webhook, "rules"))
-    {
-        add_rule(&w, rule, is_namespaced(&w, rule) && can_route(&w, rule));
-    }
+    choose_all(&w, field_get(webhook, "rules"));
     conclude(r);
 }
 

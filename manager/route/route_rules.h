@@ -2,9 +2,10 @@
 /*
  * route_rules.h - which rules of a webhook can be routed, and what the entries have of them.
  *
- * A rule is routed as a whole or not at all. Of each only the part for namespaced objects is
- * routed: what is cluster-scoped stays with the original. Only Namespaces with control labels do
- * not, since their own labels count for the namespaceSelector: the entry for other rules has them.
+ * A rule is routed as a whole or not at all, and not if it can match a request that a rule which is
+ * not routed matches, too. Of each only the part for namespaced objects is routed: what is
+ * cluster-scoped stays with the original. Only Namespaces with control labels do not, since their
+ * own labels count for the namespaceSelector: the entry for other rules has them.
  */
 #ifndef MANAGER_ROUTE_ROUTE_RULES_H
 #define MANAGER_ROUTE_ROUTE_RULES_H

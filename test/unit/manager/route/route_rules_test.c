@@ -133,6 +133,17 @@ static void what_is_routed(void **state)
         {"* apps deployments;* core pods", "Namespaced apps deployments;Namespaced core pods", NULL,
          ROUTE_ROUTED, ROUTE_ROUTED},
         {"* apps *", "Namespaced apps *", NULL, ROUTE_ROUTED, ROUTE_ROUTED},
+        /* What two rules can match is asked about once: both are left. */
+        {"Namespaced core *;Namespaced core pods", NULL, "Namespaced core *;Namespaced core pods",
+         ROUTE_SEEN_BY_ALL, ROUTE_SEEN_BY_ALL},
+        {"Namespaced core pods;Namespaced core *", NULL, "Namespaced core pods;Namespaced core *",
+         ROUTE_SEEN_BY_ALL, ROUTE_SEEN_BY_ALL},
+        {"Namespaced core */scale;Namespaced core pods;Namespaced core services/*",
+         "Namespaced core pods", "Namespaced core */scale;Namespaced core services/*", ROUTE_ROUTED,
+         ROUTE_SEEN_BY_ALL},
+        {"Namespaced core secrets,pods/exec;Namespaced core pods/*;Namespaced core pods", NULL,
+         "Namespaced core secrets,pods/exec;Namespaced core pods/*;Namespaced core pods",
+         ROUTE_MIXED, ROUTE_MIXED},
         {"* apps */*", "Namespaced apps */*", NULL, ROUTE_ROUTED, ROUTE_ROUTED},
         /* Cluster-scoped: the original. */
         {"Cluster core nodes", NULL, NULL, ROUTE_NOTHING, ROUTE_ROUTED},
@@ -151,7 +162,7 @@ static void what_is_routed(void **state)
          ROUTE_ROUTED, ROUTE_MIXED},
         {"* core secrets,events;* core pods", "Namespaced core pods",
          "Namespaced core secrets,events", ROUTE_ROUTED, ROUTE_SEEN_BY_ALL},
-        {"* core pods,secrets;* core secrets", "Namespaced core secrets",
+        {"* core pods,secrets;* core services", "Namespaced core services",
          "Namespaced core pods,secrets", ROUTE_ROUTED, ROUTE_MIXED},
         /* A star must be limited as a star. */
         {"* batch *", NULL, "Namespaced batch *", ROUTE_SEEN_BY_ALL, ROUTE_SEEN_BY_ALL},
