@@ -17,10 +17,10 @@ const char *route_port_name(const char *shard, char out[ROUTE_PORT_SIZE])
 bool route_port_is(const char *name)
 {
     const size_t prefix = strlen(ROUTE_PORT_PREFIX);
-    const char *rest = name + prefix;
     if (strncmp(name, ROUTE_PORT_PREFIX, prefix) != 0) {
         return false;
     }
+    const char *rest = name + prefix;
     return strcmp(name, ROUTE_HOLD_PORT) == 0 ||
            (strlen(rest) == ROUTE_PORT_HASH_LEN &&
             strspn(rest, "0123456789abcdef") == ROUTE_PORT_HASH_LEN);

@@ -367,6 +367,16 @@ static bool holds(const struct decision *d, size_t class, int owner)
     return found;
 }
 
+/* What is held stays so even if the one that had it does not hold, or is gone. */
+static bool any_holds(const struct decision *d)
+{
+    bool found = false;
+    for (size_t i = 0; i < d->count && !found; i++) {
+        found = d->shards[i].hold;
+    }
+    return found;
+}
+
 /* The first one that wants it and may have it; PARTITION_REST: none. One that only shows it still
  * is about to lose it. */
 static int find_gainer(const struct decision *d, size_t class)
@@ -407,10 +417,14 @@ static int move(const struct decision *d, size_t class, int owner, bool hold)
     if (gainer >= 0) {
         return gainer;
     }
+    bool held = hold || (owner == PARTITION_HELD && any_holds(d));
     if (!is_wanted(d, class)) {
-        return PARTITION_REST;
+        return held && d->p->facts->restless ? PARTITION_HELD : PARTITION_REST;
     }
-    return hold ? PARTITION_HELD : owner;
+    if (held) {
+        return PARTITION_HELD;
+    }
+    return owner == PARTITION_HELD ? PARTITION_REST : owner;
 }
 
 /* With hold it leaves as soon as the shard is to lose it; else as late as it can. */

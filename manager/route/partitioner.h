@@ -4,7 +4,8 @@
  * that a Service leads to. No clock, no I/O; the state is the partition that stands.
  *
  * A class moves to a shard once that has confirmed the rules that show it, and stays where it is
- * until then; with `hold` it is held meanwhile. So each class always has one owner.
+ * until then; with `hold` it is held meanwhile, also until it is known that no shard wants it. So
+ * each class always has one owner.
  */
 #ifndef MANAGER_ROUTE_PARTITIONER_H
 #define MANAGER_ROUTE_PARTITIONER_H
@@ -34,6 +35,7 @@ struct partition_facts {
     const struct partition_shard *shards;
     size_t count;
     const struct sharing_set *shared; /* NULL: none. Nobody decides while it is `unknown` */
+    bool restless; /* a spec has changed a moment ago: what nobody wants may be wanted soon */
 };
 
 /* A resource without its subresource. Either may be `*`, which is a pattern of its own. */

@@ -139,7 +139,8 @@ static void the_next_owner_of_a_class(void **state)
         {{{OUT, "cgh", NULL}, {OUT, "cgh", NULL}}, 0, REST},
         {{{OUT, "cgh", NULL}, {OUT, "cgh", NULL}}, HELD, REST},
         {{{IN, "cg", NULL}, {OUT, "cg", NULL}}, HELD, 0},
-        {{{IN, "g", NULL}, {OUT, "cg", NULL}}, HELD, HELD}, /* no one holds it any more */
+        {{{IN, "g", NULL}, {OUT, "cgh", NULL}}, HELD, HELD},
+        {{{IN, "g", NULL}, {OUT, "cg", NULL}}, HELD, REST}, /* no one holds it any more */
 
         /* A selector that matches nothing asks for no control label, and shows nothing. */
         {{{"k,!k", "cg", NULL}, {OUT, "cg", NULL}}, REST, REST},
@@ -153,6 +154,31 @@ static void the_next_owner_of_a_class(void **state)
             fail_msg("case %zu (%s | %s): %d", i, cases[i].shards[0].wanted,
                      cases[i].shards[1].wanted, got);
         }
+        facts_deinit(&f);
+    }
+}
+
+/* With Hold: nobody is asked between two edits of which the first one takes a class away. */
+static void what_nobody_wants_is_held_for_a_moment(void **state)
+{
+    (void)state;
+    static const struct {
+        struct given shards[2];
+        int owner;
+        int next;
+    } cases[] = {
+        {{{OUT, "cgh", IN}, {OUT, "cgh", NULL}}, 0, HELD},
+        {{{OUT, "cgh", NULL}, {OUT, "cg", NULL}}, HELD, HELD},
+        {{{OUT, "cg", NULL}, {OUT, "cg", NULL}}, HELD, REST},
+        {{{OUT, "cgh", NULL}, {OUT, "cgh", NULL}}, REST, REST},
+        {{{OUT, "cg", IN}, {OUT, "cg", NULL}}, 0, 0},
+        {{{OUT, "cgh", NULL}, {IN, "cgh", NULL}}, HELD, 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct facts f;
+        facts_init(&f, cases[i].shards, 2);
+        f.facts.restless = true;
+        assert_int_equal(next_of(&f, cases[i].owner), cases[i].next);
         facts_deinit(&f);
     }
 }
@@ -496,6 +522,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_owner_of_a_class),
+        cmocka_unit_test(what_nobody_wants_is_held_for_a_moment),
         cmocka_unit_test(names_that_go_with_their_hash_are_left_out),
         cmocka_unit_test(shards_that_namespaces_do_not_tell_apart),
         cmocka_unit_test(resources_that_are_limited_alike),
