@@ -14,6 +14,7 @@
 #include "inject/inject.h"
 #include "kube/selector.h"
 #include "object/names.h"
+#include "object/route_names.h"
 #include "readiness/grants.h"
 #include "rules/lock_name.h"
 #include "json/field.h"
@@ -567,15 +568,26 @@ static bool leads_here(const struct check *c, const cJSON *client)
     return false;
 }
 
-static void find_webhooks(const struct check *c, enum operator_list list, struct name_list *out)
+static bool is_routed(const struct check *c, const cJSON *config)
+{
+    char key[NAMES_KEY_SIZE];
+    const char *label = names_key(c->facts->prefix, ROUTE_LABEL, key);
+    return strcmp(field_text(labels_of(config), label), "true") == 0;
+}
+
+/* The entries in our own configuration are of others. */
+static void find_webhooks(const struct check *c, enum operator_list list, struct name_list *reviews,
+                          struct name_list *routed)
 {
     const cJSON *config;
     cJSON_ArrayForEach(config, items(c, list))
     {
+        struct name_list *out = is_routed(c, config) ? routed : reviews;
         const cJSON *webhook;
         cJSON_ArrayForEach(webhook, field_get(config, "webhooks"))
         {
-            if (leads_here(c, field_get(webhook, "clientConfig"))) {
+            if (leads_here(c, field_get(webhook, "clientConfig")) &&
+                strcmp(field_meta(config, "name"), ROUTE_OBJECT) != 0) {
                 name_list_add(out, field_text(webhook, "name"), "");
             }
         }
@@ -585,10 +597,11 @@ static void find_webhooks(const struct check *c, enum operator_list list, struct
 static void check_webhooks(struct check *c)
 {
     struct name_list reviews = NAME_LIST_INIT;
+    struct name_list routed = NAME_LIST_INIT;
     struct name_list conversions = NAME_LIST_INIT;
     const cJSON *crd;
-    find_webhooks(c, OPERATOR_MUTATING_WEBHOOKS, &reviews);
-    find_webhooks(c, OPERATOR_VALIDATING_WEBHOOKS, &reviews);
+    find_webhooks(c, OPERATOR_MUTATING_WEBHOOKS, &reviews, &routed);
+    find_webhooks(c, OPERATOR_VALIDATING_WEBHOOKS, &reviews, &routed);
     cJSON_ArrayForEach(crd, items(c, OPERATOR_DEFINITIONS))
     {
         const cJSON *webhook =
@@ -601,10 +614,17 @@ static void check_webhooks(struct check *c)
         findings_add(
             c->out, FINDING_LOOK, "webhooks",
             "what they need beside the review may be another shard's: read it from the API "
-            "server, or serve them from a Deployment that no ShardingConfig selects",
+            "server, serve them from a Deployment that no ShardingConfig selects, or have reviews "
+            "routed to the shard that has the object (docs/webhook-routing.md)",
             "%s: a review comes to any of its pods, and each sees its shard's objects "
             "alone",
             name_list_text(&reviews));
+    }
+    if (routed.count > 0) {
+        findings_add(c->out, FINDING_FINE, "webhooks", NULL,
+                     "%s: a review comes to the shard that has the object, once the condition "
+                     "WebhookRouted of its ShardingConfig is True",
+                     name_list_text(&routed));
     }
     if (conversions.count > 0) {
         findings_add(c->out, FINDING_FINE, "webhooks", NULL,
@@ -612,6 +632,7 @@ static void check_webhooks(struct check *c)
                      name_list_text(&conversions));
     }
     buf_reset(&reviews.text);
+    buf_reset(&routed.text);
     buf_reset(&conversions.text);
 }
 

@@ -384,8 +384,9 @@ static void test_all_rights(void **state)
 
 #define SERVICE(name, selector)                                                                    \
     "{'metadata':{'name':'" name "','namespace':'demo'},'spec':{'selector':" selector "}}"
-#define HOOK(service, ns)                                                                          \
-    "{'metadata':{'name':'c'},'webhooks':[{'name':'w.example.com','clientConfig':{'service':{"     \
+#define HOOK(service, ns) HOOK_OF("'name':'c'", service, ns)
+#define HOOK_OF(metadata, service, ns)                                                             \
+    "{'metadata':{" metadata "},'webhooks':[{'name':'w.example.com','clientConfig':{'service':{"   \
     "'name':'" service "','namespace':'" ns "'}}},{'name':'url','clientConfig':{'url':'x'}}]}"
 
 static void test_webhooks(void **state)
@@ -413,6 +414,12 @@ static void test_webhooks(void **state)
                          cases[i].leads);
     }
     set(f, OPERATOR_SERVICES, SERVICE("s", "{'app':'op'}"));
+    set(f, OPERATOR_MUTATING_WEBHOOKS,
+        HOOK_OF("'name':'c','labels':{'ctrlmesh.kusionstack.io/route':'true'}", "s", "demo"));
+    set(f, OPERATOR_VALIDATING_WEBHOOKS, HOOK_OF("'name':'cmesh-routes'", "s", "demo"));
+    check(f);
+    assert_null(find(f, FINDING_LOOK, "webhooks", "w.example.com:"));
+    ASSERT_FOUND(f, FINDING_FINE, "webhooks", "w.example.com: a review comes to the shard");
     set(f, OPERATOR_DEFINITIONS,
         "{'metadata':{'name':'widgets.example.com'},'spec':{'conversion':{'webhook':{"
         "'clientConfig':{'service':{'name':'s','namespace':'demo'}}}}}}");
