@@ -813,6 +813,11 @@ bool reflector_not_found(const struct reflector *r)
     return r->error.code == -ENOENT;
 }
 
+bool reflector_forbidden(const struct reflector *r)
+{
+    return r->error.code == -EACCES;
+}
+
 const char *reflector_version(const struct reflector *r)
 {
     return r->version;

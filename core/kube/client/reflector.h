@@ -126,6 +126,8 @@ void reflector_list_again(struct reflector *r);
 const char *reflector_error(const struct reflector *r);
 /* Whether that is status 404: the API server has no such collection. */
 bool reflector_not_found(const struct reflector *r);
+/* Whether that is status 403: the program may not list or watch it. */
+bool reflector_forbidden(const struct reflector *r);
 /* The resourceVersion of the last complete list, or of the last event or bookmark since: all that
  * happened up to it has been told. In on_object that is the event's. "": a list is needed or under
  * way. Valid until the loop runs on. */

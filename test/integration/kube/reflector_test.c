@@ -384,11 +384,13 @@ static void test_a_list_that_is_refused(void **state)
     fixture_expect_error(f, ": 403 Forbidden: no)");
     assert_non_null(strstr(reflector_error(f->reflector), "cannot list http://127.0.0.1:"));
     assert_non_null(strstr(reflector_error(f->reflector), "/p: 403"));
+    assert_true(reflector_forbidden(f->reflector));
     fixture_pass(f, 100, 100);
     fixture_expect_request(f, LIST);
     api_answer(f->asked, 500, NULL, "oh");
     fixture_expect_error(f, "500 Internal Server Error: oh)");
     assert_false(reflector_not_found(f->reflector));
+    assert_false(reflector_forbidden(f->reflector));
     fixture_pass(f, 200, 200);
     fixture_expect_request(f, LIST);
     api_answer(f->asked, 404, NULL, "");
