@@ -158,6 +158,14 @@ static void add_version(struct storing_api *s, struct stored_object *o, cJSON *j
     store_changed(s);
 }
 
+/* What neither has is no edit. */
+static bool is_edited(const cJSON *old, const cJSON *json, const char *key)
+{
+    const cJSON *before = member(old, key);
+    const cJSON *now = member(json, key);
+    return before == NULL ? now != NULL : !cJSON_Compare(before, now, true);
+}
+
 /* What the API server itself writes into metadata. */
 static void set_metadata(const struct storing_api *s, const struct stored_object *o, cJSON *json)
 {
@@ -173,7 +181,7 @@ static void set_metadata(const struct storing_api *s, const struct stored_object
         set(m, "uid", cJSON_CreateString(uid));
         set(m, "generation", cJSON_CreateNumber(1));
         set(m, "namespace", cJSON_CreateString(o->ns));
-    } else if (!cJSON_Compare(member(old, "spec"), member(json, "spec"), true)) {
+    } else if (is_edited(old, json, "spec") || is_edited(old, json, "webhooks")) {
         set(m, "generation", cJSON_CreateNumber(member(m, "generation")->valuedouble + 1));
     }
 }
@@ -403,6 +411,74 @@ static unsigned do_apply(struct storing_api *s, const char *resource, const char
     return old == NULL ? 201 : 200;
 }
 
+/* ---- Services: a list of ports by their numbers ---- */
+
+static cJSON *port_of(const cJSON *service, const cJSON *like)
+{
+    cJSON *port = NULL;
+    cJSON_ArrayForEach(port, member(member(service, "spec"), "ports"))
+    {
+        if (cJSON_Compare(member(port, "port"), member(like, "port"), true)) {
+            return port;
+        }
+    }
+    return NULL;
+}
+
+static cJSON *ports_of(cJSON *service)
+{
+    return member(member(service, "spec"), "ports");
+}
+
+/* Ports that were applied before and are not any more go; what others have there stays. 409: one
+ * of them is another than theirs. */
+static unsigned apply_ports(cJSON *service, const cJSON *before, const cJSON *now)
+{
+    cJSON *port = NULL;
+    cJSON_ArrayForEach(port, member(member(before, "spec"), "ports"))
+    {
+        cJSON *there = port_of(service, port);
+        if (there != NULL && port_of(now, port) == NULL) {
+            cJSON_Delete(cJSON_DetachItemViaPointer(ports_of(service), there));
+        }
+    }
+    cJSON_ArrayForEach(port, member(member(now, "spec"), "ports"))
+    {
+        const cJSON *there = port_of(service, port);
+        if (there != NULL && !cJSON_Compare(there, port, true)) {
+            return 409;
+        }
+        if (there == NULL) {
+            cJSON_AddItemToArray(ports_of(service), cJSON_Duplicate(port, true));
+        }
+    }
+    return 200;
+}
+
+static unsigned do_apply_service(struct storing_api *s, struct stored_object *o, const cJSON *body,
+                                 const cJSON **out)
+{
+    const cJSON *old = state_of(o);
+    if (old == NULL || is_another(member(body, "metadata"), old)) {
+        return 409;
+    }
+    cJSON *json = cJSON_Duplicate(old, true);
+    unsigned status = apply_ports(json, o->applied, body);
+    if (status != 200 || cJSON_Compare(old, json, true)) {
+        cJSON_Delete(json);
+    } else {
+        set_metadata(s, o, json);
+        add_version(s, o, json);
+        s->writes++;
+    }
+    if (status == 200) {
+        cJSON_Delete(o->applied);
+        o->applied = cJSON_Duplicate(body, true);
+    }
+    *out = state_of(o);
+    return status;
+}
+
 static unsigned do_delete(struct storing_api *s, struct stored_object *o, const cJSON *options)
 {
     if (is_another(member(options, "preconditions"), state_of(o))) {
@@ -441,6 +517,8 @@ unsigned store_act(struct storing_api *s, const struct request_info *ri, enum st
     unsigned status = 405;
     if (ri->verb == VERB_CREATE && subresource[0] == '\0') {
         status = do_create(s, resource, ns, body, out);
+    } else if (ri->verb == VERB_PATCH && applies && strcmp(resource, "services") == 0) {
+        status = o == NULL ? 409 : do_apply_service(s, o, body, out);
     } else if (ri->verb == VERB_PATCH && applies) {
         status = do_apply(s, resource, ns, body, kind == STORE_APPLY_FORCE, out);
     } else if (state_of(o) == NULL) {
