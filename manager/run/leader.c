@@ -16,6 +16,7 @@
 #include "rolling/deployment_roller.h"
 #include "rolling/roller.h"
 #include "root/roots.h"
+#include "route/routes.h"
 #include "shard/controller.h"
 
 enum {
@@ -49,6 +50,8 @@ struct leader {
     struct roller_counts rolled;
     struct roots *roots;
     struct roots_counts root_counts;
+    struct routes *routes;
+    struct routes_counts route_counts;
     struct labeller *labeller;
     struct shard_cache_listener listener;  /* for it */
     struct label_progress_source labelled; /* tells what it has done */
@@ -131,6 +134,65 @@ static void serve_policies(struct leader *l)
     }
 }
 
+/* ---- reviews ---- */
+
+static void on_in_force(void *data, const char *key)
+{
+    const struct leader *l = data;
+    if (l->routes != NULL) {
+        routes_look(l->routes, key);
+    }
+}
+
+static bool release_rules(void *data, const char *key, struct rules *to)
+{
+    const struct leader *l = data;
+    return l->routes == NULL || routes_release(l->routes, key, to);
+}
+
+static const struct route_report *report_routes(void *data, const char *key)
+{
+    static const struct route_report unknown = {.state = ROUTE_UNKNOWN};
+    const struct leader *l = data;
+    return l->routes == NULL ? &unknown : routes_report(l->routes, key);
+}
+
+static bool in_force(void *data, const struct shard_cache_config *config, struct rules **published)
+{
+    const struct leader *l = data;
+    return controller_in_force(l->controller, config, published);
+}
+
+static void on_report(void *data, const char *key)
+{
+    const struct leader *l = data;
+    if (key == NULL) {
+        controller_look_again(l->controller);
+    } else {
+        controller_look_at(l->controller, key);
+    }
+}
+
+static void begin_routes(struct leader *l)
+{
+    const struct routes_options o = {
+        .client = l->o.client,
+        .cache = l->o.cache,
+        .originals = l->o.originals,
+        .counts = &l->route_counts,
+        .namespaces = l->o.namespaces,
+        .keys = l->o.keys,
+        .labels = l->o.settings->labels,
+        .may_write = leader_may_write,
+        .in_force = in_force,
+        .on_report = on_report,
+        .data = l,
+    };
+    l->routes = routes_new(l->loop, &o);
+}
+
+/* ---- shards ---- */
+
 static void begin_controller(struct leader *l)
 {
     const struct manager_flags *s = l->o.settings;
@@ -151,6 +213,9 @@ static void begin_controller(struct leader *l)
         .namespaces = l->o.namespaces,
         .coverage = true,
         .left_out = l->o.left_out,
+        .on_in_force = on_in_force,
+        .release = release_rules,
+        .routed = report_routes,
         .bypass_wait_ms = s->bypass_wait_s * MS,
         .watch_namespace = s->watch_namespace,
         .policies = true,
@@ -246,6 +311,8 @@ static void end_work(struct leader *l)
     l->deployment_roller = NULL;
     roots_free(l->roots);
     l->roots = NULL;
+    routes_free(l->routes);
+    l->routes = NULL;
     controller_free(l->controller);
     l->controller = NULL;
 }
@@ -256,6 +323,7 @@ static void on_started(void *data)
     l->changes++;
     set_state(l, LEADING);
     begin_controller(l);
+    begin_routes(l);
     begin_roots(l);
     begin_roller(l);
     begin_labeller(l);
@@ -365,10 +433,13 @@ void leader_left_out(struct leader *l)
 
 static void queue_metrics(const struct leader *l, struct buf *out)
 {
-    const struct work_queue *queues[CONTROLLER_QUEUES_MAX + 1];
+    const struct work_queue *queues[CONTROLLER_QUEUES_MAX + 2];
     size_t count = l->controller == NULL ? 0 : controller_queues(l->controller, queues);
     if (l->roots != NULL) {
         queues[count++] = roots_queue(l->roots);
+    }
+    if (l->routes != NULL) {
+        queues[count++] = routes_queue(l->routes);
     }
     if (count > 0) {
         work_queue_metrics(out, queues, count);
@@ -388,6 +459,7 @@ void leader_metrics(const struct leader *l, struct buf *out)
     roller_metrics(l->roller, &l->rolled, out);
     deployment_roller_metrics(l->deployment_roller, out);
     roots_metrics(l->roots, &l->root_counts, out);
+    routes_metrics(l->routes, &l->route_counts, out);
     queue_metrics(l, out);
     labeller_metrics(l->labeller, out);
 }
@@ -421,6 +493,7 @@ void leader_status(const struct leader *l, cJSON *root)
     labeller_status(l->labeller, root);
     controller_status(l->controller, root);
     roller_status(l->roller, root);
+    routes_status(l->routes, root);
 }
 
 static void on_released(void *data)

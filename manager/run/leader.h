@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * leader.h - the part of the manager that writes, which of several managers one alone does: the
- * controllers of shards and of roots, the rollers and the labeller, made when this process comes to
- * lead and freed when it does not any more.
+ * controllers of shards, of roots and of routes, the rollers and the labeller, made when this
+ * process comes to lead and freed when it does not any more.
  */
 #ifndef MANAGER_RUN_LEADER_H
 #define MANAGER_RUN_LEADER_H
@@ -21,6 +21,7 @@
 #include "label/labels.h"
 #include "label/sharding_resources.h"
 #include "net/loop.h"
+#include "route/originals.h"
 #include "run/flags.h"
 
 struct leader;
@@ -37,6 +38,7 @@ struct leader_options {
     struct event_recorder *events;
     const struct sharding_resources *resources;
     const struct labels_keys *keys;
+    struct originals *originals;
     const struct excluded_namespaces *left_out; /* by the webhook for pods */
     uint64_t minute_ms;                         /* as roots_options */
     /* This process has come to lead. From the loop. */

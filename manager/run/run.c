@@ -21,6 +21,7 @@
 #include "inject/inject_alias.h"
 #include "net/timer.h"
 #include "program/program.h"
+#include "route/originals.h"
 #include "run/admin.h"
 #include "run/admission_snapshot.h"
 #include "run/crd_watch.h"
@@ -54,6 +55,7 @@ struct run {
     struct admission_snapshot outlook;
     struct excluded_namespaces *left_out; /* of the webhook for pods */
     struct namespaces *restricted;        /* whose pods Pod Security keeps capabilities from */
+    struct originals *originals;          /* webhook configurations whose reviews are routed */
     struct leader *leader;
     uint64_t lead_round; /* of discovery, since it led: what is known before may be old */
     struct assigner *assigner;
@@ -185,6 +187,7 @@ static int take_snapshot(void *data, const char *ns, struct validate_context *w,
     struct run *r = data;
     int rc = admission_snapshot_look(&r->outlook, ns, w, e);
     w->left_out = excluded_namespaces_has(r->left_out, ns);
+    w->routed = !originals_synced(r->originals) || originals_lead_to(r->originals, ns);
     return rc;
 }
 
@@ -314,6 +317,13 @@ static void open_knowledge(struct run *r)
     r->version = server_version_new(r->program.loop, r->client, NULL, on_version, r);
 }
 
+static void open_originals(struct run *r)
+{
+    const struct originals_options o = {
+        .client = r->client, .prefix = r->settings.labels.prefix, .keys = &r->keys};
+    r->originals = originals_new(r->program.loop, &o);
+}
+
 /* What is followed at the API server. */
 static int open_caches(struct run *r, struct err *e)
 {
@@ -321,6 +331,7 @@ static int open_caches(struct run *r, struct err *e)
     open_namespaces(r);
     open_world(r);
     open_knowledge(r);
+    open_originals(r);
     return 0;
 }
 
@@ -339,6 +350,7 @@ static int open_leader(struct run *r, struct err *e)
         .resources = r->resources,
         .keys = &r->keys,
         .left_out = r->left_out,
+        .originals = r->originals,
         .on_lead = on_lead,
         .data = r,
     };
@@ -466,6 +478,7 @@ static void close_all(void *data)
     }
     assigner_free(r->assigner);
     leader_free(r->leader);
+    originals_free(r->originals);
     server_version_free(r->version);
     excluded_namespaces_free(r->left_out);
     namespaces_free(r->restricted);

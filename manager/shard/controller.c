@@ -240,6 +240,13 @@ void controller_look_again(struct controller *c)
     }
 }
 
+void controller_look_at(struct controller *c, const char *key)
+{
+    if (controller_find_shard(c, key) != NULL) {
+        controller_look(c, key);
+    }
+}
+
 static uint64_t gather_ms(const struct shard_cache_config *config)
 {
     return GATHER_MS + (config == NULL ? 0 : config->pod_count / GATHER_PODS_PER_MS);

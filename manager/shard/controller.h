@@ -115,6 +115,8 @@ MUST_CHECK struct controller *controller_new(struct net_loop *l,
 
 /* What options.labelled or left_out tell is other than before: shards look again, soon. */
 void controller_look_again(struct controller *c);
+/* What options.routed says of a shard, likewise. */
+void controller_look_at(struct controller *c, const char *key);
 
 /* Whether the API server has that kind of traffic policies. The first ConfigMap of a shard waits
  * for that, for some seconds. */

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The controller of routes against an API server that keeps objects, by a clock that the test
+ * moves.
+ */
+#include "base/log.h"
+#include "routes_fixture.h"
+#include "json/field.h"
+
+#define CONSTANT                                                                                   \
+    "{\"matchExpressions\":[{\"key\":\"" RIG_PREFIX "/control\",\"operator\":\"DoesNotExist\"}]}"
+
+static void begin_routed(struct rig *g)
+{
+    rig_operator(g);
+    rig_label(g, true);
+    rig_lead(g);
+    RIG_AWAIT(g, rig_narrowed(g), 15000);
+    rig_pass(g, 500);
+}
+
+static void the_whole_way(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_lead(g);
+    rig_pass(g, 8000);
+    assert_int_equal(g->store.writes, 0); /* without the label nothing happens */
+    assert_int_equal(rig_report(g, "a")->state, ROUTE_NOT_ASKED);
+    rig_label(g, true);
+    RIG_AWAIT(g, rig_port(g, "a") != 0, 1000);
+    assert_int_equal(rig_port(g, "a"), 20443);
+    assert_int_equal(rig_port(g, "b"), 20444);
+    rig_pass(g, 4000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_expect_reason(g, "a", ROUTE_SETTLING);
+    RIG_AWAIT(g, rig_entries(g) > 0, 2000);
+    assert_false(rig_narrowed(g));
+    rig_pass(g, 4500);
+    assert_false(rig_narrowed(g));
+    rig_expect_reason(g, "a", ROUTE_SETTLING);
+    RIG_AWAIT(g, rig_narrowed(g), 1000);
+    rig_pass(g, 200);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    rig_expect_reason(g, "b", ROUTE_ROUTED);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_owner(g, "y", "a");
+    rig_expect_owner(g, "z", "b");
+    rig_expect_owner(g, "other", "rest");
+    unsigned writes = g->store.writes;
+    rig_stride(g, 120000);
+    assert_int_equal(g->store.writes, writes); /* all is right, and nothing is written */
+}
+
+static void the_way_back(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    rig_label(g, false);
+    RIG_AWAIT(g, !rig_narrowed(g), 1000);
+    rig_pass(g, 4500);
+    rig_expect_owner(g, "x", "a");
+    RIG_AWAIT(g, rig_entries(g) == 0, 1000);
+    rig_pass(g, 4000);
+    assert_int_equal(rig_port(g, "a"), 20443);
+    RIG_AWAIT(g, rig_port(g, "a") == 0, 2000);
+    rig_pass(g, 200);
+    const cJSON *metadata = field_get(store_get(&g->store, RIG_VALIDATING, "", "op"), "metadata");
+    assert_null(field_get(field_get(metadata, "annotations"), RIG_PREFIX "/route-narrowed"));
+    assert_int_equal(rig_report(g, "a")->state, ROUTE_NOT_ASKED);
+    unsigned writes = g->store.writes;
+    rig_stride(g, 60000);
+    assert_int_equal(g->store.writes, writes);
+}
+
+static void its_owner_narrows_it_first(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_slices(g, false, false);
+    rig_lead(g);
+    rig_pass(g, 1000);
+    rig_select(g, CONSTANT);
+    rig_pass(g, 1000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_label(g, true);
+    RIG_AWAIT(g, rig_entries(g) > 0, 500);
+    rig_expect_owner(g, "x", "rest");
+    rig_pass(g, 8000);
+    rig_expect_owner(g, "x", "rest");
+    rig_slices(g, true, true);
+    rig_pass(g, 6000);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_owner(g, "z", "b");
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    /* It stays the owner's. */
+    rig_label(g, false);
+    rig_stride(g, 20000);
+    assert_true(rig_narrowed(g));
+    rig_expect_owner(g, "x", "a");
+    rig_select(g, NULL);
+    rig_pass(g, 4500);
+    rig_expect_owner(g, "x", "a");
+    rig_pass(g, 1000);
+    assert_int_equal(rig_entries(g), 0);
+}
+
+static void what_the_owner_changes_is_followed(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    cJSON *o = cJSON_Duplicate(store_get(&g->store, RIG_VALIDATING, "", "op"), true);
+    cJSON *webhook = cJSON_GetArrayItem(cJSON_GetObjectItem(o, "webhooks"), 0);
+    cJSON_ReplaceItemInObject(cJSON_GetObjectItem(webhook, "clientConfig"), "caBundle",
+                              cJSON_CreateString("dHdv"));
+    cJSON_AddStringToObject(webhook, "failurePolicy", "Ignore");
+    store_put(&g->store, RIG_VALIDATING, "", o);
+    rig_pass(g, 500);
+    const cJSON *routes = store_get(&g->store, RIG_VALIDATING, "", "cmesh-routes");
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, field_get(routes, "webhooks"))
+    {
+        assert_string_equal(field_text(field_get(entry, "clientConfig"), "caBundle"), "dHdv");
+        assert_string_equal(field_text(entry, "failurePolicy"), "Ignore");
+    }
+}
+
+static void a_namespace_moves_when_its_new_shard_has_confirmed(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    g->shards[0].published = NULL;
+    g->shards[1].unconfirmed = true;
+    rig_shard(g, "a", "\"x\"", "");
+    rig_shard(g, "b", "\"z\",\"y\"", "");
+    rig_pass(g, 2000);
+    rig_expect_owner(g, "y", "a");
+    assert_int_equal(g->counts.moves, 0);
+    g->shards[1].unconfirmed = false;
+    routes_look(g->routes, "ops/b");
+    rig_pass(g, 300);
+    rig_expect_owner(g, "y", "b");
+    rig_expect_owner(g, "x", "a");
+    assert_int_equal(g->counts.moves, 1);
+}
+
+static void what_is_deleted_goes_at_once(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    store_delete(&g->store, "shardingconfigs", "ops", "b");
+    rig_pass(g, 1000);
+    rig_expect_owner(g, "z", "rest");
+    store_delete(&g->store, RIG_VALIDATING, "", "op");
+    rig_pass(g, 1000);
+    assert_int_equal(rig_entries(g), 0);
+}
+
+static void a_service_that_is_deleted_takes_all_with_it(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    store_delete(&g->store, "services", "ops", "hook");
+    rig_pass(g, 2000);
+    assert_int_equal(rig_entries(g), 0);
+    assert_false(rig_narrowed(g));
+    rig_expect_reason(g, "a", ROUTE_NO_SERVICE);
+}
+
+static void a_service_that_is_made_anew_keeps_its_numbers(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    rig_shard(g, "a0", "\"v\"", ""); /* which would come first */
+    store_delete(&g->store, "services", "ops", "hook");
+    rig_pass(g, 300);
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}");
+    rig_pass(g, 300);
+    assert_int_equal(rig_port(g, "a"), 20443);
+    assert_int_equal(rig_port(g, "b"), 20444);
+    assert_true(rig_narrowed(g));
+    rig_expect_owner(g, "x", "a");
+}
+
+/* ---- what goes wrong ---- */
+
+static void who_may_not_narrow_says_so(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_label(g, true);
+    rig_lead(g);
+    store_fail(&g->store, RIG_VALIDATING "/op", 403, STORE_NONE, 2);
+    RIG_AWAIT(g, g->store.failing.count == 1, 15000);
+    rig_pass(g, 300);
+    rig_expect_reason(g, "a", ROUTE_NOT_NARROWED);
+    rig_expect_owner(g, "x", "a");
+    rig_stride(g, 50000);
+    assert_int_equal(g->store.failing.count, 1);
+    rig_stride(g, 60000);
+    RIG_AWAIT(g, g->store.failing.count == 0 && rig_narrowed(g), 40000);
+    rig_pass(g, 500);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
+static void who_may_not_write_ports_says_so(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_label(g, true);
+    rig_lead(g);
+    store_fail(&g->store, "services/hook", 403, STORE_NONE, 1);
+    rig_pass(g, 2000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_expect_reason(g, "a", ROUTE_NOT_ALLOWED);
+    rig_stride(g, 58000);
+    RIG_AWAIT(g, rig_narrowed(g), 40000);
+    rig_pass(g, 500);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
+static void each_write_is_tried_again(void **state)
+{
+    static const char *const paths[] = {"services/hook", RIG_VALIDATING "/cmesh-routes",
+                                        RIG_VALIDATING "/op"};
+    static const struct {
+        unsigned status;
+        enum store_fault fault;
+    } faults[] = {{500, STORE_NONE}, {409, STORE_NONE}, {0, STORE_CUT}, {0, STORE_CUT_DONE}};
+    for (size_t i = 0; i < 12; i++) {
+        if (i > 0) {
+            assert_int_equal(rig_teardown(state), 0);
+            assert_int_equal(rig_setup(state), 0);
+        }
+        struct rig *g = *state;
+        rig_operator(g);
+        rig_label(g, true);
+        rig_lead(g);
+        store_fail(&g->store, paths[i / 4], faults[i % 4].status, faults[i % 4].fault,
+                   faults[i % 4].fault == STORE_CUT_DONE ? 1 : 2);
+        RIG_AWAIT(g, g->store.failing.count == 0 && rig_narrowed(g), 40000);
+        rig_pass(g, 500);
+        rig_expect_owner(g, "x", "a");
+        rig_expect_reason(g, "b", ROUTE_ROUTED);
+    }
+}
+
+/* ---- others who write ---- */
+
+static void what_is_reset_is_narrowed_again(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    unsigned reports = g->reports;
+    rig_select(g, NULL);
+    RIG_AWAIT(g, rig_narrowed(g), 1500);
+    rig_pass(g, 300);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    assert_int_equal(g->reports, reports); /* and nobody is alarmed */
+}
+
+static void who_resets_it_again_and_again_wins(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    for (unsigned i = 0; i < 9; i++) {
+        rig_select(g, NULL);
+        RIG_AWAIT(g, rig_narrowed(g), 3000);
+        rig_pass(g, 200);
+    }
+    rig_select(g, NULL);
+    rig_pass(g, 3000);
+    assert_false(rig_narrowed(g));
+    rig_expect_reason(g, "a", ROUTE_CONTESTED);
+    rig_pass(g, 3000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_stride(g, 700000);
+    assert_false(rig_narrowed(g));
+    assert_int_equal(rig_port(g, "a"), 0);
+    /* The same again is no change; another one is. */
+    rig_select(g, NULL);
+    rig_stride(g, 20000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_select(g, "{\"matchLabels\":{\"team\":\"t\"}}");
+    RIG_AWAIT(g, rig_narrowed(g), 40000);
+    rig_pass(g, 500);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
+static void ports_that_are_taken_off_come_back(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}");
+    rig_pass(g, 300);
+    assert_int_equal(rig_port(g, "a"), 20443);
+    assert_int_equal(rig_port(g, "b"), 20444);
+}
+
+/* ---- pods ---- */
+
+static void pods_that_are_not_fit_are_named(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_pod(g, "a", false, true);
+    rig_pod(g, "b", true, false);
+    rig_label(g, true);
+    rig_lead(g);
+    rig_pass(g, 8000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_expect_reason(g, "a", ROUTE_NO_PODS);
+    rig_pod(g, "a", true, true);
+    rig_pass(g, 6000);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_owner(g, "z", "rest");
+    rig_pass(g, 6000);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    rig_expect_reason(g, "b", ROUTE_OLD_PODS);
+    rig_pod(g, "b", true, true);
+    rig_pass(g, 6000);
+    rig_expect_owner(g, "z", "b");
+    rig_expect_reason(g, "b", ROUTE_ROUTED);
+    /* It keeps them while it has none. */
+    store_delete(&g->store, "pods", "ops", "b-0");
+    rig_slices(g, true, false);
+    rig_pass(g, 8000);
+    rig_expect_owner(g, "z", "b");
+}
+
+static void a_port_without_name_is_reported(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_service(g, "{\"port\":443,\"targetPort\":9443}");
+    rig_label(g, true);
+    rig_lead(g);
+    rig_pass(g, 1000);
+    rig_expect_reason(g, "a", ROUTE_PORT_UNNAMED);
+    assert_non_null(strstr(rig_report(g, "a")->verdict.text, "kubectl -n ops patch service hook"));
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":8443}");
+    rig_pass(g, 1000);
+    rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
+}
+
+/* ---- holding ---- */
+
+static struct rules *rules_of(struct rig *g, const char *key)
+{
+    const struct compile_options o = {.namespace = "ops",
+                                      .generation = 1,
+                                      .labels = {.prefix = RIG_PREFIX,
+                                                 .namespace = "namespace",
+                                                 .shard_hash = "sharding-hash",
+                                                 .control = "control"}};
+    struct rules *rules =
+        shard_cache_rules(g->cache, shard_cache_find_config(g->cache, key), &o, NULL);
+    assert_non_null(rules);
+    return rules_ref(rules);
+}
+
+static void reviews_are_held_while_a_namespace_moves(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_shard(g, "a", "\"x\",\"y\"", ",\"duringHandover\":\"Hold\"");
+    rig_label(g, true);
+    rig_lead(g);
+    RIG_AWAIT(g, rig_narrowed(g), 15000);
+    assert_int_not_equal(rig_port(g, "hold"), 0);
+    struct rules *before = rules_of(g, "ops/a");
+    g->shards[0].published = rules_ref(before);
+    g->shards[1].published = rules_of(g, "ops/b");
+    assert_true(routes_release(g->routes, "ops/a", before));
+    rig_shard(g, "a", "\"x\"", ",\"duringHandover\":\"Hold\"");
+    rig_shard(g, "b", "\"z\",\"y\"", "");
+    rig_pass(g, 1000);
+    struct rules *after = rules_of(g, "ops/a");
+    rig_expect_owner(g, "x", "a");
+    bool released = routes_release(g->routes, "ops/a", after);
+    if (!released) {
+        RIG_AWAIT(g, routes_release(g->routes, "ops/a", after), 500);
+    }
+    rig_expect_owner(g, "y", "held");
+    rig_expect_owner(g, "x", "a");
+    g->shards[0].published = after;
+    rig_pass(g, 1000);
+    rig_expect_owner(g, "y", "held");
+    rules_unref(g->shards[1].published);
+    g->shards[1].published = NULL;
+    routes_look(g->routes, "ops/b");
+    rig_pass(g, 500);
+    rig_expect_owner(g, "y", "b");
+    rules_unref(before);
+    rules_unref(before);
+}
+
+/* ---- other leaders ---- */
+
+static void expect_asked(struct rig *g)
+{
+    static const char *const names[] = {"x", "y", "z", "other"};
+    for (size_t i = 0; i < 4; i++) {
+        const char *owner = rig_owner(g, names[i]);
+        bool one = owner[0] != '\0' && strchr(owner, ',') == NULL;
+        if (rig_narrowed(g) ? !one : owner[0] != '\0' && !one) {
+            fail_msg("%s: \"%s\"", names[i], owner);
+        }
+    }
+}
+
+/* Each of them goes on where the last one was, whenever that ended. */
+static void leaders_come_and_go(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_label(g, true);
+    g->on_turn = expect_asked;
+    for (unsigned i = 0; i < 16; i++) {
+        rig_lead(g);
+        rig_pass(g, 300 + 790 * i % 9000);
+        rig_retire(g);
+    }
+    rig_lead(g);
+    rig_pass(g, 12000);
+    assert_true(rig_narrowed(g));
+    rig_expect_owner(g, "x", "a");
+    rig_label(g, false);
+    for (unsigned i = 0; i < 16; i++) {
+        rig_retire(g);
+        rig_lead(g);
+        rig_pass(g, 300 + 790 * i % 9000);
+    }
+    assert_false(rig_narrowed(g));
+    assert_int_equal(rig_entries(g), 0);
+}
+
+/* Also with a request under way. */
+static void it_ends_at_any_time(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_label(g, true);
+    g->on_turn = expect_asked;
+    for (unsigned turns = 1; turns < 60; turns++) {
+        rig_lead(g);
+        for (unsigned i = 0; i < turns; i++) {
+            rig_turn(g);
+        }
+        rig_retire(g);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_whole_way),
+        TEST(the_way_back),
+        TEST(its_owner_narrows_it_first),
+        TEST(what_the_owner_changes_is_followed),
+        TEST(a_namespace_moves_when_its_new_shard_has_confirmed),
+        TEST(what_is_deleted_goes_at_once),
+        TEST(a_service_that_is_deleted_takes_all_with_it),
+        TEST(a_service_that_is_made_anew_keeps_its_numbers),
+        TEST(who_may_not_narrow_says_so),
+        TEST(who_may_not_write_ports_says_so),
+        TEST(each_write_is_tried_again),
+        TEST(what_is_reset_is_narrowed_again),
+        TEST(who_resets_it_again_and_again_wins),
+        TEST(ports_that_are_taken_off_come_back),
+        TEST(pods_that_are_not_fit_are_named),
+        TEST(a_port_without_name_is_reported),
+        TEST(reviews_are_held_while_a_namespace_moves),
+        TEST(leaders_come_and_go),
+        TEST(it_ends_at_any_time),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
