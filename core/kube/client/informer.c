@@ -189,6 +189,9 @@ static void on_synced(void *data)
 static void on_state(void *data, const char *error, enum log_level level)
 {
     struct informer *f = data;
+    if (f->kind->optional && reflector_not_found(f->reflector)) {
+        level = LOG_DEBUG;
+    }
     if (error != NULL) {
         log_at(level, "cannot list or watch", log_str("collection", f->resource),
                log_str("name", f->name), log_str("effect", f->effect), log_str("error", error));

@@ -39,6 +39,7 @@ struct informer_item {
 struct informer_kind {
     const char *path;   /* of all namespaces: "/apis/apps/v1/statefulsets" */
     bool metadata_only; /* as in reflector_options */
+    bool optional;      /* an API server need not have it: that is no warning */
     /* The key of an object, allocated. It returns NULL: the object is ignored. NULL:
      * "namespace/name", or "name". */
     char *(*key)(void *data, const cJSON *object);
