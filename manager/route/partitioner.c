@@ -316,6 +316,9 @@ static void mark_all(struct decision *d, const struct partition *present)
     for (size_t i = 0; shared != NULL && i < shared->count; i++) {
         mark(d, limit_classes_of(d->p->classes, shared->names[i]));
     }
+    for (size_t i = 0; i < d->p->facts->own_count; i++) {
+        mark(d, limit_classes_of(d->p->classes, d->p->facts->own[i]));
+    }
     for (size_t i = 0; i < present->count; i++) {
         mark(d, limit_classes_of(d->p->classes, present->names[i].name));
     }
@@ -400,6 +403,17 @@ static bool is_shared(const struct decision *d, size_t class)
     return name != NULL && sharing_set_has(d->p->facts->shared, name);
 }
 
+static bool is_own(const struct decision *d, size_t class)
+{
+    const struct partition_facts *f = d->p->facts;
+    const char *name = name_of(d, class);
+    bool found = false;
+    for (size_t i = 0; name != NULL && i < f->own_count && !found; i++) {
+        found = strcmp(f->own[i], name) == 0;
+    }
+    return found;
+}
+
 /* So every pod may be asked. */
 static bool is_shared_by_all(const struct decision *d, size_t class)
 {
@@ -438,7 +452,7 @@ static bool stays(const struct decision *d, size_t class, size_t shard, bool hol
 
 static int next_owner(const struct decision *d, size_t class, int owner)
 {
-    if (is_shared_by_all(d, class)) {
+    if (is_own(d, class) || is_shared_by_all(d, class)) {
         return PARTITION_REST;
     }
     bool hold = holds(d, class, owner);
@@ -503,7 +517,7 @@ static bool overlaps(const struct decision *d, struct route_verdict *why)
 {
     for (size_t i = 0; i < d->class_count; i++) {
         size_t class = d->classes[i];
-        if (!is_shared(d, class) && find_overlap(d, class, why)) {
+        if (!is_own(d, class) && !is_shared(d, class) && find_overlap(d, class, why)) {
             return true;
         }
     }

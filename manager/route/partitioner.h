@@ -35,6 +35,10 @@ struct partition_facts {
     const struct partition_shard *shards;
     size_t count;
     const struct sharing_set *shared; /* NULL: none. Nobody decides while it is `unknown` */
+    /* Namespaces of which any pod is always asked: where the shards and the manager are, since
+     * what is written there must not wait for a shard that waits for it. */
+    const char *const *own;
+    size_t own_count;
     bool restless; /* a spec has changed a moment ago: what nobody wants may be wanted soon */
 };
 

@@ -214,6 +214,32 @@ static void expect_partition(const struct facts *f, const char *want)
     partitioner_free(p);
 }
 
+/* The hash of "b" is 2, of "z" 26. */
+static void any_pod_is_asked_about_where_the_shards_are(void **state)
+{
+    static const char *const own[] = {"b", "x"};
+    static const struct {
+        struct given shards[2];
+        const char *want;
+    } cases[] = {
+        {{{"H in (2,3)", "cg", NULL}, {OUT, "cg", NULL}}, "2=0 3=0 b=-1 y=1 "},
+        {{{"N in (b,z)", "cg", NULL}, {"N in (b)", "cg", NULL}}, "z=0 "},
+        {{{"H in (2)", "cgh", NULL}, {"H in (2)", "h", NULL}}, "2=0 b=-1 "},
+        {{{"N in (b),t=a", "cg", NULL}, {"N in (b),t=b", "cg", NULL}}, ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct facts f;
+        facts_init(&f, cases[i].shards, 2);
+        f.facts.own = own;
+        f.facts.own_count = 2;
+        expect_partition(&f, cases[i].want);
+        assert_int_equal(next_of(&f, 0), REST); /* which has been otherwise */
+        assert_int_equal(next_of(&f, HELD), REST);
+        facts_deinit(&f);
+    }
+}
+
 /* The hash of "a" is 1, and so on up to "z"; of "ops" it is 2, of "x" 24. */
 static void names_that_go_with_their_hash_are_left_out(void **state)
 {
@@ -527,6 +553,7 @@ int main(void)
         cmocka_unit_test(shards_that_namespaces_do_not_tell_apart),
         cmocka_unit_test(resources_that_are_limited_alike),
         cmocka_unit_test(what_a_star_stands_for),
+        cmocka_unit_test(any_pod_is_asked_about_where_the_shards_are),
         cmocka_unit_test(rules_that_still_show_what_a_shard_has),
         cmocka_unit_test(more_names_than_there_may_be),
         cmocka_unit_test(many_shards_names_and_webhooks),
