@@ -453,3 +453,30 @@ bool entries_read(const struct entries_webhook *w, const cJSON *entries, struct 
     free(r.entries);
     return r.found;
 }
+
+/* ---- keeping ---- */
+
+static bool is_kept(struct reading *r, const cJSON *entry)
+{
+    bool kept = false;
+    for (enum entry_kind kind = 0; kind < ENTRY_KINDS && !kept; kind++) {
+        kept = find_entry(r, kind, "") == entry;
+    }
+    for (size_t i = 0; i < r->w->shard_count && !kept; i++) {
+        kept = find_entry(r, ENTRY_NAMES, r->w->shards[i].key) == entry ||
+               find_entry(r, ENTRY_HASHES, r->w->shards[i].key) == entry;
+    }
+    return kept;
+}
+
+void entries_keep(const struct entries_webhook *w, const cJSON *entries, cJSON *kept)
+{
+    struct reading r = {.w = w};
+    find_entries(&r, entries);
+    for (size_t i = 0; i < r.count; i++) {
+        if (is_kept(&r, r.entries[i])) {
+            (void)cJSON_AddItemToArray(kept, xptr(cJSON_Duplicate(r.entries[i], true)));
+        }
+    }
+    free(r.entries);
+}

@@ -53,6 +53,9 @@ struct entries_webhook {
 void entries_make(const struct entries_webhook *w, const struct route_rules *rules,
                   const struct partition *p, cJSON *entries);
 
+/* Appends copies of those that there are, whatever they say. */
+void entries_keep(const struct entries_webhook *w, const cJSON *entries, cJSON *kept);
+
 /* What the webhooks of the routes object say of it: whether there are any entries of it, and
  * *present, which the caller deinits in any case. ports[i]: by which port of the Service that is
  * ours an entry leads to shard i; 0: none. `ports` may be NULL. */

@@ -211,8 +211,8 @@ static void on_slices_state(void *data, const char *error)
 
 #define KIND(at)                                                                                   \
     {                                                                                              \
-        .path = at, .keep = keep_slice, .drop = drop_slice, .on_change = on_slice,                 \
-        .on_synced = on_slices_synced, .on_state = on_slices_state                                 \
+        .path = at, .optional = true, .keep = keep_slice, .drop = drop_slice,                      \
+        .on_change = on_slice, .on_synced = on_slices_synced, .on_state = on_slices_state          \
     }
 
 /* The newest first. */

@@ -42,7 +42,10 @@ struct route_service {
     const struct net_clock *clock;
     void (*on_change)(void *data);
     void *data;
-    bool used; /* the user's */
+    /* The user's: */
+    bool used;
+    uint64_t specs;       /* digest of those of the shards there */
+    uint64_t restless_at; /* when that has changed */
     char key[];
 };
 

@@ -231,8 +231,8 @@ static struct route_config *find_refused(struct routes *r, enum originals_kind k
     return NULL;
 }
 
-/* Its original is left out, and all others are written. Which one it is can be told only as long
- * as nothing else was decided: else all is tried again. */
+/* What its original has stays as it is, and all others are written. Which one it is can be told
+ * only as long as nothing else was decided: else all is tried again. */
 static bool leave_out(struct route_writing *s, const struct api_error *error)
 {
     struct routes *r = s->routes;
@@ -241,6 +241,9 @@ static bool leave_out(struct route_writing *s, const struct api_error *error)
     if (c == NULL) {
         return false;
     }
+    c->memory->refused_again =
+        c->memory->refused != NULL &&
+        strcmp(c->memory->refused_version, field_meta(c->original->object, "resourceVersion")) == 0;
     free(c->memory->refused);
     free(c->memory->refused_version);
     c->memory->refused = xstrdup(error->msg);

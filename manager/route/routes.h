@@ -62,6 +62,7 @@ struct routes_options {
     struct routes_counts *counts;
     struct namespaces *namespaces;  /* as controller_options; NULL: not known */
     const struct labels_keys *keys; /* must outlive it */
+    const char *namespace;          /* the manager's own; kept, not copied; NULL: none */
     struct compile_labels labels;   /* texts are kept, not copied; prefix is not NULL */
     /* Whether this process leads at this very moment: asked right before each write. */
     bool (*may_write)(void *data);

@@ -23,10 +23,11 @@
 /* So often within so long somebody undoes what was written, and it is let go: */
 #define ROUTES_UNDONE_MAX 10
 #define ROUTES_UNDONE_MS 600000
-#define ROUTES_AGAIN_MS 60000  /* what was forbidden is tried again, */
-#define ROUTES_NARROW_MS 1000  /* and an original is narrowed once in so long at most */
-#define ROUTES_SETTLED_MS 5000 /* a pod has stood in the Service for so long */
-#define ROUTES_LINGER_MS 5000  /* a port stays for so long after no entry leads to it */
+#define ROUTES_AGAIN_MS 60000   /* what was forbidden is tried again, */
+#define ROUTES_NARROW_MS 1000   /* and an original is narrowed once in so long at most */
+#define ROUTES_SETTLED_MS 5000  /* a pod has stood in the Service for so long */
+#define ROUTES_RESTLESS_MS 5000 /* edits of shards are over after so long */
+#define ROUTES_LINGER_MS 5000   /* a port stays for so long after no entry leads to it */
 
 /* ---- what is remembered from one look to the next ---- */
 
@@ -50,6 +51,7 @@ struct route_memory {
     uint64_t narrowed_at;
     char *refused;         /* why the API server does not take its entries; NULL: it does */
     char *refused_version; /* of it */
+    bool refused_again;    /* also what it has had */
     bool used;
     char key[];
 };
@@ -129,7 +131,9 @@ struct route_target {
     bool asked;                 /* by an original with the label */
     struct route_shard *shards; /* those that take part, by key */
     size_t count;
+    bool unread;                   /* the ConfigMap of one of them */
     struct partition_shard *sides; /* the same ones */
+    const char *own[2];            /* namespaces */
     struct partition_facts facts;
     struct partitioner *partitioner;
     struct service_port *ports; /* of the shards, and then others */
@@ -154,6 +158,8 @@ struct route_webhook {
     bool narrowed;
     bool ours;
     bool has_entries;
+    bool stays;   /* as it is, for not all is known that it takes to decide */
+    bool refused; /* what it is to have, by the API server: what it has stays */
     struct entries_webhook make;
     struct partition present;
     bool decided; /* next */
@@ -187,7 +193,7 @@ struct route_world {
     cJSON *webhooks[ORIGINALS_KINDS]; /* what the routes objects are to have */
     bool differs[ORIGINALS_KINDS];    /* from what they have */
     uint64_t moves[ORIGINALS_KINDS];
-    bool known; /* all that it takes to decide */
+    bool known; /* what it takes to decide */
     uint64_t again_ms;
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/keyed_hash.h"
 #include "base/xalloc.h"
 #include "kube/name.h"
 #include "object/json_patch.h"
@@ -513,7 +514,12 @@ static void assign_ports(struct route_target *t)
 
 /* ---- which shards may be asked ---- */
 
-static void refuse_port(const struct route_target *t, struct route_shard *s)
+/* What helps where no other role of the manager allows it. */
+#define BIND                                                                                       \
+    "; bind the ClusterRole cmesh-manager-webhooks to the manager's service account in that "      \
+    "namespace"
+
+static void refuse_port(const struct making *m, const struct route_target *t, struct route_shard *s)
 {
     const struct route_service *service = t->service;
     if (t->plan.fault == SERVICE_PORTS_UNNAMED) {
@@ -527,20 +533,18 @@ static void refuse_port(const struct route_target *t, struct route_shard *s)
         route_verdict_set(&s->admission, ROUTE_TOO_MANY,
                           "Service %.128s would have more than %d ports: use another one for the "
                           "shards, with the annotation %.128s/" ROUTE_SERVICE,
-                          service->key, SERVICE_PORTS_MAX, LABELS_PREFIX);
+                          service->key, SERVICE_PORTS_MAX, m->r->o.labels.prefix);
     } else if (t->writing != NULL && t->writing->refusal != NULL) {
         route_verdict_set(&s->admission, ROUTE_NOT_ALLOWED,
-                          "the ports of Service %.128s cannot be written: %.384s; bind the "
-                          "ClusterRole cmesh-manager-webhooks to the manager's service account in "
-                          "that namespace",
-                          service->key, t->writing->refusal);
+                          "the ports of Service %.128s cannot be written: %.384s%s", service->key,
+                          t->writing->refusal, t->writing->code == 403 ? BIND : "");
     } else {
         route_verdict_set(&s->admission, ROUTE_SETTLING, "Service %.128s gets a port for it",
                           service->key);
     }
 }
 
-static void refuse_pods(const struct route_target *t, struct route_shard *s)
+static void refuse_pods(const struct making *m, const struct route_target *t, struct route_shard *s)
 {
     const char *error = route_service_pods_error(t->service);
     if (s->ready == 0) {
@@ -551,12 +555,10 @@ static void refuse_pods(const struct route_target *t, struct route_shard *s)
                           "its pods were made before spec.webhook.port was set, or by an earlier "
                           "release: restart them");
     } else if (!s->on_service) {
-        refuse_port(t, s);
+        refuse_port(m, t, s);
     } else if (error != NULL) {
         route_verdict_set(&s->admission, ROUTE_NOT_ALLOWED,
-                          "EndpointSlices of Service %.128s cannot be read: %.256s; bind the "
-                          "ClusterRole cmesh-manager-webhooks to the manager's service account in "
-                          "that namespace",
+                          "EndpointSlices of Service %.128s cannot be read: %.256s" BIND,
                           t->service->key, error);
     } else {
         route_verdict_set(&s->admission, ROUTE_SETTLING,
@@ -579,9 +581,9 @@ static bool admit(struct making *m, const struct route_target *t, struct route_s
     }
     s->can_gain = a->admitted && s->on_service;
     if (!a->admitted) {
-        refuse_pods(t, s);
+        refuse_pods(m, t, s);
     } else if (!s->on_service) {
-        refuse_port(t, s);
+        refuse_port(m, t, s);
     }
     return !a->admitted && ready && t->asked;
 }
@@ -608,7 +610,8 @@ static void look_at_releasing(struct making *m, struct route_shard *s)
     again(m, x->until - m->now);
 }
 
-static void look_at_rules(struct making *m, struct route_shard *s)
+/* Whether its ConfigMap is read, if there is any. */
+static bool look_at_rules(struct making *m, struct route_shard *s)
 {
     const struct routes *r = m->r;
     struct err e = ERR_INIT;
@@ -623,11 +626,31 @@ static void look_at_rules(struct making *m, struct route_shard *s)
     s->confirmed = r->o.in_force(r->o.data, s->config, &published);
     s->wanted = wanted == NULL ? NULL : rules_ref(wanted);
     s->published = published == NULL ? NULL : rules_ref(published);
-    if (map != NULL && map->unread && m->now - r->began_at < READ_MS) {
-        m->w->known = false;
-        again(m, READ_MS / 10);
-    }
     look_at_releasing(m, s);
+    if (map == NULL || !map->unread || m->now - r->began_at >= READ_MS) {
+        return true;
+    }
+    again(m, READ_MS / 10);
+    return false;
+}
+
+/* One edit is seldom alone: what nobody wants may be wanted by the next. */
+static bool is_restless(struct making *m, const struct route_target *t)
+{
+    struct route_service *service = t->service;
+    uint64_t specs = 0;
+    for (size_t i = 0; i < t->count; i++) {
+        const struct rules *wanted = t->shards[i].wanted;
+        specs = keyed_hash(specs, slice_str(t->shards[i].key));
+        specs = keyed_hash(specs, slice_str(wanted == NULL ? "" : rules_checksum(wanted)));
+    }
+    if (service->specs != specs || service->restless_at == 0) {
+        service->specs = specs;
+        service->restless_at = m->now;
+    }
+    uint64_t passed = m->now - service->restless_at;
+    again(m, passed < ROUTES_RESTLESS_MS ? ROUTES_RESTLESS_MS - passed : UINT64_MAX);
+    return passed < ROUTES_RESTLESS_MS;
 }
 
 static void list_sides(struct making *m, struct route_target *t)
@@ -648,8 +671,16 @@ static void list_sides(struct making *m, struct route_target *t)
             .shares_with = s->shares_with,
         };
     }
+    t->own[0] = t->service->ns;
+    t->own[1] = m->r->o.namespace;
     t->facts = (struct partition_facts){
-        .shards = t->sides, .count = t->count, .shared = shard_cache_shared(m->r->o.cache)};
+        .shards = t->sides,
+        .count = t->count,
+        .shared = shard_cache_shared(m->r->o.cache),
+        .own = t->own,
+        .own_count = t->own[1] == NULL ? 1 : 2,
+        .restless = is_restless(m, t),
+    };
     t->partitioner = partitioner_new(&t->facts);
 }
 
@@ -663,7 +694,7 @@ static void look_at_target(struct making *m, struct route_target *t)
     assign_ports(t);
     for (size_t i = 0; i < t->count; i++) {
         watch = admit(m, t, &t->shards[i]) || watch;
-        look_at_rules(m, &t->shards[i]);
+        t->unread = !look_at_rules(m, &t->shards[i]) || t->unread;
     }
     list_sides(m, t);
     list_for_entries(t);
@@ -702,10 +733,8 @@ static bool refuse_service(struct route_webhook *h, struct route_target *t, bool
         return true;
     case ROUTE_SERVICE_DENIED:
         route_verdict_set(&h->verdict, ROUTE_NOT_ALLOWED,
-                          "Service %.128s cannot be read: %.256s; bind the ClusterRole "
-                          "cmesh-manager-webhooks to the manager's service account in that "
-                          "namespace",
-                          t->service->key, route_service_error(t->service));
+                          "Service %.128s cannot be read: %.256s" BIND, t->service->key,
+                          route_service_error(t->service));
         return true;
     case ROUTE_SERVICE_UNKNOWN:
         route_verdict_set(&h->verdict, ROUTE_SETTLING, "Service %.128s is being read",
@@ -771,9 +800,8 @@ static bool refuse_shards(struct route_webhook *h)
 /* What the API server did not take is tried again when the original is another one. */
 static bool refuse_again(struct route_webhook *h)
 {
-    struct route_memory *mem = h->config->memory;
-    const char *version = field_meta(h->config->original->object, "resourceVersion");
-    if (mem->refused == NULL || strcmp(mem->refused_version, version) != 0) {
+    const struct route_memory *mem = h->config->memory;
+    if (!h->refused) {
         return false;
     }
     route_verdict_set(&h->verdict, ROUTE_REFUSED,
@@ -803,15 +831,23 @@ static void decide(struct route_webhook *h)
     }
 }
 
+/* Of its Services, and of what the shards there have published. */
+static bool is_known(const struct route_webhook *h)
+{
+    return (h->own == NULL || h->own->state != ROUTE_SERVICE_UNKNOWN) &&
+           (h->target == NULL || (h->target->state != ROUTE_SERVICE_UNKNOWN && !h->target->unread));
+}
+
 static void judge(const struct making *m, struct route_webhook *h)
 {
+    const struct route_memory *mem = h->config->memory;
+    const char *version = field_meta(h->config->original->object, "resourceVersion");
     bool url = h->service.name == NULL || h->service.name[0] == '\0';
+    h->refused = mem->refused != NULL && strcmp(mem->refused_version, version) == 0;
+    h->stays = !is_known(h);
     decide(h);
-    if (url || h->rules.verdict.reason == ROUTE_NOTHING) {
-        h->verdict = h->rules.verdict;
-    } else if (refuse_place(m, h) || refuse_shards(h) || refuse_again(h)) {
-        return;
-    } else {
+    bool elsewhere = url || h->rules.verdict.reason == ROUTE_NOTHING;
+    if (elsewhere || !(refuse_place(m, h) || refuse_shards(h) || refuse_again(h))) {
         h->verdict = h->rules.verdict;
     }
 }
@@ -824,6 +860,24 @@ static bool is_ready(const struct route_webhook *h)
         }
     }
     return false;
+}
+
+/* As they are: they may be of any shard of the namespace, at any Service. */
+static void keep_entries(struct making *m, struct route_webhook *h)
+{
+    const struct shard_cache *cache = m->r->o.cache;
+    const char *ns = h->service.namespace;
+    const struct shard_cache_config *c = NULL;
+    struct entries_webhook w = h->make;
+    struct entries_shard *shards = NULL;
+    w.shard_count = 0;
+    while ((c = shard_cache_next_config_in(cache, ns, c)) != NULL) {
+        shards = xrealloc(shards, (w.shard_count + 1) * sizeof *shards);
+        shards[w.shard_count++] = (struct entries_shard){.key = c->key};
+    }
+    w.shards = shards;
+    entries_keep(&w, entries_of(m->r, h->config->original->kind), h->config->entries);
+    free(shards);
 }
 
 static void plan(struct making *m, struct route_webhook *h)
@@ -840,13 +894,21 @@ static void plan(struct making *m, struct route_webhook *h)
         .entries_ms = since(m, &t->entries_since, h->has_entries),
         .widened_ms = since(m, &t->widened_since, !h->narrowed),
     };
-    h->plan = route_plan(&f);
+    h->plan = h->stays ? (struct route_plan){.entries = h->has_entries,
+                                             .selector = ROUTE_PLAN_LEAVE,
+                                             .again_ms = UINT64_MAX}
+                       : route_plan(&f);
     again(m, h->plan.again_ms);
     t->narrowed = h->narrowed && h->ours && h->plan.selector == ROUTE_PLAN_LEAVE;
     h->config->narrow = h->config->narrow || h->plan.selector == ROUTE_PLAN_NARROW;
     h->config->widen = h->config->widen || h->plan.selector == ROUTE_PLAN_WIDEN;
-    if (h->plan.entries) {
-        h->make = describe(m->r, h);
+    h->make = describe(m->r, h);
+    if (h->plan.entries && h->refused && h->config->memory->refused_again) {
+        return; /* nothing of it is taken any more */
+    }
+    if (h->plan.entries && (h->stays || h->refused)) {
+        keep_entries(m, h);
+    } else if (h->plan.entries) {
         entries_make(&h->make, &h->rules, h->decided ? &h->next : NULL, h->config->entries);
     }
 }
@@ -904,7 +966,7 @@ static void claim(struct route_world *w, struct route_config *c, struct entries_
     for (size_t i = 0; i < c->count; i++) {
         const struct route_webhook *h = &c->webhooks[i];
         c->has_entries = c->has_entries || h->has_entries;
-        if (h->has_entries && h->decided && h->plan.entries) {
+        if (h->has_entries && h->decided && h->plan.entries && !h->stays && !h->refused) {
             w->moves[c->original->kind] += count_moves(&h->present, &h->next);
         }
     }
@@ -965,13 +1027,6 @@ static void join_all(struct making *m)
 
 /* ---- what is known ---- */
 
-/* Entries of a webhook whose Service is not known yet would be thrown away. */
-static bool is_known(const struct route_webhook *h)
-{
-    return (h->own == NULL || h->own->state != ROUTE_SERVICE_UNKNOWN) &&
-           (h->target == NULL || h->target->state != ROUTE_SERVICE_UNKNOWN);
-}
-
 static void look_at_knowledge(struct making *m)
 {
     struct routes *r = m->r;
@@ -991,7 +1046,6 @@ static void look_at_webhooks(struct making *m)
     EACH_WEBHOOK(m->w, h)
     {
         judge(m, h);
-        m->w->known = m->w->known && is_known(h);
     }
     for (size_t i = 0; i < m->w->config_count; i++) {
         look_at_contest(m, &m->w->configs[i]);

@@ -182,6 +182,7 @@ static void begin_routes(struct leader *l)
         .counts = &l->route_counts,
         .namespaces = l->o.namespaces,
         .keys = l->o.keys,
+        .namespace = l->o.namespace,
         .labels = l->o.settings->labels,
         .may_write = leader_may_write,
         .in_force = in_force,

@@ -429,6 +429,24 @@ static enum store_patch patch_kind(const struct api_request *r)
                                                                        : STORE_MERGE_PATCH;
 }
 
+/* Whether it was answered so. */
+static bool refuse_invalid(struct api_request *r, const cJSON *patch)
+{
+    const struct storing_api *s = store_of(r);
+    char body[512];
+    int index = s->find_invalid == NULL ? -1 : s->find_invalid(patch);
+    if (index < 0) {
+        return false;
+    }
+    (void)snprintf(body, sizeof body,
+                   "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\","
+                   "\"message\":\"it is invalid: webhooks[%d].sideEffects: Unsupported value\","
+                   "\"reason\":\"Invalid\",\"code\":422}",
+                   index);
+    api_answer(r, 422, NULL, body);
+    return true;
+}
+
 static void serve_object(struct api_request *r, const struct request_info *ri)
 {
     struct storing_api *s = store_of(r);
@@ -445,8 +463,12 @@ static void serve_object(struct api_request *r, const struct request_info *ri)
         if (has_part(r, s->dropped.path)) {
             cJSON_DeleteItemFromObject(cJSON_GetObjectItem(body, "status"), s->dropped.field);
         }
-        status = store_act(s, ri, patch_kind(r), body, &object);
+        bool refused = refuse_invalid(r, body);
+        status = refused ? 0 : store_act(s, ri, patch_kind(r), body, &object);
         cJSON_Delete(body);
+        if (refused) {
+            return;
+        }
     }
     if (fault == STORE_NONE) {
         answer_object(r, status, object);

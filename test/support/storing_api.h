@@ -83,6 +83,9 @@ struct storing_api {
     void (*before_write)(struct storing_api *s);
     /* Whether a webhook lets what is applied pass; NULL: it does. */
     bool (*admit)(struct storing_api *s, const cJSON *body);
+    /* Which of a patch's `webhooks` is not valid, so that it is answered 422; -1: none. NULL: none
+     * ever. */
+    int (*find_invalid)(const cJSON *patch);
 
     struct reflector_ops ops; /* for reflectors: their pauses pass with store_turn */
     struct list pauses;

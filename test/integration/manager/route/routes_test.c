@@ -396,6 +396,122 @@ static void reviews_are_held_while_a_namespace_moves(void **state)
     rules_unref(before);
 }
 
+/* With nobody who wants it for a moment: the edits come one by one, and who loses it is the first.
+ */
+static void what_nobody_wants_for_a_moment_is_held(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_shard(g, "a", "\"x\",\"y\"", ",\"duringHandover\":\"Hold\"");
+    rig_label(g, true);
+    rig_lead(g);
+    RIG_AWAIT(g, rig_narrowed(g), 15000);
+    rig_pass(g, 5000);
+    rig_shard(g, "a", "\"x\"", ",\"duringHandover\":\"Hold\"");
+    rig_pass(g, 1000);
+    rig_expect_owner(g, "y", "held");
+    rig_shard(g, "b", "\"z\",\"y\"", "");
+    rig_pass(g, 500);
+    rig_expect_owner(g, "y", "b");
+    rig_shard(g, "b", "\"z\"", "");
+    rig_pass(g, 1000);
+    rig_shard(g, "a", "\"x\",\"y\"", ",\"duringHandover\":\"Hold\"");
+    rig_pass(g, 500);
+    rig_expect_owner(g, "y", "a");
+    rig_shard(g, "a", "\"x\"", ",\"duringHandover\":\"Hold\"");
+    rig_pass(g, 4000);
+    rig_expect_owner(g, "y", "held");
+    RIG_AWAIT(g, strcmp(rig_owner(g, "y"), "rest") == 0, 2000);
+}
+
+/* ---- where the shards are ---- */
+
+static void any_pod_is_asked_about_their_own_namespace(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_shard(g, "a", "\"x\",\"ops\",\"y\"", "");
+    rig_label(g, true);
+    rig_lead(g);
+    RIG_AWAIT(g, rig_narrowed(g), 15000);
+    rig_expect_owner(g, "ops", "rest");
+    rig_expect_owner(g, "x", "a");
+}
+
+/* ---- others ---- */
+
+/* A second original, whose Service is another one. */
+static void put_second(struct rig *g, const char *service, const char *more)
+{
+    store_put_text(&g->store, RIG_VALIDATING, "",
+                   "{\"metadata\":{\"name\":\"second\",\"labels\":{\"" RIG_PREFIX
+                   "/route\":\"true\"}},\"webhooks\":[{\"name\":\"s.example.com\","
+                   "\"clientConfig\":{\"service\":{\"namespace\":\"ops\",\"name\":\"%s\"}},"
+                   "\"rules\":[{\"apiGroups\":[\"\"],\"apiVersions\":[\"v1\"],\"operations\":["
+                   "\"CREATE\"],\"resources\":[\"configmaps\"],\"scope\":\"Namespaced\"}],"
+                   "\"namespaceSelector\":" CONSTANT "%s}]}",
+                   service, more);
+}
+
+static void what_is_not_known_of_one_does_not_stop_others(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    unsigned entries = rig_entries(g);
+    put_second(g, "hook", "");
+    RIG_AWAIT(g, rig_entries(g) > entries, 500);
+    rig_pass(g, 500);
+    entries = rig_entries(g);
+    /* It leads to a Service that cannot be read yet. */
+    g->store.paused = "silent";
+    put_second(g, "silent", "");
+    rig_shard(g, "a", "\"x\"", "");
+    rig_shard(g, "b", "\"z\",\"y\"", "");
+    rig_pass(g, 1000);
+    assert_string_equal(rig_owner(g, "y"), "b,a"); /* its entries stay as they are */
+    g->store.paused = NULL;
+    store_go_on(&g->store);
+}
+
+/* The API server does not take what a webhook says. */
+static int find_unknown(const cJSON *patch)
+{
+    const cJSON *entry;
+    int index = 0;
+    cJSON_ArrayForEach(entry, field_get(patch, "webhooks"))
+    {
+        if (strcmp(field_text(entry, "sideEffects"), "Unknown") == 0) {
+            return index;
+        }
+        index++;
+    }
+    return -1;
+}
+
+static void what_is_refused_of_one_does_not_stop_others(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    g->store.find_invalid = find_unknown;
+    put_second(g, "hook", ",\"sideEffects\":\"Unknown\"");
+    rig_pass(g, 3000);
+    rig_shard(g, "a", "\"x\"", "");
+    rig_shard(g, "b", "\"z\",\"y\"", "");
+    rig_pass(g, 3000);
+    rig_expect_owner(g, "y", "b");
+    rig_expect_reason(g, "a", ROUTE_REFUSED);
+    /* Another edit is tried. */
+    put_second(g, "hook", ",\"sideEffects\":\"None\"");
+    rig_pass(g, 6000);
+    rig_expect_owner(g, "y", "b,b");
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    /* What it has stays. */
+    put_second(g, "hook", ",\"sideEffects\":\"Unknown\"");
+    rig_pass(g, 3000);
+    rig_expect_owner(g, "y", "b,b");
+    rig_expect_reason(g, "a", ROUTE_REFUSED);
+}
+
 /* ---- other leaders ---- */
 
 static void expect_asked(struct rig *g)
@@ -474,6 +590,10 @@ int main(void)
         TEST(pods_that_are_not_fit_are_named),
         TEST(a_port_without_name_is_reported),
         TEST(reviews_are_held_while_a_namespace_moves),
+        TEST(what_nobody_wants_for_a_moment_is_held),
+        TEST(any_pod_is_asked_about_their_own_namespace),
+        TEST(what_is_not_known_of_one_does_not_stop_others),
+        TEST(what_is_refused_of_one_does_not_stop_others),
         TEST(leaders_come_and_go),
         TEST(it_ends_at_any_time),
     };
