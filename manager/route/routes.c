@@ -26,7 +26,9 @@
 
 enum {
     GATHER_MS = 10,       /* changes are gathered for so long, */
-    APART_MS = 50,        /* and looks are so far apart at least */
+    APART_MS = 50,        /* and looks are so far apart at least, */
+    APART_COSTS = 5,      /* and by so often what the last one has cost, */
+    APART_MAX_MS = 500,   /* but by no more */
     RELEASING_MS = 15000, /* rules that are to be published count for so long */
     FAILED_MS = 1000,     /* what failed is not tried again before for another reason */
     WRITES_PARALLEL = 4,
@@ -44,11 +46,18 @@ static void look_after(struct routes *r, uint64_t ms)
     net_clock_set_timer(r->clock, r->timer, ms);
 }
 
+/* Where there is much to look at, and much that changes, this is not all that the process does. */
+static uint64_t apart_ms(const struct routes *r)
+{
+    uint64_t ms = APART_MS + APART_COSTS * r->cost_ms;
+    return ms < APART_MAX_MS ? ms : APART_MAX_MS;
+}
+
 void routes_dirty(struct routes *r)
 {
     uint64_t passed = routes_now(r) - r->looked_at;
     if (!r->dirty && !r->looking) {
-        look_after(r, passed + GATHER_MS >= APART_MS ? GATHER_MS : APART_MS - passed);
+        look_after(r, passed + GATHER_MS >= apart_ms(r) ? GATHER_MS : apart_ms(r) - passed);
     }
     r->dirty = true;
 }
@@ -111,6 +120,7 @@ void routes_refresh(struct routes *r)
         queue_writes(r);
     }
     routes_tell(r);
+    r->cost_ms = routes_now(r) - r->looked_at;
     r->looking = false;
     if (r->world->again_ms != UINT64_MAX) {
         look_after(r, r->world->again_ms > 0 ? r->world->again_ms : 1);

@@ -37,6 +37,7 @@ struct route_track {
     uint64_t entries_since; /* 0: it has none */
     uint64_t widened_since; /* 0: it is narrowed */
     bool narrowed;          /* by us, and it was to stay so */
+    bool routable;          /* some of its rules are, as they were looked at last */
     bool used;
     char key[];
 };
@@ -223,6 +224,7 @@ struct routes {
     struct net_timer *timer;
     uint64_t began_at;
     uint64_t looked_at;
+    uint64_t cost_ms; /* of the last look */
     bool dirty;
     bool looking;
     bool told_once;            /* what is said of shards */

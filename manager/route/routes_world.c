@@ -192,7 +192,7 @@ static void find_services(struct making *m, struct route_webhook *h)
         other[0] == '\0' ? h->own : provide_target(m, provide_service(m, s->namespace, other));
     h->target = h->own == NULL ? NULL : h->target;
     if (h->target != NULL) {
-        h->target->asked = h->target->asked || h->config->asked;
+        h->target->asked = h->target->asked || (h->config->asked && h->track->routable);
     }
 }
 
@@ -838,7 +838,17 @@ static bool is_known(const struct route_webhook *h)
            (h->target == NULL || (h->target->state != ROUTE_SERVICE_UNKNOWN && !h->target->unread));
 }
 
-static void judge(const struct making *m, struct route_webhook *h)
+/* What is not routable needs no ports. */
+static void note_routable(struct making *m, const struct route_webhook *h)
+{
+    bool routable = h->rules.verdict.reason == ROUTE_ROUTED;
+    if (h->track->routable != routable) {
+        h->track->routable = routable;
+        again(m, 1); /* its Service was looked at as if it were as before */
+    }
+}
+
+static void judge(struct making *m, struct route_webhook *h)
 {
     const struct route_memory *mem = h->config->memory;
     const char *version = field_meta(h->config->original->object, "resourceVersion");
@@ -846,6 +856,7 @@ static void judge(const struct making *m, struct route_webhook *h)
     h->refused = mem->refused != NULL && strcmp(mem->refused_version, version) == 0;
     h->stays = !is_known(h);
     decide(h);
+    note_routable(m, h);
     bool elsewhere = url || h->rules.verdict.reason == ROUTE_NOTHING;
     if (elsewhere || !(refuse_place(m, h) || refuse_shards(h) || refuse_again(h))) {
         h->verdict = h->rules.verdict;

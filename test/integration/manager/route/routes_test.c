@@ -344,6 +344,24 @@ static void a_port_without_name_is_reported(void **state)
     rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
 }
 
+static void what_cannot_be_routed_gets_no_ports(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    store_put_text(&g->store, "shardingconfigs", "ops",
+                   "{\"metadata\":{\"name\":\"b\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"b\"}},\"webhook\":{\"port\":9443},\"limits\":[]}}");
+    rig_label(g, true);
+    rig_lead(g);
+    rig_pass(g, 8000);
+    rig_expect_reason(g, "a", ROUTE_SEEN_BY_ALL);
+    assert_int_equal(rig_port(g, "a"), 0);
+    assert_int_equal(rig_entries(g), 0);
+    rig_shard(g, "b", "\"z\"", "");
+    RIG_AWAIT(g, rig_narrowed(g), 15000);
+    rig_expect_owner(g, "z", "b");
+}
+
 /* ---- holding ---- */
 
 static struct rules *rules_of(struct rig *g, const char *key)
@@ -589,6 +607,7 @@ int main(void)
         TEST(ports_that_are_taken_off_come_back),
         TEST(pods_that_are_not_fit_are_named),
         TEST(a_port_without_name_is_reported),
+        TEST(what_cannot_be_routed_gets_no_ports),
         TEST(reviews_are_held_while_a_namespace_moves),
         TEST(what_nobody_wants_for_a_moment_is_held),
         TEST(any_pod_is_asked_about_their_own_namespace),
