@@ -453,7 +453,7 @@ static void add_routes(struct route_files *r, struct labelled *originals, size_t
                 .entries = originals[i].entries};
         }
     }
-    entries_list_fit(claims, claimed);
+    entries_list_fit(claims, claimed, NULL);
     claimed = 0;
     for (size_t i = 0; i < count; i++) {
         if (originals[i].kind == kind && !claims[claimed++].fits) {

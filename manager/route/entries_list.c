@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "route/entries_list.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,16 +15,28 @@
 
 /* ---- what fits ---- */
 
+struct size {
+    size_t entries;
+    size_t bytes;
+};
+
 struct taken_name {
     struct table_node node;
     char text[];
 };
 
-/* What those that come before have used up. */
-struct room {
-    size_t entries;
+/* An entry of the routes object. */
+struct standing {
+    struct table_node node;
     size_t bytes;
-    struct table names;
+    char name[];
+};
+
+struct room {
+    struct size used;     /* by those that came before */
+    struct size reserved; /* for those that come later */
+    struct table names;   /* struct taken_name */
+    struct table now;     /* struct standing */
 };
 
 static int compare_rank(const void *left, const void *right)
@@ -37,13 +50,70 @@ static int compare_rank(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->configuration, b->configuration);
 }
 
-static size_t bytes_of(const cJSON *entries)
+static size_t bytes_of(const cJSON *json)
 {
     struct buf text = BUF_INIT(ENTRIES_BYTES_MAX);
-    size_t bytes = xrc(json_canonical(entries, &text)) == 0 ? text.len : ENTRIES_BYTES_MAX + 1;
+    size_t bytes = xrc(json_canonical(json, &text)) == 0 ? text.len : ENTRIES_BYTES_MAX + 1;
     buf_reset(&text);
     return bytes;
 }
+
+static struct size size_of(const cJSON *entries)
+{
+    return (struct size){(size_t)cJSON_GetArraySize(entries),
+                         entries == NULL ? 0 : bytes_of(entries)};
+}
+
+static struct size add(struct size a, struct size b)
+{
+    return (struct size){a.entries + b.entries, a.bytes + b.bytes};
+}
+
+static bool is_within(struct size s)
+{
+    return s.entries <= ENTRIES_MAX && s.bytes <= ENTRIES_BYTES_MAX;
+}
+
+/* ---- what is reserved ---- */
+
+static void list_standing(struct room *r, const cJSON *now)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, now)
+    {
+        struct slice name = slice_str(field_text(item, "name"));
+        struct standing *s = xptr(TABLE_PROVIDE(&r->now, name, struct standing, name));
+        s->bytes = bytes_of(item) + 1; /* with a comma */
+    }
+}
+
+/* What the routes object has of these. */
+static struct size standing_of(const struct room *r, const cJSON *entries)
+{
+    struct size has = {.entries = 0};
+    const cJSON *item;
+    cJSON_ArrayForEach(item, entries)
+    {
+        struct table_node *n = table_find(&r->now, field_text(item, "name"));
+        if (n != NULL) {
+            size_t before = LIST_ITEM(n, struct standing, node)->bytes;
+            size_t bytes = bytes_of(item) + 1;
+            has = add(has, (struct size){1, bytes < before ? bytes : before});
+        }
+    }
+    return has;
+}
+
+/* So that what it has stays, or what it must have takes the place of that. */
+static struct size reserved_for(const struct room *r, const struct entries_claim *c)
+{
+    struct size all = standing_of(r, c->entries);
+    struct size least = standing_of(r, c->least);
+    return (struct size){all.entries > least.entries ? all.entries : least.entries,
+                         all.bytes > least.bytes ? all.bytes : least.bytes};
+}
+
+/* ---- one claim ---- */
 
 static bool is_taken(const struct room *r, const cJSON *entry)
 {
@@ -70,50 +140,96 @@ static bool has_name_twice(const struct room *r, const cJSON *entries)
     return twice;
 }
 
-static void take(struct room *r, const struct entries_claim *c, size_t bytes)
+static void take_name(struct room *r, const cJSON *entry)
 {
-    const cJSON *item;
-    r->entries += (size_t)cJSON_GetArraySize(c->entries);
-    r->bytes += bytes;
-    cJSON_ArrayForEach(item, c->entries)
-    {
-        struct slice name = slice_str(field_text(item, "name"));
-        (void)xptr(TABLE_PROVIDE(&r->names, name, struct taken_name, text));
-    }
+    struct slice name = slice_str(field_text(entry, "name"));
+    (void)xptr(TABLE_PROVIDE(&r->names, name, struct taken_name, text));
 }
 
+static bool take_room(struct room *r, struct size size)
+{
+    struct size all = add(r->used, size);
+    bool fits = is_within(add(all, r->reserved));
+    r->used = fits ? all : r->used;
+    return fits;
+}
+
+static bool take_entry(struct room *r, const cJSON *entry)
+{
+    bool fits = !is_taken(r, entry) && take_room(r, (struct size){1, bytes_of(entry) + 1});
+    if (fits) {
+        take_name(r, entry);
+    }
+    return fits;
+}
+
+static bool take(struct room *r, const cJSON *entries)
+{
+    if (has_name_twice(r, entries) || !take_room(r, size_of(entries))) {
+        return false;
+    }
+    const cJSON *item;
+    cJSON_ArrayForEach(item, entries)
+    {
+        take_name(r, item);
+    }
+    return true;
+}
+
+/* What was reserved for it is free now. */
 static void fit(struct room *r, struct entries_claim *c)
 {
-    size_t bytes = bytes_of(c->entries);
-    c->fits = r->entries + (size_t)cJSON_GetArraySize(c->entries) <= ENTRIES_MAX &&
-              r->bytes + bytes <= ENTRIES_BYTES_MAX && !has_name_twice(r, c->entries);
-    if (c->fits) {
-        take(r, c, bytes);
+    struct size own = reserved_for(r, c);
+    r->reserved.entries -= own.entries;
+    r->reserved.bytes -= own.bytes;
+    c->fits = take(r, c->entries);
+    c->least_count = 0;
+    const cJSON *item;
+    const cJSON *least = c->fits ? NULL : c->least;
+    cJSON_ArrayForEach(item, least)
+    {
+        if (!take_entry(r, item)) {
+            break;
+        }
+        c->least_count++;
     }
 }
 
-static void room_deinit(struct room *r)
+static void free_name(struct table_node *n)
+{
+    free(LIST_ITEM(n, struct taken_name, node));
+}
+
+static void free_standing(struct table_node *n)
+{
+    free(LIST_ITEM(n, struct standing, node));
+}
+
+static void forget(struct table *t, void (*free_node)(struct table_node *n))
 {
     struct table_node *next;
-    for (struct table_node *n = table_next(&r->names, NULL); n != NULL; n = next) {
-        next = table_next(&r->names, n);
-        free(LIST_ITEM(n, struct taken_name, node));
+    for (struct table_node *n = table_next(t, NULL); n != NULL; n = next) {
+        next = table_next(t, n);
+        free_node(n);
     }
-    table_deinit(&r->names);
+    table_deinit(t);
 }
 
-void entries_list_fit(struct entries_claim *claims, size_t count)
+void entries_list_fit(struct entries_claim *claims, size_t count, const cJSON *now)
 {
-    struct room room = {.entries = 0};
+    struct room room = {.used = {.entries = 0}};
     struct entries_claim **ranked = xmalloc((count + 1) * sizeof(struct entries_claim *));
+    list_standing(&room, now);
     for (size_t i = 0; i < count; i++) {
         ranked[i] = &claims[i];
+        room.reserved = add(room.reserved, reserved_for(&room, &claims[i]));
     }
     qsort(ranked, count, sizeof(struct entries_claim *), compare_rank);
     for (size_t i = 0; i < count; i++) {
         fit(&room, ranked[i]);
     }
-    room_deinit(&room);
+    forget(&room.names, free_name);
+    forget(&room.now, free_standing);
     free(ranked);
 }
 
@@ -126,11 +242,10 @@ static int compare_names(const void *left, const void *right)
     return strcmp(a->configuration, b->configuration);
 }
 
-static void append_copies(cJSON *all, const cJSON *entries)
+static void append_copies(cJSON *all, const cJSON *entries, size_t count)
 {
-    const cJSON *item;
-    cJSON_ArrayForEach(item, entries)
-    {
+    const cJSON *item = entries == NULL ? NULL : entries->child;
+    for (size_t i = 0; i < count && item != NULL; i++, item = item->next) {
         (void)cJSON_AddItemToArray(all, xptr(cJSON_Duplicate(item, true)));
     }
 }
@@ -144,9 +259,8 @@ cJSON *entries_list_join(const struct entries_claim *claims, size_t count)
     }
     qsort(sorted, count, sizeof(struct entries_claim *), compare_names);
     for (size_t i = 0; i < count; i++) {
-        if (sorted[i]->fits) {
-            append_copies(all, sorted[i]->entries);
-        }
+        const struct entries_claim *c = sorted[i];
+        append_copies(all, c->fits ? c->entries : c->least, c->fits ? SIZE_MAX : c->least_count);
     }
     free(sorted);
     return all;

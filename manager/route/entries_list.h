@@ -19,14 +19,19 @@ struct entries_claim {
     const char *created;       /* its creationTimestamp */
     bool has_entries;          /* in the routes object already */
     const cJSON *entries;      /* array */
-    bool fits;                 /* set by entries_list_fit */
+    const cJSON *least;        /* array: what it needs if these do not fit, for nobody else is
+                                  asked; NULL: nothing */
+    bool fits;                 /* set by entries_list_fit: `entries` do; */
+    size_t least_count;        /* or else so many of `least`, the first ones */
 };
 
-/* Sets `fits`. Those that have entries come first, then the oldest; ties by name. A claim does not
- * fit either when the name of one of its entries is taken. */
-void entries_list_fit(struct entries_claim *claims, size_t count);
+/* Sets what fits. Those that have entries come first, then the oldest; ties by name. Nobody takes
+ * the room of what others have in the routes object already (`now`, array; NULL: nothing), so who
+ * grows too much does not fit. A claim does not fit either when the name of one of its entries is
+ * taken. */
+void entries_list_fit(struct entries_claim *claims, size_t count, const cJSON *now);
 
-/* The `webhooks` of the routes object with all claims that fit, by the names of configurations. The
+/* The `webhooks` of the routes object with all that fits, by the names of configurations. The
  * caller frees. */
 cJSON *entries_list_join(const struct entries_claim *claims, size_t count);
 

@@ -178,7 +178,8 @@ struct route_config {
     bool asked; /* it has the label, and is not contested */
     struct route_webhook *webhooks;
     size_t count;
-    cJSON *entries; /* array: those of all its webhooks */
+    cJSON *entries; /* array: those of all its webhooks, */
+    cJSON *least;   /* and what it must have of them if they do not fit */
     bool has_entries;
     bool narrow; /* there is something to do */
     bool widen;

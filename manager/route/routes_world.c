@@ -96,6 +96,7 @@ static void begin_config(struct making *m, struct route_config *c)
     c->name = field_meta(c->original->object, "name");
     c->memory = routes_memory(m->r, c->original->kind, c->name);
     c->entries = cJSON_CreateArray();
+    c->least = cJSON_CreateArray();
     c->webhooks = xcalloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *c->webhooks);
     cJSON_ArrayForEach(webhook, list)
     {
@@ -888,7 +889,19 @@ static void keep_entries(struct making *m, struct route_webhook *h)
     }
     w.shards = shards;
     entries_keep(&w, entries_of(m->r, h->config->original->kind), h->config->entries);
+    entries_keep(&w, entries_of(m->r, h->config->original->kind), h->config->least);
     free(shards);
+}
+
+/* All reviews of namespaces with control labels go to any pod, with as few entries as can be. */
+static void make_least(struct route_webhook *h)
+{
+    struct route_rules rules = {.routed = NULL};
+    struct route_verdict why;
+    route_verdict_set(&why, ROUTE_TOO_MANY, "%s", "");
+    route_rules_give_up(&rules, h->webhook, &why);
+    entries_make(&h->make, &rules, NULL, h->config->least);
+    route_rules_deinit(&rules);
 }
 
 static void plan(struct making *m, struct route_webhook *h)
@@ -921,6 +934,9 @@ static void plan(struct making *m, struct route_webhook *h)
         keep_entries(m, h);
     } else if (h->plan.entries) {
         entries_make(&h->make, &h->rules, h->decided ? &h->next : NULL, h->config->entries);
+        if (h->narrowed || (f.has_entries && f.widened_ms < ROUTE_PLAN_PAUSE_MS)) {
+            make_least(h);
+        }
     }
 }
 
@@ -985,7 +1001,8 @@ static void claim(struct route_world *w, struct route_config *c, struct entries_
     *to = (struct entries_claim){.configuration = c->name,
                                  .created = field_text(metadata, "creationTimestamp"),
                                  .has_entries = c->has_entries,
-                                 .entries = c->entries};
+                                 .entries = c->entries,
+                                 .least = c->least};
 }
 
 /* What does not fit is not narrowed for long. */
@@ -1010,7 +1027,7 @@ static void join(struct making *m, enum originals_kind kind, size_t first, size_
     for (size_t i = 0; i < count; i++) {
         claim(w, &w->configs[first + i], &claims[i]);
     }
-    entries_list_fit(claims, count);
+    entries_list_fit(claims, count, now);
     for (size_t i = 0; i < count; i++) {
         let_go(&w->configs[first + i]);
     }
@@ -1116,6 +1133,7 @@ static void free_config(struct route_config *c)
         route_rules_deinit(&c->webhooks[i].rules);
     }
     cJSON_Delete(c->entries);
+    cJSON_Delete(c->least);
     free(c->webhooks);
 }
 

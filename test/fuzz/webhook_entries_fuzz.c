@@ -158,8 +158,8 @@ static void check_read_again(struct scene *s, const struct partition_resource *r
 
 static void check_fits(const cJSON *made)
 {
-    struct entries_claim claim = {"operator", "1", false, made, false};
-    entries_list_fit(&claim, 1);
+    struct entries_claim claim = {.configuration = "operator", .created = "1", .entries = made};
+    entries_list_fit(&claim, 1, NULL);
     cJSON *all = entries_list_join(&claim, 1);
     CHECK(cJSON_GetArraySize(all) == (claim.fits ? cJSON_GetArraySize(made) : 0));
     cJSON_Delete(all);

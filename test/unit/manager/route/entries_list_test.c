@@ -58,7 +58,7 @@ static void expect(size_t number, const struct given *given)
             .entries =
                 entries_of(g->names != NULL ? g->names : g->configuration, g->count, g->bytes)};
     }
-    entries_list_fit(claims, count);
+    entries_list_fit(claims, count, NULL);
     for (size_t i = 0; i < count; i++) {
         if (claims[i].fits != given[i].fits) {
             fail_msg("case %zu: %s", number, given[i].configuration);
@@ -93,22 +93,74 @@ static void which_claims_fit(void **state)
 
 static void a_claim_with_a_name_twice_does_not_fit(void **state)
 {
-    struct entries_claim claim = {"a", "1", false, NULL, true};
+    struct entries_claim claim = {.configuration = "a", .created = "1", .fits = true};
     cJSON *list = entries_of("a", 2, 0);
     (void)state;
     cJSON_AddItemToArray(list, cJSON_Duplicate(list->child, true));
     claim.entries = list;
-    entries_list_fit(&claim, 1);
+    entries_list_fit(&claim, 1, NULL);
     assert_false(claim.fits);
     cJSON_Delete(list);
+}
+
+/* Of "a" and then "b", which is younger: how many entries of each are written, when so many were
+ * there before, and each has a least of 10. */
+static void expect_written(const int before[2], const int now[2], const int written[2])
+{
+    static const char *const names[] = {"a", "b"};
+    struct entries_claim claims[2];
+    cJSON *standing = cJSON_CreateArray();
+    for (size_t i = 0; i < 2; i++) {
+        cJSON *list = entries_of(names[i], before[i], 0);
+        claims[i] = (struct entries_claim){.configuration = names[i],
+                                           .created = names[i],
+                                           .has_entries = before[i] > 0,
+                                           .entries = entries_of(names[i], now[i], 0),
+                                           .least = entries_of(names[i], 10, 0)};
+        while (list->child != NULL) {
+            cJSON_AddItemToArray(standing, cJSON_DetachItemFromArray(list, 0));
+        }
+        cJSON_Delete(list);
+    }
+    entries_list_fit(claims, 2, standing);
+    cJSON *all = entries_list_join(claims, 2);
+    int found[2] = {0, 0};
+    const cJSON *item;
+    cJSON_ArrayForEach(item, all)
+    {
+        found[field_text(item, "name")[0] == 'b']++;
+    }
+    assert_int_equal(found[0], written[0]);
+    assert_int_equal(found[1], written[1]);
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(claims[i].fits == (written[i] == now[i]));
+        cJSON_Delete((cJSON *)claims[i].entries);
+        cJSON_Delete((cJSON *)claims[i].least);
+    }
+    cJSON_Delete(standing);
+    cJSON_Delete(all);
+}
+
+static void who_grows_takes_no_room_of_others(void **state)
+{
+    (void)state;
+    expect_written((int[]){100, 50}, (int[]){100, 50}, (int[]){100, 50});
+    expect_written((int[]){100, 50}, (int[]){101, 50}, (int[]){10, 50});
+    expect_written((int[]){100, 50}, (int[]){101, 40}, (int[]){101, 40});
+    expect_written((int[]){100, 50}, (int[]){90, 51}, (int[]){90, 51});
+    expect_written((int[]){100, 50}, (int[]){100, 51}, (int[]){100, 10});
+    expect_written((int[]){10, 50}, (int[]){101, 50}, (int[]){10, 50});
+    expect_written((int[]){10, 50}, (int[]){100, 50}, (int[]){100, 50});
+    expect_written((int[]){0, 50}, (int[]){101, 50}, (int[]){10, 50});
+    expect_written((int[]){0, 145}, (int[]){20, 145}, (int[]){5, 145});
 }
 
 static void they_stand_by_the_names_of_configurations(void **state)
 {
     struct entries_claim claims[] = {
-        {"b", "1", true, entries_of("b", 2, 0), true},
-        {"c", "0", false, entries_of("c", 1, 0), false},
-        {"a", "2", false, entries_of("a", 1, 0), true},
+        {.configuration = "b", .entries = entries_of("b", 2, 0), .fits = true},
+        {.configuration = "c", .entries = entries_of("c", 1, 0)},
+        {.configuration = "a", .entries = entries_of("a", 1, 0), .fits = true},
     };
     static const char *const names[] = {"a0", "b0", "b1"};
     (void)state;
@@ -128,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(which_claims_fit),
         cmocka_unit_test(a_claim_with_a_name_twice_does_not_fit),
+        cmocka_unit_test(who_grows_takes_no_room_of_others),
         cmocka_unit_test(they_stand_by_the_names_of_configurations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
