@@ -13,6 +13,8 @@
 #define SELECTOR "namespaceSelector"
 #define EXPRESSIONS "matchExpressions"
 #define ABSENT "DoesNotExist"
+/* Bytes of keys and values: TotalAnnotationSizeLimitB of k8s.io/apimachinery/pkg/api/validation. */
+#define ANNOTATIONS_MAX ((size_t)256 * 1024)
 
 static bool is_constant(const struct labels_keys *k, const cJSON *expression)
 {
@@ -73,11 +75,46 @@ static bool forget_others(cJSON *told, const cJSON *webhooks)
     return any;
 }
 
+/* Of all annotations but one. */
+static size_t bytes_of_others(const cJSON *annotations, const char *annotation)
+{
+    size_t bytes = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, annotations)
+    {
+        if (cJSON_IsString(item) && strcmp(item->string, annotation) != 0) {
+            bytes += strlen(item->string) + strlen(item->valuestring);
+        }
+    }
+    return bytes;
+}
+
+/* With no more than the names if that is too much: what was there is for people. */
+static char *print(const cJSON *told, size_t room)
+{
+    char *text = xptr(cJSON_PrintUnformatted(told));
+    if (strlen(text) <= room) {
+        return text;
+    }
+    cJSON_free(text);
+    cJSON *names = xptr(cJSON_CreateObject());
+    const cJSON *item;
+    cJSON_ArrayForEach(item, told)
+    {
+        (void)xptr(cJSON_AddTrueToObject(names, item->string));
+    }
+    text = xptr(cJSON_PrintUnformatted(names));
+    cJSON_Delete(names);
+    return text;
+}
+
 static void set_annotation(struct edit *ed, cJSON *metadata, const char *annotation,
-                           const cJSON *told)
+                           const cJSON *told, const cJSON *before)
 {
     cJSON *annotations = edit_object(ed, metadata, "annotations");
-    char *text = told->child == NULL ? NULL : xptr(cJSON_PrintUnformatted(told));
+    size_t used = bytes_of_others(before, annotation) + strlen(annotation);
+    size_t room = used < ANNOTATIONS_MAX ? ANNOTATIONS_MAX - used : 0;
+    char *text = told->child == NULL ? NULL : print(told, room);
     edit_set(ed, annotations, annotation,
              text == NULL ? cJSON_CreateNull() : cJSON_CreateString(text));
     cJSON_free(text);
@@ -118,7 +155,8 @@ static cJSON *end(struct writing *w, const cJSON *configuration)
         patch = cJSON_CreateObject();
         cJSON *metadata = preconditions_set(&ed, patch, field_meta(configuration, "uid"),
                                             field_meta(configuration, "resourceVersion"));
-        set_annotation(&ed, metadata, w->annotation, w->told);
+        set_annotation(&ed, metadata, w->annotation, w->told,
+                       field_get(field_get(configuration, "metadata"), "annotations"));
         edit_set(&ed, patch, "webhooks", w->webhooks);
         patch = xptr(edit_result(&ed, patch));
     } else {

@@ -5,7 +5,7 @@
  *
  * A webhook is *narrowed* when its namespaceSelector demands that the control label does not exist.
  * We note in an annotation, ROUTE_NARROWED, which webhooks we narrowed, with their selectors
- * before.
+ * before, or `true` where these are too much for annotations.
  */
 #ifndef MANAGER_ROUTE_NARROWING_H
 #define MANAGER_ROUTE_NARROWING_H

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -151,9 +153,47 @@ static void an_annotation_that_makes_no_sense_is_none(void **state)
     }
 }
 
+/* The API server takes 256 KiB of annotations. */
+static void what_is_too_long_for_an_annotation_is_left_out(void **state)
+{
+    enum { LONG = 200 * 1024 };
+    char *filling = calloc(1, LONG + 1);
+    char *text = calloc(2, LONG + 1024);
+    (void)state;
+    (void)memset(filling, 'x', LONG);
+    for (int others = 0; others < 2; others++) {
+        (void)sprintf(text,
+                      HEAD ",\"annotations\":{\"other\":\"%s\"}},\"webhooks\":[{\"name\":\"a\","
+                           "\"namespaceSelector\":{\"matchLabels\":{\"k\":\"%s\"}}}]}",
+                      others > 0 ? filling : "", filling);
+        cJSON *configuration = parse(text);
+        cJSON *patch = narrowing_patch(&keys, configuration, ANNOTATION, NULL, NULL);
+        const cJSON *annotations = field_get(field_get(patch, "metadata"), "annotations");
+        const char *told = field_text(annotations, ANNOTATION);
+        assert_true(others > 0 ? strcmp(told, "{\"a\":true}") == 0 : strlen(told) > LONG);
+        cJSON *narrowed = cJSON_Duplicate(configuration, true);
+        cJSON_ReplaceItemInObject(narrowed, "webhooks",
+                                  cJSON_Duplicate(field_get(patch, "webhooks"), true));
+        cJSON_AddStringToObject(
+            cJSON_GetObjectItem(cJSON_GetObjectItem(narrowed, "metadata"), "annotations"),
+            ANNOTATION, told);
+        assert_true(narrowing_is_ours(narrowed, ANNOTATION, "a"));
+        cJSON *back = narrowing_undo_patch(&keys, narrowed, ANNOTATION, NULL, NULL);
+        assert_true(
+            cJSON_Compare(field_get(back, "webhooks"), field_get(configuration, "webhooks"), true));
+        cJSON_Delete(back);
+        cJSON_Delete(narrowed);
+        cJSON_Delete(patch);
+        cJSON_Delete(configuration);
+    }
+    free(text);
+    free(filling);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_too_long_for_an_annotation_is_left_out),
         cmocka_unit_test(what_is_narrowed),
         cmocka_unit_test(narrowing_keeps_what_is_there_and_tells_it),
         cmocka_unit_test(putting_back_takes_the_expression_away),
