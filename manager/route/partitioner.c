@@ -432,8 +432,8 @@ static int move(const struct decision *d, size_t class, int owner, bool hold)
         return gainer;
     }
     bool held = hold || (owner == PARTITION_HELD && any_holds(d));
-    if (!is_wanted(d, class)) {
-        return held && d->p->facts->restless ? PARTITION_HELD : PARTITION_REST;
+    if (!is_wanted(d, class) && !d->p->facts->restless) {
+        return PARTITION_REST;
     }
     if (held) {
         return PARTITION_HELD;

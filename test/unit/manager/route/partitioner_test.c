@@ -158,8 +158,9 @@ static void the_next_owner_of_a_class(void **state)
     }
 }
 
-/* With Hold: nobody is asked between two edits of which the first one takes a class away. */
-static void what_nobody_wants_is_held_for_a_moment(void **state)
+/* Between two edits of which the first one takes a class away it stays where it is; with Hold
+ * nobody is asked. */
+static void what_nobody_wants_stays_for_a_moment(void **state)
 {
     (void)state;
     static const struct {
@@ -172,6 +173,8 @@ static void what_nobody_wants_is_held_for_a_moment(void **state)
         {{{OUT, "cg", NULL}, {OUT, "cg", NULL}}, HELD, REST},
         {{{OUT, "cgh", NULL}, {OUT, "cgh", NULL}}, REST, REST},
         {{{OUT, "cg", IN}, {OUT, "cg", NULL}}, 0, 0},
+        {{{OUT, "cg", NULL}, {OUT, "cg", NULL}}, 0, 0}, /* also when it does not show it any more */
+        {{{OUT, "cg", NULL}, {IN, "cg", NULL}}, 0, 1},
         {{{OUT, "cgh", NULL}, {IN, "cgh", NULL}}, HELD, 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -548,7 +551,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_owner_of_a_class),
-        cmocka_unit_test(what_nobody_wants_is_held_for_a_moment),
+        cmocka_unit_test(what_nobody_wants_stays_for_a_moment),
         cmocka_unit_test(names_that_go_with_their_hash_are_left_out),
         cmocka_unit_test(shards_that_namespaces_do_not_tell_apart),
         cmocka_unit_test(resources_that_are_limited_alike),
