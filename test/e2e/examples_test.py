@@ -317,6 +317,33 @@ class OperatorGoTest(ManagedTestCase):
         self.check_gone()
 
 
+class WebhookRoutingTest(ManagedTestCase):
+    def setUp(self):
+        super().setUp()
+        self.install()
+        configurations = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
+        self.addCleanup(self.kubectl.run, "delete", "--ignore-not-found", configurations, OPERATOR)
+
+    def test_readme(self):
+        shards, pods, routed, sites, logs, move, away = blocks("webhook-routing")
+        self.follow(shards)
+        self.follow(pods)
+        shown = self.follow(routed)
+        self.assertRegex(shown, r"20443/TCP")
+        self.assertRegex(shown, r"20444/TCP")
+        shown = self.follow(sites)
+        self.assertEqual(12, shown.count("denied the request"), shown)
+        self.assertTrue(shown.endswith("443\n"), shown)
+        asked = re.findall(r'namespace="?([-\w]+)"? .* pod="?([-\w]+)', self.follow(logs))
+        self.assertEqual({"team-1", "team-4"}, {team for team, _ in asked})
+        for team, pod in asked:
+            self.assertRegex(pod, teams(3)[team])
+        shown = self.follow(move)
+        self.assertRegex(shown, r'namespace="?team-3.* known=true')
+        self.follow(away)
+        self.check_gone()
+
+
 def teams(blues):
     """Who is to report, when blue has the first `blues` of the teams."""
     return {
