@@ -408,26 +408,25 @@ static void read_hashes(struct reading *r, const cJSON *entry, int owner)
     }
 }
 
-static void note_port(struct reading *r, const cJSON *entry, int owner)
+/* One that leads to a Service that is not to be asked any more says nothing of an owner. */
+static const cJSON *find_owned(struct reading *r, enum entry_kind kind, int owner)
 {
     struct entries_service own;
     struct entries_service has;
-    if (entry != NULL && r->ports != NULL && owner >= 0 &&
-        entries_service_of(r->w->webhook, &own) && entries_service_of(entry, &has) &&
-        strcmp(own.namespace, has.namespace) == 0 &&
-        strcmp(r->w->service != NULL ? r->w->service : own.name, has.name) == 0) {
+    const cJSON *entry = find_entry(r, kind, key_of(r->w, owner));
+    bool same = entry != NULL && entries_service_of(r->w->webhook, &own) &&
+                entries_service_of(entry, &has) && strcmp(own.namespace, has.namespace) == 0 &&
+                strcmp(r->w->service != NULL ? r->w->service : own.name, has.name) == 0;
+    if (same && r->ports != NULL && owner >= 0) {
         r->ports[owner] = has.port;
     }
+    return same ? entry : NULL;
 }
 
 static void read_owner(struct reading *r, int owner, enum entry_kind names, enum entry_kind hashes)
 {
-    const cJSON *by_name = find_entry(r, names, key_of(r->w, owner));
-    const cJSON *by_hash = find_entry(r, hashes, key_of(r->w, owner));
-    read_names(r, by_name, "In", owner);
-    read_hashes(r, by_hash, owner);
-    note_port(r, by_name, owner);
-    note_port(r, by_hash, owner);
+    read_names(r, find_owned(r, names, owner), "In", owner);
+    read_hashes(r, find_owned(r, hashes, owner), owner);
 }
 
 bool entries_read(const struct entries_webhook *w, const cJSON *entries, struct partition *present,

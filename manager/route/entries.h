@@ -58,7 +58,8 @@ void entries_keep(const struct entries_webhook *w, const cJSON *entries, cJSON *
 
 /* What the webhooks of the routes object say of it: whether there are any entries of it, and
  * *present, which the caller deinits in any case. ports[i]: by which port of the Service that is
- * ours an entry leads to shard i; 0: none. `ports` may be NULL. */
+ * ours an entry leads to shard i; 0: none. `ports` may be NULL. What leads to shards by another
+ * Service, as before the webhook led to this one, counts as the rest. */
 bool entries_read(const struct entries_webhook *w, const cJSON *entries, struct partition *present,
                   int *ports);
 

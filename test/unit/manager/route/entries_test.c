@@ -420,19 +420,25 @@ static void entries_of_others(void **state)
     fixture_deinit(&f);
 }
 
-static void a_port_of_another_service_is_none(void **state)
+/* Nobody of the Service that it is to lead to now has been asked yet: any pod is. */
+static void what_leads_to_another_service_is_the_rest(void **state)
 {
     (void)state;
+    static const struct partition_name names[] = {{"a", 1}, {"b", PARTITION_HELD}};
     struct fixture f;
     struct partition present;
     int ports[SHARDS];
     fixture_init(&f, "{}");
+    partition_set_names(&f.partition, names, 2);
     f.partition.hashes[1] = 0;
     make(&f);
     f.webhook.service = "routes";
     assert_true(entries_read(&f.webhook, f.entries, &present, ports));
-    assert_int_equal(present.hashes[1], 0);
+    assert_int_equal(present.hashes[1], PARTITION_REST);
+    assert_int_equal(partition_owner(&present, "a"), PARTITION_REST);
+    assert_int_equal(partition_owner(&present, "b"), PARTITION_REST);
     assert_int_equal(ports[0], 0);
+    assert_int_equal(ports[1], 0);
     partition_deinit(&present);
     fixture_deinit(&f);
 }
@@ -493,7 +499,7 @@ int main(void)
         cmocka_unit_test(random_partitions),
         cmocka_unit_test(entries_of_a_shard_that_is_gone),
         cmocka_unit_test(entries_of_others),
-        cmocka_unit_test(a_port_of_another_service_is_none),
+        cmocka_unit_test(what_leads_to_another_service_is_the_rest),
         cmocka_unit_test(an_own_selector_by_control_labels),
         cmocka_unit_test(services_of_webhooks),
     };
