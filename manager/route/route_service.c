@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "route/route_service.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/array.h"
 #include "base/xalloc.h"
+#include "kube/name.h"
 #include "json/edit.h"
 #include "json/field.h"
 
@@ -114,10 +116,16 @@ enum route_service_state route_service_look(struct route_service *s, uint64_t *a
 
 /* ---- its pods ---- */
 
-/* An EndpointSlice, or Endpoints: ports of ours with ready addresses. */
+/* Where a port of the Service leads to. */
+struct slice_port {
+    char name[NAME_LABEL_MAX + 1];
+    int number;
+};
+
+/* An EndpointSlice, or a subset of Endpoints, or several: ports with ready addresses. */
 struct slice_item {
     struct informer_item item;
-    char (*ports)[ROUTE_PORT_SIZE];
+    struct slice_port *ports;
     size_t count;
 };
 
@@ -128,10 +136,10 @@ static void add_ports(struct slice_item *slice, const cJSON *ports)
     slice->ports = xrealloc(slice->ports, room * sizeof *slice->ports);
     cJSON_ArrayForEach(port, ports)
     {
-        const char *name = field_text(port, "name");
-        if (route_port_is(name)) {
-            memcpy(slice->ports[slice->count++], name, strlen(name) + 1);
-        }
+        const cJSON *number = field_get(port, "port");
+        struct slice_port *p = &slice->ports[slice->count++];
+        (void)snprintf(p->name, sizeof p->name, "%s", field_text(port, "name"));
+        p->number = cJSON_IsNumber(number) ? number->valueint : 0;
     }
 }
 
@@ -253,23 +261,46 @@ void route_service_watch_pods(struct route_service *s, bool on)
     }
 }
 
-static bool names(const struct slice_item *slice, const char *port)
+/* NULL: it leads nowhere. */
+static const struct slice_port *find_port(const struct slice_item *slice, const char *name)
 {
-    size_t i = 0;
-    while (i < slice->count && strcmp(slice->ports[i], port) != 0) {
-        i++;
+    for (size_t i = 0; i < slice->count; i++) {
+        if (strcmp(slice->ports[i].name, name) == 0) {
+            return &slice->ports[i];
+        }
     }
-    return i < slice->count;
+    return NULL;
+}
+
+static const struct slice_item *next_slice(const struct route_service *s,
+                                           const struct slice_item *before)
+{
+    struct informer_item *i =
+        s->slices == NULL ? NULL : informer_next(s->slices, before == NULL ? NULL : &before->item);
+    return i == NULL ? NULL : LIST_ITEM(i, struct slice_item, item);
 }
 
 bool route_service_has_pods(const struct route_service *s, const char *port)
 {
-    bool found = false;
-    for (struct informer_item *i = NULL;
-         s->slices != NULL && !found && (i = informer_next(s->slices, i)) != NULL;) {
-        found = names(LIST_ITEM(i, struct slice_item, item), port);
+    const struct slice_item *i = NULL;
+    while ((i = next_slice(s, i)) != NULL && find_port(i, port) == NULL) {
     }
-    return found;
+    return i != NULL;
+}
+
+bool route_service_numbers(const struct route_service *s, const char *port, const char *other,
+                           int *number, int *other_number)
+{
+    for (const struct slice_item *i = NULL; (i = next_slice(s, i)) != NULL;) {
+        const struct slice_port *a = find_port(i, port);
+        const struct slice_port *b = find_port(i, other);
+        if (a != NULL && b != NULL) {
+            *number = a->number;
+            *other_number = b->number;
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *route_service_pods_error(const struct route_service *s)

@@ -217,7 +217,7 @@ static void keep_services(struct making *m)
     for (struct table_node *n = NULL; (n = table_next(&r->services, n)) != NULL;) {
         struct route_service *s = LIST_ITEM(n, struct route_service, node);
         const cJSON *port;
-        bool has = false;
+        bool has = !informer_synced(s->informer) && route_service_error(s) == NULL;
         cJSON_ArrayForEach(port, field_get(field_get(s->object, "spec"), "ports"))
         {
             has = has || route_port_is(field_text(port, "name"));
@@ -229,15 +229,35 @@ static void keep_services(struct making *m)
     }
 }
 
+/* Where entries lead whose original is gone, perhaps while nobody looked: their ports are to go. */
+static void find_services_of_entries(struct making *m)
+{
+    for (enum originals_kind kind = 0; kind < ORIGINALS_KINDS; kind++) {
+        const cJSON *entry;
+        cJSON_ArrayForEach(entry, entries_of(m->r, kind))
+        {
+            struct entries_service s;
+            if (entries_service_of(entry, &s)) {
+                (void)provide_target(m, provide_service(m, s.namespace, s.name));
+            }
+        }
+    }
+}
+
 static void collect_targets(struct making *m)
 {
     struct route_world *w = m->w;
-    size_t room = 2 * count_webhooks(w) + m->r->services.count + 1;
+    size_t entries = 0;
+    for (enum originals_kind kind = 0; kind < ORIGINALS_KINDS; kind++) {
+        entries += (size_t)cJSON_GetArraySize(entries_of(m->r, kind));
+    }
+    size_t room = 2 * count_webhooks(w) + entries + m->r->services.count + 1;
     w->targets = xcalloc(room, sizeof *w->targets);
     EACH_WEBHOOK(w, h)
     {
         find_services(m, h);
     }
+    find_services_of_entries(m);
     keep_services(m);
 }
 
@@ -545,6 +565,29 @@ static void refuse_port(const struct making *m, const struct route_target *t, st
     }
 }
 
+/* A Service that leads to a port by name leads to another one than the shard's does. */
+static bool leads_elsewhere(const struct making *m, const struct route_target *t,
+                            struct route_shard *s)
+{
+    EACH_WEBHOOK(m->w, h)
+    {
+        bool here = h->own == t && h->target == t;
+        const char *name = here ? service_ports_name(t->service->object, h->service.port) : NULL;
+        int to;
+        int own;
+        if (name != NULL &&
+            route_service_numbers(t->service, s->service_port->name, name, &to, &own) &&
+            to != own) {
+            route_verdict_set(&s->admission, ROUTE_OTHER_PORT,
+                              "port %d of Service %.128s leads to port %d of its pods, and "
+                              "spec.webhook.port made %d of it: correct that, and restart them",
+                              h->service.port, t->service->key, own, to);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void refuse_pods(const struct making *m, const struct route_target *t, struct route_shard *s)
 {
     const char *error = route_service_pods_error(t->service);
@@ -561,7 +604,7 @@ static void refuse_pods(const struct making *m, const struct route_target *t, st
         route_verdict_set(&s->admission, ROUTE_NOT_ALLOWED,
                           "EndpointSlices of Service %.128s cannot be read: %.256s" BIND,
                           t->service->key, error);
-    } else {
+    } else if (!leads_elsewhere(m, t, s)) {
         route_verdict_set(&s->admission, ROUTE_SETTLING,
                           "its pods have not been behind Service %.128s for five seconds yet",
                           t->service->key);
@@ -575,7 +618,8 @@ static bool admit(struct making *m, const struct route_target *t, struct route_s
     bool ready = s->ported > 0 && s->on_service;
     a->admitted = a->admitted || s->entry_port != 0;
     if (!a->admitted) {
-        bool stands = ready && route_service_has_pods(t->service, s->service_port->name);
+        bool stands = ready && route_service_has_pods(t->service, s->service_port->name) &&
+                      !leads_elsewhere(m, t, s);
         uint64_t passed = since(m, &a->stands_since, stands);
         a->admitted = stands && passed >= ROUTES_SETTLED_MS;
         again(m, stands && !a->admitted ? ROUTES_SETTLED_MS - passed : UINT64_MAX);

@@ -212,3 +212,9 @@ enum service_ports_target service_ports_target(const cJSON *service, double numb
     return (leads == 0 ? number : leads) == container_port ? SERVICE_PORTS_THERE
                                                            : SERVICE_PORTS_OTHER;
 }
+
+const char *service_ports_name(const cJSON *service, double number)
+{
+    const cJSON *port = find_number(service, number);
+    return port == NULL ? NULL : field_text(port, "name");
+}

@@ -56,5 +56,7 @@ enum service_ports_target {
 };
 enum service_ports_target service_ports_target(const cJSON *service, double number,
                                                double container_port);
+/* The name of that port, "" if it has none; NULL: there is none of that number. */
+const char *service_ports_name(const cJSON *service, double number);
 
 #endif

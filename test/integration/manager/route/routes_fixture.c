@@ -152,10 +152,11 @@ void rig_slices(struct rig *g, bool a, bool b)
     for (size_t i = 0; i < 2; i++) {
         store_put_text(&g->store, "endpointslices", "ops",
                        "{\"metadata\":{\"name\":\"hook-%c\",\"labels\":{"
-                       "\"kubernetes.io/service-name\":\"hook\"}},\"ports\":[{\"name\":\"%s\","
-                       "\"port\":9443}],\"endpoints\":[{\"addresses\":[\"10.0.0.1\"],"
-                       "\"conditions\":{\"ready\":%s}}]}",
-                       i == 0 ? 'a' : 'b', name[i], (i == 0 ? a : b) ? "true" : "false");
+                       "\"kubernetes.io/service-name\":\"hook\"}},\"ports\":[{\"name\":\"webhook\","
+                       "\"port\":%d},{\"name\":\"%s\",\"port\":9443}],\"endpoints\":[{"
+                       "\"addresses\":[\"10.0.0.1\"],\"conditions\":{\"ready\":%s}}]}",
+                       i == 0 ? 'a' : 'b', g->other_port != 0 ? g->other_port : 9443, name[i],
+                       (i == 0 ? a : b) ? "true" : "false");
     }
 }
 

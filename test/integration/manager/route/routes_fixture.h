@@ -38,6 +38,7 @@ struct rig {
     struct routes_counts counts;
     struct rig_shard shards[2]; /* a and b */
     bool holds;                 /* the lease */
+    int other_port;             /* to which the Service's own port leads in pods; 0: to 9443 */
     unsigned reports;           /* calls of on_report */
     void (*on_turn)(struct rig *g);
 };

@@ -4,6 +4,7 @@
  * moves.
  */
 #include "base/log.h"
+#include "object/route_names.h"
 #include "routes_fixture.h"
 #include "json/field.h"
 
@@ -180,6 +181,83 @@ static void a_service_that_is_made_anew_keeps_its_numbers(void **state)
     assert_int_equal(rig_port(g, "b"), 20444);
     assert_true(rig_narrowed(g));
     rig_expect_owner(g, "x", "a");
+}
+
+static void put_other_service(struct rig *g)
+{
+    store_put_text(&g->store, "services", "ops",
+                   "{\"metadata\":{\"name\":\"other\"},\"spec\":{\"selector\":{\"app\":\"op\"},"
+                   "\"ports\":[{\"name\":\"w\",\"port\":443,\"targetPort\":9443}]}}");
+}
+
+static void put_other_slice(struct rig *g, const char *shard)
+{
+    char name[ROUTE_PORT_SIZE];
+    store_put_text(&g->store, "endpointslices", "ops",
+                   "{\"metadata\":{\"name\":\"other-%s\",\"labels\":{"
+                   "\"kubernetes.io/service-name\":\"other\"}},\"ports\":[{\"name\":\"%s\","
+                   "\"port\":9443}],\"endpoints\":[{\"addresses\":[\"10.0.0.1\"]}]}",
+                   shard, route_port_name(shard, name));
+}
+
+/* Its ports lead nowhere at first. */
+static void another_service_is_asked_when_pods_stand_behind_it(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    put_other_service(g);
+    cJSON *o = cJSON_Duplicate(store_get(&g->store, RIG_VALIDATING, "", "op"), true);
+    cJSON *metadata = cJSON_GetObjectItem(o, "metadata");
+    cJSON_AddStringToObject(cJSON_GetObjectItem(metadata, "annotations"),
+                            RIG_PREFIX "/route-service", "other");
+    store_put(&g->store, RIG_VALIDATING, "", o);
+    for (unsigned i = 0; i < 400; i++) {
+        rig_turn(g);
+        const char *owner = rig_owner(g, "x");
+        assert_true(strcmp(owner, "a") == 0 || strcmp(owner, "rest") == 0);
+        assert_true(i < 100 || strcmp(owner, "rest") == 0);
+    }
+    assert_true(rig_narrowed(g));
+    assert_int_equal(rig_port(g, "a"), 0);
+    rig_expect_reason(g, "a", ROUTE_SETTLING);
+    put_other_slice(g, "ops/a");
+    rig_pass(g, 6000);
+    assert_string_not_equal(rig_owner(g, "x"), "rest");
+    rig_expect_owner(g, "z", "rest");
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
+static void a_name_that_leads_to_another_port_is_reported(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":\"hooks\"}");
+    g->other_port = 8443;
+    rig_slices(g, true, true);
+    rig_label(g, true);
+    rig_lead(g);
+    rig_pass(g, 12000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
+    g->other_port = 9443;
+    rig_slices(g, true, true);
+    rig_pass(g, 12000);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
+static void ports_go_when_the_original_went_unseen(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    rig_retire(g);
+    store_delete(&g->store, RIG_VALIDATING, "", "op");
+    rig_lead(g);
+    rig_pass(g, 1000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_pass(g, 6000);
+    assert_int_equal(rig_port(g, "a"), 0);
+    assert_int_equal(rig_port(g, "b"), 0);
 }
 
 /* ---- what goes wrong ---- */
@@ -599,6 +677,9 @@ int main(void)
         TEST(what_is_deleted_goes_at_once),
         TEST(a_service_that_is_deleted_takes_all_with_it),
         TEST(a_service_that_is_made_anew_keeps_its_numbers),
+        TEST(another_service_is_asked_when_pods_stand_behind_it),
+        TEST(a_name_that_leads_to_another_port_is_reported),
+        TEST(ports_go_when_the_original_went_unseen),
         TEST(who_may_not_narrow_says_so),
         TEST(who_may_not_write_ports_says_so),
         TEST(each_write_is_tried_again),
