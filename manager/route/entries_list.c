@@ -10,6 +10,8 @@
 #include "base/list.h"
 #include "base/table.h"
 #include "base/xalloc.h"
+#include "object/json_patch.h"
+#include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
 
@@ -264,4 +266,57 @@ cJSON *entries_list_join(const struct entries_claim *claims, size_t count)
     }
     free(sorted);
     return all;
+}
+
+/* ---- other installations ---- */
+
+static bool is_foreign(const cJSON *entry, const cJSON *own, const char *control)
+{
+    bool foreign = false;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, field_get(field_get(entry, "namespaceSelector"), "matchExpressions"))
+    {
+        if (strcmp(field_text(item, "operator"), "Exists") != 0) {
+            continue;
+        }
+        if (strcmp(field_text(item, "key"), control) == 0) {
+            return false;
+        }
+        foreign = true;
+    }
+    return foreign && edit_find(own, "name", field_text(entry, "name")) == NULL;
+}
+
+bool entries_list_is(const cJSON *now, const cJSON *own, const char *control)
+{
+    const cJSON *next = own->child;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, now)
+    {
+        if (next != NULL && json_patch_equal(item, next)) {
+            next = next->next;
+        } else if (!is_foreign(item, own, control)) {
+            return false;
+        }
+    }
+    return next == NULL;
+}
+
+void entries_list_add_foreign(cJSON *own, const cJSON *now, const char *control)
+{
+    size_t bytes = bytes_of(own);
+    cJSON *kept = xptr(cJSON_CreateArray());
+    const cJSON *item;
+    cJSON_ArrayForEach(item, now)
+    {
+        size_t more = is_foreign(item, own, control) ? bytes_of(item) + 1 : 0;
+        if (more > 0 && bytes + more <= ENTRIES_ALL_BYTES_MAX) {
+            bytes += more;
+            (void)cJSON_AddItemToArray(kept, xptr(cJSON_Duplicate(item, true)));
+        }
+    }
+    while (kept->child != NULL) {
+        (void)cJSON_AddItemToArray(own, cJSON_DetachItemFromArray(kept, 0));
+    }
+    cJSON_Delete(kept);
 }

@@ -10,8 +10,9 @@
 
 #include <cjson/cJSON.h>
 
-#define ENTRIES_MAX 150                        /* API servers keep clients for 200 targets, */
-#define ENTRIES_BYTES_MAX ((size_t)900 * 1024) /* and etcd has 1.5 MiB for an object */
+#define ENTRIES_MAX 150                             /* API servers keep clients for 200 targets, */
+#define ENTRIES_BYTES_MAX ((size_t)900 * 1024)      /* and etcd has 1.5 MiB for an object */
+#define ENTRIES_ALL_BYTES_MAX ((size_t)1200 * 1024) /* with those of another installation */
 
 /* What one original is to have. */
 struct entries_claim {
@@ -34,5 +35,14 @@ void entries_list_fit(struct entries_claim *claims, size_t count, const cJSON *n
 /* The `webhooks` of the routes object with all that fits, by the names of configurations. The
  * caller frees. */
 cJSON *entries_list_join(const struct entries_claim *claims, size_t count);
+
+/* The routes object may also have entries of another installation of the mesh, whose namespaces
+ * have other labels: they demand that another label than our `control` exists. */
+
+/* Whether `now` (array; NULL: nothing) has exactly our entries, besides those. */
+bool entries_list_is(const cJSON *now, const cJSON *own, const char *control);
+/* Appends copies of those, unless the object would be too large: a war is better than that none of
+ * ours can be written. */
+void entries_list_add_foreign(cJSON *own, const cJSON *now, const char *control);
 
 #endif

@@ -296,7 +296,10 @@ static void write_entries(struct route_writing *s)
     }
     cJSON *body = cJSON_CreateObject();
     (void)preconditions_set(&ed, body, uid, version);
-    edit_set(&ed, body, "webhooks", cJSON_Duplicate(r->world->webhooks[kind], true));
+    cJSON *webhooks = xptr(cJSON_Duplicate(r->world->webhooks[kind], true));
+    entries_list_add_foreign(webhooks, field_get(object, "webhooks"),
+                             r->o.keys->key[LABELS_CONTROL]);
+    edit_set(&ed, body, "webhooks", webhooks);
     xok(ed.rc);
     const struct object_request_options q = {
         .verb = OBJECT_REQUEST_MERGE_PATCH,

@@ -11,7 +11,6 @@
 #include "base/keyed_hash.h"
 #include "base/xalloc.h"
 #include "kube/name.h"
-#include "object/json_patch.h"
 #include "route/narrowing.h"
 #include "route/routes_internal.h"
 #include "json/edit.h"
@@ -1076,9 +1075,8 @@ static void join(struct making *m, enum originals_kind kind, size_t first, size_
         let_go(&w->configs[first + i]);
     }
     w->webhooks[kind] = entries_list_join(claims, count);
-    bool none = now == NULL && w->webhooks[kind]->child == NULL;
-    w->differs[kind] = m->r->objects[kind].object != NULL && !none &&
-                       (now == NULL || !json_patch_equal(now, w->webhooks[kind]));
+    w->differs[kind] = m->r->objects[kind].object != NULL &&
+                       !entries_list_is(now, w->webhooks[kind], m->r->o.keys->key[LABELS_CONTROL]);
 }
 
 static void join_all(struct making *m)

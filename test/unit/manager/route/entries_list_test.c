@@ -175,12 +175,90 @@ static void they_stand_by_the_names_of_configurations(void **state)
     }
 }
 
+/* ---- other installations ---- */
+
+#define ENTRY(name, key, operator)                                                                 \
+    "{\"name\":\"" name "\",\"namespaceSelector\":{\"matchExpressions\":[{\"key\":\"" key          \
+    "\",\"operator\":\""                                                                           \
+    operator"\"},{\"key\":\"hash\",\"operator\":\"In\",\"values\":[\"1\"]}]}}"
+#define OURS(name) ENTRY(name, "x/control", "Exists")
+#define THEIRS(name) ENTRY(name, "y/control", "Exists")
+
+static void entries_of_another_installation_stay(void **state)
+{
+    static const struct {
+        const char *now;
+        const char *own;
+        bool is;
+        const char *written;
+    } cases[] = {
+        {"[]", "[]", true, "[]"},
+        {"null", "[]", true, "[]"},
+        {"[" OURS("a") "]", "[" OURS("a") "]", true, "[" OURS("a") "]"},
+        {"[" OURS("a") "]", "[]", false, "[]"},
+        {"[]", "[" OURS("a") "]", false, "[" OURS("a") "]"},
+        {"[" THEIRS("t") "]", "[]", true, "[" THEIRS("t") "]"},
+        {"[" OURS("a") "," THEIRS("t") "]", "[" OURS("a") "]", true,
+         "[" OURS("a") "," THEIRS("t") "]"},
+        {"[" THEIRS("t") "," OURS("a") "]", "[" OURS("a") "]", true,
+         "[" OURS("a") "," THEIRS("t") "]"},
+        {"[" THEIRS("t") "," OURS("b") "]", "[" OURS("a") "]", false,
+         "[" OURS("a") "," THEIRS("t") "]"},
+        /* What is neither goes, and so does what has a name of ours. */
+        {"[" ENTRY("n", "y/control", "DoesNotExist") "]", "[]", false, "[]"},
+        {"[{\"name\":\"n\"}]", "[]", false, "[]"},
+        {"[" THEIRS("a") "]", "[" OURS("a") "]", false, "[" OURS("a") "]"},
+        {"[" THEIRS("a") "," OURS("a") "]", "[" OURS("a") "]", false, "[" OURS("a") "]"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        cJSON *now = cJSON_Parse(cases[i].now);
+        cJSON *own = cJSON_Parse(cases[i].own);
+        cJSON *written = cJSON_Parse(cases[i].written);
+        assert_non_null(written);
+        if (entries_list_is(now, own, "x/control") != cases[i].is) {
+            fail_msg("case %zu", i);
+        }
+        entries_list_add_foreign(own, now, "x/control");
+        if (!cJSON_Compare(own, written, true)) {
+            fail_msg("case %zu: %s", i, cJSON_PrintUnformatted(own));
+        }
+        cJSON_Delete(now);
+        cJSON_Delete(own);
+        cJSON_Delete(written);
+    }
+}
+
+static void those_that_do_not_fit_go(void **state)
+{
+    (void)state;
+    cJSON *now = entries_of("t", 3, 0);
+    cJSON *own = entries_of("a", 1, ENTRIES_BYTES_MAX - 1024);
+    char *filling = calloc(1, ENTRIES_BYTES_MAX);
+    cJSON *item;
+    (void)memset(filling, 'x', ENTRIES_BYTES_MAX / 5);
+    cJSON_ArrayForEach(item, now)
+    {
+        cJSON_AddItemToObject(item, "namespaceSelector",
+                              cJSON_Parse("{\"matchExpressions\":[{\"key\":\"y/control\","
+                                          "\"operator\":\"Exists\"}]}"));
+        cJSON_AddStringToObject(item, "filling", filling);
+    }
+    entries_list_add_foreign(own, now, "x/control");
+    assert_int_equal(cJSON_GetArraySize(own), 2);
+    free(filling);
+    cJSON_Delete(now);
+    cJSON_Delete(own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(which_claims_fit),
         cmocka_unit_test(a_claim_with_a_name_twice_does_not_fit),
         cmocka_unit_test(who_grows_takes_no_room_of_others),
+        cmocka_unit_test(entries_of_another_installation_stay),
+        cmocka_unit_test(those_that_do_not_fit_go),
         cmocka_unit_test(they_stand_by_the_names_of_configurations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
