@@ -45,9 +45,8 @@ class EntriesTest(webhook_pods.WebhookPodsCase):
         self.wait_endpoints("webhook", 3)
         for of in SHARDS:
             self.wait_endpoints(port_name(of), 1)
-        for space in ("team-1", "team-2", "team-3", "other-1"):
+        for space in ("team-1", "team-2", "team-3", "other-1", "unlabelled"):
             self.make_space(space)
-        self.make_space("unlabelled", labelled=False)
 
     def apply_ports(self, **more):
         """As the manager adds them."""
@@ -55,7 +54,8 @@ class EntriesTest(webhook_pods.WebhookPodsCase):
         ports = [{"name": n, "port": p, "protocol": "TCP", "targetPort": n} for n, p in rows]
         metadata = {"name": SERVICE, "namespace": NAMESPACE, **more}
         thing = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}}
-        answer = self.api.ask("PATCH", f"{self.service}?fieldManager={ROUTES}", thing, webhook_pods.api.APPLY)
+        path = f"{self.service}?fieldManager={ROUTES}"
+        answer = self.api.ask("PATCH", path, thing, webhook_pods.api.APPLY)
         self.assertEqual(200, answer.status, answer.said)
 
     def entry(self, kind, name, port, *terms, **more):
@@ -70,7 +70,9 @@ class EntriesTest(webhook_pods.WebhookPodsCase):
         named = [name for values in owned.values() for name in values]
         whole = [hash_of("hash-b")]
         found = [
-            self.entry(kind, f"names-{of}", PORTS[of], names(values)) for of, values in owned.items() if values
+            self.entry(kind, f"names-{of}", PORTS[of], names(values))
+            for of, values in owned.items()
+            if values
         ]
         found.append(self.entry(kind, "hashes-b", PORTS["b"], hashes(whole), names(named, "NotIn")))
         found.append(self.entry(kind, "rest", 443, hashes(whole, "NotIn"), names(named, "NotIn")))
@@ -104,8 +106,8 @@ class EntriesTest(webhook_pods.WebhookPodsCase):
     # ---- tests ----
 
     def test_each_is_asked_once(self):
-        """Namespaces with control labels by their entries, others, and Namespaces, by the original or what
-        takes its place; create, update and delete."""
+        """Namespaces with control labels by their entries, others, and Namespaces, by the original or
+        what takes its place; create, update and delete."""
         self.make_space("hash-b")
         self.route(OWNED)
         owners = {name: [of] for of, values in OWNED.items() for name in values}
@@ -117,16 +119,15 @@ class EntriesTest(webhook_pods.WebhookPodsCase):
             for operation in ("CREATE", "UPDATE", "DELETE")
         ]
         self.check_once(written, owners)
-        self.make_space("new-space")
-        self.make_space("new-unlabelled", labelled=False)
-        for name in ("new-space", "new-unlabelled"):
+        for name in ("new-space", "unlabelled-new"):
+            self.make_space(name)
             found = [r.webhook for r in self.reviews() if r.resource == "namespaces" and r.name == name]
             self.assertEqual(["default", "validate"], found[:2], name)
             self.assertEqual(2, len(found), f"{name}: {found}")
 
     def test_a_move(self):
-        """A namespace goes from one entry to another with one write, forth and back, under load: each review
-        is asked once."""
+        """A namespace goes from one entry to another with one write, forth and back, under load: each
+        review is asked once."""
         self.route(OWNED)
         there = copy.deepcopy(OWNED)
         there["a"].remove("team-2")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that answer webhooks (examples/operator-go), where an API server reaches them: in a network of
-this process's own, in which each pod has an address. A whole control plane asks the addresses that its
-own controllers have written into Endpoints. The modern one has no controllers and knows services by name: here
-their addresses stand in a file of hosts, and PlayedServices does what controllers and kube-proxy do.
+"""Operators that answer webhooks (examples/operator-go), where an API server reaches them: in a network
+of this process's own, in which each pod has an address. A whole control plane asks the addresses that its
+own controllers have written into Endpoints. The modern one has no controllers and knows services by name:
+here their addresses stand in a file of hosts, and PlayedServices does what controllers and kube-proxy do.
 """
 
 import base64
@@ -39,9 +39,10 @@ PORT = 9443  # of the operator's container
 NODE = "node"
 CONTROL = mesh.GROUP + "/control"
 HOLD = "wh-hold"
+UNLABELLED = "unlabelled"  # what the names of namespaces without control labels begin with
 MUTATING, VALIDATING = KINDS
 PATHS = {MUTATING: "/default", VALIDATING: "/validate"}
-BASE = {MUTATING: "default.report-operator.example.com", VALIDATING: "validate.report-operator.example.com"}
+BASE = {kind: f"{path[1:]}.report-operator.example.com" for kind, path in PATHS.items()}
 
 
 def port_name(of, namespace=NAMESPACE):
@@ -105,7 +106,6 @@ class WebhookPod(mesh.Pod):
         self.address = self.reached_at = f"10.199.{number >> 7}.{(number & 127) + 2}"
         self.operator = None
         self.log_path = os.path.join(self.folder, "operator.log")
-        self.uid = None
 
     def body(self):
         thing = super().body()
@@ -260,26 +260,29 @@ class Review:
     name: str
     resource: str
     allowed: bool
-    known: bool
+    known: bool  # the pod's cache has the namespace
+    had: bool  # or it has had it
 
     def key(self):
         return self.webhook, self.operation, self.resource, self.namespace, self.name
 
 
-REVIEWED = re.compile(r'^I(\d{4} [\d:.]+) .*\] "Reviewed" (.*)$', re.M)
+LINE = re.compile(r'^I(\d{4}) ([\d:]+)(\.\d+) .*\] "(Reviewed|Namespace appeared)" (.*)$', re.M)
 WORD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
 def reviews_of(pod):
-    found = []
-    year = time.strftime("%Y")
-    for stamp, rest in REVIEWED.findall(pod.log()):
+    found, had = [], set()
+    for day, clock, fraction, what, rest in LINE.findall(pod.log()):
         told = {key: value.strip('"') for key, value in WORD.findall(rest)}
-        day, _, fraction = stamp.partition(".")
-        at = time.mktime(time.strptime(f"{year} {day}", "%Y %m%d %H:%M:%S")) + float("0." + fraction)
+        if what != "Reviewed":
+            had.add(told["namespace"])
+            continue
+        stamp = time.strptime(f"{time.strftime('%Y')}{day} {clock}", "%Y%m%d %H:%M:%S")
         fields = {key: told[key] for key in ("webhook", "operation", "namespace", "name", "resource")}
         flags = {key: told[key] == "true" for key in ("allowed", "known")}
-        found.append(Review(at, pod.name, pod.of, **fields, **flags))
+        at = time.mktime(stamp) + float(fraction)
+        found.append(Review(at, pod.name, pod.of, **fields, **flags, had=told["namespace"] in had))
     return found
 
 
@@ -299,10 +302,16 @@ class Written:
     said: str
 
 
+def labels_of(namespace):
+    """Those that an object there has: the mesh's webhook sets them."""
+    return {} if namespace.startswith(UNLABELLED) else control_labels(namespace)
+
+
 def write(control, operation, namespace, name, data=None):
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     method = {"CREATE": "POST", "UPDATE": "PUT", "DELETE": "DELETE"}[operation]
-    thing = {"metadata": {"name": name}, "data": {"host": f"{name}.test", **(data or {})}}
+    thing = {"metadata": {"name": name, "labels": labels_of(namespace)}}
+    thing["data"] = {"host": f"{name}.test", **(data or {})}
     body = None if operation == "DELETE" else json.dumps(thing).encode()
     came = time.time()
     try:
@@ -370,7 +379,8 @@ class Certificates:
         self.renew()
 
     def renew(self, keep=False):
-        """Another authority; `keep`: the bundle has the last one too. The certificate stays until `serve`."""
+        """Another authority; `keep`: the bundle has the last one too, and the certificate stays until
+        `serve`."""
         self.count += 1
         folder = os.path.join(self.folder, f"authority-{self.count}")
         os.mkdir(folder)
@@ -430,11 +440,9 @@ class WebhookPodsCase(mesh.MeshTestCase):
             path = f"/api/v1/namespaces/{space}"
             harness.wait_for(lambda p=path: self.cluster.fetch(p).status == 404, f"{space} is gone", 120)
 
-    def make_space(self, name, labelled=True):
-        """A namespace, with control labels or without."""
-        labels = control_labels(name) if labelled else {}
-        thing = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-        self.api.create(thing)
+    def make_space(self, name):
+        metadata = {"name": name, "labels": labels_of(name)}
+        self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         self.spaces.append(name)
         return name
 
@@ -509,8 +517,9 @@ class WebhookPodsCase(mesh.MeshTestCase):
                 if owner is not None:
                     self.assertIn(found[0].of, owner, f"{kind} of {w}: {found}")
 
-    def audit_rounds(self, since):
-        """Of each create by a test, which mutating webhooks were asked: (namespace, name) -> names."""
+    def audited(self, since):
+        """By the audit log, which mutating webhooks were asked of each create: (namespace, name) ->
+        names."""
         found = {}
         for entry in audit.entries(self.cluster.env["CLUSTER_AUDIT_LOG"], '"configmaps"'):
             if entry["verb"] != "create" or audit.arrival(entry) < since:
