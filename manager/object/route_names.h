@@ -20,6 +20,10 @@
 #define ROUTE_SERVICE "route-service"   /* annotation: the Service that gets our ports */
 #define ROUTE_NARROWED "route-narrowed" /* annotation: what we narrowed, as it was before */
 
+/* Of our own ValidatingWebhookConfiguration: the Services that have ports of ours, "NS/NAME", with
+ * commas between them, so that whoever leads next can take them away. */
+#define ROUTE_SERVICES "route-services"
+
 /* The first number that a port gets that we add to a Service. */
 #define ROUTE_FIRST_PORT 20443
 

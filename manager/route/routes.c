@@ -295,7 +295,12 @@ static void write_entries(struct route_writing *s)
         return;
     }
     cJSON *body = cJSON_CreateObject();
-    (void)preconditions_set(&ed, body, uid, version);
+    cJSON *metadata = preconditions_set(&ed, body, uid, version);
+    if (kind == ORIGINALS_VALIDATING) {
+        const char *services = r->world->services;
+        edit_set(&ed, edit_object(&ed, metadata, "annotations"), r->services_key,
+                 services[0] == '\0' ? cJSON_CreateNull() : cJSON_CreateString(services));
+    }
     cJSON *webhooks = xptr(cJSON_Duplicate(r->world->webhooks[kind], true));
     entries_list_add_foreign(webhooks, field_get(object, "webhooks"),
                              r->o.keys->key[LABELS_CONTROL]);
@@ -654,6 +659,7 @@ struct routes *routes_new(struct net_loop *l, const struct routes_options *o)
     r->clock = o->clock != NULL ? o->clock : &net_clock_system;
     r->began_at = routes_now(r);
     (void)names_key(o->labels.prefix, ROUTE_SERVICE, r->service_key);
+    (void)names_key(o->labels.prefix, ROUTE_SERVICES, r->services_key);
     (void)names_key(o->labels.prefix, SHARDING_SHARES_WITH, r->shares_with);
     r->timer = xptr(net_timer_new(l, on_timer, r));
     start_writes(r);

@@ -193,6 +193,7 @@ struct route_world {
     size_t target_count;
     struct entries_claim *claims;
     cJSON *webhooks[ORIGINALS_KINDS]; /* what the routes objects are to have */
+    char *services;                   /* and one of them as ROUTE_SERVICES; "": none */
     bool differs[ORIGINALS_KINDS];    /* from what they have */
     uint64_t moves[ORIGINALS_KINDS];
     bool known; /* what it takes to decide */
@@ -211,6 +212,7 @@ struct routes {
     struct routes_options o;
     const struct net_clock *clock;
     char service_key[NAMES_KEY_SIZE];
+    char services_key[NAMES_KEY_SIZE];
     char shares_with[NAMES_KEY_SIZE];
     struct shard_cache_listener listener;
     struct route_object objects[ORIGINALS_KINDS];

@@ -17,7 +17,7 @@
 #include "json/field.h"
 
 /* A new leader waits for ConfigMaps to be read, but not for longer: ms. */
-enum { READ_MS = 10000, HTTPS_PORT = 443 };
+enum { READ_MS = 10000, NOTED_MAX = 64 * 1024 };
 
 /* What is being made. */
 struct making {
@@ -228,35 +228,55 @@ static void keep_services(struct making *m)
     }
 }
 
-/* Where entries lead whose original is gone, perhaps while nobody looked: their ports are to go. */
-static void find_services_of_entries(struct making *m)
+/* What the last leader has noted. */
+static const char *noted_services(const struct routes *r)
 {
-    for (enum originals_kind kind = 0; kind < ORIGINALS_KINDS; kind++) {
-        const cJSON *entry;
-        cJSON_ArrayForEach(entry, entries_of(m->r, kind))
-        {
-            struct entries_service s;
-            if (entries_service_of(entry, &s)) {
-                (void)provide_target(m, provide_service(m, s.namespace, s.name));
-            }
-        }
+    const cJSON *metadata = field_get(r->objects[ORIGINALS_VALIDATING].object, "metadata");
+    return field_text(field_get(metadata, "annotations"), r->services_key);
+}
+
+static size_t count_noted(const char *text)
+{
+    size_t count = text[0] != '\0';
+    for (; *text != '\0'; text++) {
+        count += *text == ',';
+    }
+    return count;
+}
+
+static void provide_noted(struct making *m, struct slice name)
+{
+    const char *slash = memchr(name.ptr, '/', name.len);
+    if (slash != NULL) {
+        char *ns = xstrndup(name.ptr, (size_t)(slash - name.ptr));
+        char *rest = xstrndup(slash + 1, name.len - (size_t)(slash + 1 - name.ptr));
+        (void)provide_target(m, provide_service(m, ns, rest));
+        free(ns);
+        free(rest);
+    }
+}
+
+/* Ports that were left there are to go, though nothing else names the Service any more. */
+static void find_noted_services(struct making *m)
+{
+    for (const char *at = noted_services(m->r); *at != '\0';) {
+        size_t len = strcspn(at, ",");
+        provide_noted(m, slice_of(at, len));
+        at += len + (at[len] == ',');
     }
 }
 
 static void collect_targets(struct making *m)
 {
     struct route_world *w = m->w;
-    size_t entries = 0;
-    for (enum originals_kind kind = 0; kind < ORIGINALS_KINDS; kind++) {
-        entries += (size_t)cJSON_GetArraySize(entries_of(m->r, kind));
-    }
-    size_t room = 2 * count_webhooks(w) + entries + m->r->services.count + 1;
+    size_t room =
+        2 * count_webhooks(w) + m->r->services.count + count_noted(noted_services(m->r)) + 1;
     w->targets = xcalloc(room, sizeof *w->targets);
     EACH_WEBHOOK(w, h)
     {
         find_services(m, h);
     }
-    find_services_of_entries(m);
+    find_noted_services(m);
     keep_services(m);
 }
 
@@ -1095,6 +1115,64 @@ static void join_all(struct making *m)
     }
 }
 
+/* ---- what the next leader is to know ---- */
+
+static bool has_ports(const struct route_target *t)
+{
+    const cJSON *port;
+    bool has = t->port_count > 0;
+    cJSON_ArrayForEach(port, field_get(field_get(t->service->object, "spec"), "ports"))
+    {
+        has = has || route_port_is(field_text(port, "name"));
+    }
+    return has;
+}
+
+static bool is_noted(const char *noted, const char *service)
+{
+    size_t len = strlen(service);
+    const char *at = strstr(noted, service);
+    while (at != NULL && ((at != noted && at[-1] != ',') || (at[len] != ',' && at[len] != '\0'))) {
+        at = strstr(at + 1, service);
+    }
+    return at != NULL;
+}
+
+static int compare_services(const void *left, const void *right)
+{
+    const struct route_target *const *a = left;
+    const struct route_target *const *b = right;
+    return strcmp((*a)->service->key, (*b)->service->key);
+}
+
+/* What is not known of a Service may be that it has ports. */
+static void note_services(struct making *m)
+{
+    struct route_world *w = m->w;
+    const char *noted = noted_services(m->r);
+    struct buf text = BUF_INIT(NOTED_MAX);
+    const struct route_target **sorted = xcalloc(w->target_count + 1, sizeof *sorted);
+    for (size_t i = 0; i < w->target_count; i++) {
+        sorted[i] = &w->targets[i];
+    }
+    qsort(sorted, w->target_count, sizeof *sorted, compare_services);
+    for (size_t i = 0; i < w->target_count; i++) {
+        const char *key = sorted[i]->service->key;
+        bool known =
+            sorted[i]->state == ROUTE_SERVICE_THERE || sorted[i]->state == ROUTE_SERVICE_GONE;
+        bool listed = known ? has_ports(sorted[i]) : is_noted(noted, key);
+        if (listed && text.len + strlen(key) + 1 < NOTED_MAX) {
+            xok(buf_printf(&text, "%s%s", text.len > 0 ? "," : "", key));
+        }
+    }
+    free(sorted);
+    w->services = xstrndup(text.len == 0 ? "" : (const char *)buf_data(&text), text.len);
+    buf_reset(&text);
+    w->differs[ORIGINALS_VALIDATING] =
+        w->differs[ORIGINALS_VALIDATING] ||
+        (m->r->objects[ORIGINALS_VALIDATING].object != NULL && strcmp(w->services, noted) != 0);
+}
+
 /* ---- what is known ---- */
 
 static void look_at_knowledge(struct making *m)
@@ -1144,6 +1222,7 @@ struct route_world *route_world_new(struct routes *r)
     look_at_targets(&m);
     look_at_webhooks(&m);
     join_all(&m);
+    note_services(&m);
     routes_sweep(r);
     return w;
 }
@@ -1193,6 +1272,7 @@ void route_world_free(struct route_world *w)
     for (size_t kind = 0; kind < ORIGINALS_KINDS; kind++) {
         cJSON_Delete(w->webhooks[kind]);
     }
+    free(w->services);
     free(w->configs);
     free(w->targets);
     free(w->claims);

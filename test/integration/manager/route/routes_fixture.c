@@ -42,6 +42,15 @@ static void on_report(void *data, const char *key)
 
 /* ---- life ---- */
 
+struct originals *rig_originals(struct rig *g)
+{
+    const struct originals_options o = {.client = g->store.api.client,
+                                        .prefix = RIG_PREFIX,
+                                        .keys = &g->keys,
+                                        .ops = &g->store.ops};
+    return originals_new(g->store.api.loop, &o);
+}
+
 int rig_setup(void **state)
 {
     if (store_setup(state, sizeof(struct rig)) != 0) {
@@ -54,11 +63,7 @@ int rig_setup(void **state)
         .client = g->store.api.client, .prefix = RIG_PREFIX, .ops = &g->store.ops};
     g->cache = shard_cache_new(l, &o);
     assert_int_equal(labels_keys_init(&g->keys, &labels, NULL), 0);
-    const struct originals_options oo = {.client = g->store.api.client,
-                                         .prefix = RIG_PREFIX,
-                                         .keys = &g->keys,
-                                         .ops = &g->store.ops};
-    g->originals = originals_new(l, &oo);
+    g->originals = rig_originals(g);
     store_put_text(&g->store, RIG_VALIDATING, "", "{\"metadata\":{\"name\":\"cmesh-routes\"}}");
     store_put_text(&g->store, RIG_MUTATING, "", "{\"metadata\":{\"name\":\"cmesh-routes\"}}");
     return 0;

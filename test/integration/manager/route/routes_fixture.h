@@ -51,6 +51,9 @@ int rig_teardown(void **state);
 void rig_lead(struct rig *g);
 void rig_retire(struct rig *g);
 
+/* Originals as a process has them that begins. */
+struct originals *rig_originals(struct rig *g);
+
 /* ---- objects ---- */
 
 void rig_operator(struct rig *g);

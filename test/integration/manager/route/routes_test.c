@@ -557,7 +557,6 @@ static void what_is_not_known_of_one_does_not_stop_others(void **state)
     put_second(g, "hook", "");
     RIG_AWAIT(g, rig_entries(g) > entries, 500);
     rig_pass(g, 500);
-    entries = rig_entries(g);
     /* It leads to a Service that cannot be read yet. */
     g->store.paused = "silent";
     put_second(g, "silent", "");
@@ -648,6 +647,28 @@ static void leaders_come_and_go(void **state)
     assert_int_equal(rig_entries(g), 0);
 }
 
+/* Whatever the last one was about to do, at the end nothing is left. */
+static void ports_go_whoever_leads(void **state)
+{
+    for (unsigned ms = 0; ms < 12000; ms += 1500) {
+        struct rig *g = *state;
+        begin_routed(g);
+        rig_label(g, false);
+        rig_pass(g, ms);
+        rig_retire(g);
+        originals_free(g->originals); /* another process */
+        g->originals = rig_originals(g);
+        rig_lead(g);
+        RIG_AWAIT(g, rig_port(g, "a") == 0 && rig_entries(g) == 0, 15000);
+        rig_pass(g, 500);
+        const cJSON *routes = store_get(&g->store, RIG_VALIDATING, "", "cmesh-routes");
+        const cJSON *annotations = field_get(field_get(routes, "metadata"), "annotations");
+        assert_null(field_get(annotations, RIG_PREFIX "/route-services"));
+        assert_int_equal(rig_teardown(state), 0);
+        assert_int_equal(rig_setup(state), 0);
+    }
+}
+
 /* Also with a request under way. */
 static void it_ends_at_any_time(void **state)
 {
@@ -695,6 +716,7 @@ int main(void)
         TEST(what_is_not_known_of_one_does_not_stop_others),
         TEST(what_is_refused_of_one_does_not_stop_others),
         TEST(leaders_come_and_go),
+        TEST(ports_go_whoever_leads),
         TEST(it_ends_at_any_time),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
