@@ -669,6 +669,85 @@ static void ports_go_whoever_leads(void **state)
     }
 }
 
+/* ---- by chance ---- */
+
+static void something_happens(struct rig *g)
+{
+    static const char *const as[] = {"\"x\"", "\"x\",\"y\"", "\"y\",\"z\"", "\"x\",\"y\",\"z\""};
+    static const char *const bs[] = {"\"z\"", "\"z\",\"y\"", "\"x\"", "\"w\""};
+    bool hold = store_chance(&g->store, 2) == 0;
+    switch (store_chance(&g->store, 12)) {
+    case 0:
+        rig_label(g, store_chance(&g->store, 3) > 0);
+        break;
+    case 1:
+        rig_select(g, NULL);
+        break;
+    case 2:
+    case 3:
+        rig_shard(g, "a", as[store_chance(&g->store, 4)],
+                  hold ? ",\"duringHandover\":\"Hold\"" : "");
+        break;
+    case 4:
+    case 5:
+        rig_shard(g, "b", bs[store_chance(&g->store, 4)], "");
+        break;
+    case 6:
+        rig_pod(g, "b", store_chance(&g->store, 3) > 0, true);
+        break;
+    case 7:
+        rig_slices(g, store_chance(&g->store, 3) > 0, store_chance(&g->store, 3) > 0);
+        break;
+    case 8:
+        g->shards[store_chance(&g->store, 2)].unconfirmed ^= true;
+        routes_look(g->routes, "ops/a");
+        break;
+    case 9:
+        rig_retire(g);
+        rig_lead(g);
+        break;
+    case 10:
+        store_fail(&g->store, "", hold ? 500 : 409, STORE_NONE, store_chance(&g->store, 4));
+        break;
+    default:
+        rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}");
+        break;
+    }
+}
+
+/* A narrowed original always has one who is asked about each namespace; one that is not, one beside
+ * it at most. */
+static void whatever_happens_one_is_asked(void **state)
+{
+    struct rig *g = *state;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        g->store.random = seed * 7919;
+        rig_operator(g);
+        rig_label(g, true);
+        rig_lead(g);
+        g->on_turn = expect_asked;
+        for (unsigned i = 0; i < 60; i++) {
+            something_happens(g);
+            rig_pass(g, 20 * (1 + store_chance(&g->store, 60)));
+        }
+        g->store.failing.count = 0;
+        g->shards[0].unconfirmed = g->shards[1].unconfirmed = false;
+        g->on_turn = NULL;
+        rig_retire(g); /* it may be contested, which the next one does not know */
+        rig_operator(g);
+        rig_label(g, true);
+        rig_lead(g);
+        RIG_AWAIT(g, rig_narrowed(g), 40000);
+        rig_pass(g, 8000);
+        rig_expect_owner(g, "y", "a");
+        rig_expect_owner(g, "z", "b");
+        rig_expect_reason(g, "a", ROUTE_ROUTED);
+        assert_int_equal(rig_teardown(state), 0);
+        assert_int_equal(rig_setup(state), 0);
+        g = *state;
+    }
+}
+
 /* Also with a request under way. */
 static void it_ends_at_any_time(void **state)
 {
@@ -717,6 +796,7 @@ int main(void)
         TEST(what_is_refused_of_one_does_not_stop_others),
         TEST(leaders_come_and_go),
         TEST(ports_go_whoever_leads),
+        TEST(whatever_happens_one_is_asked),
         TEST(it_ends_at_any_time),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
