@@ -344,6 +344,10 @@ static void check_reading(struct fixture *f)
         assert_int_equal(ports[i], partition_has(&read, i) ? shards[i].port : 0);
     }
     partition_deinit(&read);
+    cJSON *kept = cJSON_CreateArray();
+    entries_keep(&f->webhook, f->entries, kept);
+    assert_true(cJSON_Compare(kept, f->entries, true));
+    cJSON_Delete(kept);
 }
 
 static void random_partitions(void **state)
