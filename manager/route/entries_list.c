@@ -34,6 +34,13 @@ struct standing {
     char name[];
 };
 
+/* A claim, by its rank. */
+struct applicant {
+    struct entries_claim *claim;
+    struct size size; /* of its entries */
+    struct size reserved;
+};
+
 struct room {
     struct size used;     /* by those that came before */
     struct size reserved; /* for those that come later */
@@ -43,8 +50,8 @@ struct room {
 
 static int compare_rank(const void *left, const void *right)
 {
-    const struct entries_claim *a = *(struct entries_claim *const *)left;
-    const struct entries_claim *b = *(struct entries_claim *const *)right;
+    const struct entries_claim *a = ((const struct applicant *)left)->claim;
+    const struct entries_claim *b = ((const struct applicant *)right)->claim;
     if (a->has_entries != b->has_entries) {
         return a->has_entries ? -1 : 1;
     }
@@ -165,9 +172,9 @@ static bool take_entry(struct room *r, const cJSON *entry)
     return fits;
 }
 
-static bool take(struct room *r, const cJSON *entries)
+static bool take(struct room *r, const cJSON *entries, struct size size)
 {
-    if (has_name_twice(r, entries) || !take_room(r, size_of(entries))) {
+    if (has_name_twice(r, entries) || !take_room(r, size)) {
         return false;
     }
     const cJSON *item;
@@ -179,12 +186,12 @@ static bool take(struct room *r, const cJSON *entries)
 }
 
 /* What was reserved for it is free now. */
-static void fit(struct room *r, struct entries_claim *c)
+static void fit(struct room *r, const struct applicant *a)
 {
-    struct size own = reserved_for(r, c);
-    r->reserved.entries -= own.entries;
-    r->reserved.bytes -= own.bytes;
-    c->fits = take(r, c->entries);
+    struct entries_claim *c = a->claim;
+    r->reserved.entries -= a->reserved.entries;
+    r->reserved.bytes -= a->reserved.bytes;
+    c->fits = take(r, c->entries, a->size);
     c->least_count = 0;
     const cJSON *item;
     const cJSON *least = c->fits ? NULL : c->least;
@@ -217,22 +224,34 @@ static void forget(struct table *t, void (*free_node)(struct table_node *n))
     table_deinit(t);
 }
 
+static void reserve(struct room *r, struct applicant *list, size_t count, const cJSON *now)
+{
+    list_standing(r, now);
+    for (size_t i = 0; i < count; i++) {
+        list[i].reserved = reserved_for(r, list[i].claim);
+        r->reserved = add(r->reserved, list[i].reserved);
+    }
+}
+
 void entries_list_fit(struct entries_claim *claims, size_t count, const cJSON *now)
 {
     struct room room = {.used = {.entries = 0}};
-    struct entries_claim **ranked = xmalloc((count + 1) * sizeof(struct entries_claim *));
-    list_standing(&room, now);
+    struct size all = {.entries = 0};
+    struct applicant *list = xcalloc(count + 1, sizeof *list);
     for (size_t i = 0; i < count; i++) {
-        ranked[i] = &claims[i];
-        room.reserved = add(room.reserved, reserved_for(&room, &claims[i]));
+        list[i] = (struct applicant){.claim = &claims[i], .size = size_of(claims[i].entries)};
+        all = add(all, list[i].size);
     }
-    qsort(ranked, count, sizeof(struct entries_claim *), compare_rank);
+    if (!is_within(all)) {
+        reserve(&room, list, count, now);
+    }
+    qsort(list, count, sizeof *list, compare_rank);
     for (size_t i = 0; i < count; i++) {
-        fit(&room, ranked[i]);
+        fit(&room, &list[i]);
     }
     forget(&room.names, free_name);
     forget(&room.now, free_standing);
-    free(ranked);
+    free(list);
 }
 
 /* ---- the object ---- */
