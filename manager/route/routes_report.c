@@ -133,6 +133,18 @@ static void say_no_pods(const struct route_target *t, struct route_verdict *v)
                       t->service->key);
 }
 
+/* What it owns stays with others until it has confirmed once. */
+static void say_admission(const struct route_webhook *h, const struct route_shard *s,
+                          struct route_verdict *v)
+{
+    *v = s->admission;
+    if (v->reason == ROUTE_ROUTED && !s->confirmed &&
+        !partition_has(&h->present, (int)(s - h->target->shards))) {
+        route_verdict_set(v, ROUTE_SETTLING,
+                          "its pods have not confirmed its rules yet, and others are asked");
+    }
+}
+
 static void add(struct telling *t, const struct route_webhook *h, const struct route_verdict *v)
 {
     bool known = t->report.state == ROUTE_KNOWN && t->report.verdict.reason != ROUTE_ROUTED;
@@ -161,7 +173,7 @@ static void look_at_webhook(struct telling *t, const struct route_webhook *h)
     if (s == NULL) {
         say_no_pods(target, &v);
     } else if (v.reason == ROUTE_ROUTED) {
-        v = s->admission;
+        say_admission(h, s, &v);
     }
     add(t, h, &v);
 }

@@ -145,6 +145,25 @@ static void a_namespace_moves_when_its_new_shard_has_confirmed(void **state)
     assert_int_equal(g->counts.moves, 1);
 }
 
+static void who_has_never_confirmed_is_not_said_to_be_asked(void **state)
+{
+    struct rig *g = *state;
+    g->shards[0].unconfirmed = true;
+    begin_routed(g);
+    rig_expect_owner(g, "x", "rest");
+    rig_expect_reason(g, "a", ROUTE_SETTLING);
+    rig_expect_reason(g, "b", ROUTE_ROUTED);
+    g->shards[0].unconfirmed = false;
+    routes_look(g->routes, "ops/a");
+    rig_pass(g, 500);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    g->shards[0].unconfirmed = true; /* as after any change */
+    routes_look(g->routes, "ops/a");
+    rig_pass(g, 500);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
 static void what_is_deleted_goes_at_once(void **state)
 {
     struct rig *g = *state;
@@ -774,6 +793,7 @@ int main(void)
         TEST(its_owner_narrows_it_first),
         TEST(what_the_owner_changes_is_followed),
         TEST(a_namespace_moves_when_its_new_shard_has_confirmed),
+        TEST(who_has_never_confirmed_is_not_said_to_be_asked),
         TEST(what_is_deleted_goes_at_once),
         TEST(a_service_that_is_deleted_takes_all_with_it),
         TEST(a_service_that_is_made_anew_keeps_its_numbers),
