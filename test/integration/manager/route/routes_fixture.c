@@ -82,12 +82,12 @@ int rig_teardown(void **state)
     return store_teardown(state);
 }
 
-void rig_lead(struct rig *g)
+static struct routes *make_routes(struct rig *g, struct originals *originals)
 {
     const struct routes_options o = {
         .client = g->store.api.client,
         .cache = g->cache,
-        .originals = g->originals,
+        .originals = originals,
         .counts = &g->counts,
         .keys = &g->keys,
         .labels = labels,
@@ -98,16 +98,31 @@ void rig_lead(struct rig *g)
         .ops = &g->store.ops,
         .clock = &g->clock.clock,
     };
+    return routes_new(g->store.api.loop, &o);
+}
+
+void rig_lead(struct rig *g)
+{
     g->holds = true;
-    g->routes = routes_new(g->store.api.loop, &o);
+    g->routes = make_routes(g, g->originals);
 }
 
 void rig_retire(struct rig *g)
 {
+    routes_free(g->rival);
+    originals_free(g->rival_originals);
     routes_free(g->routes);
+    g->rival = NULL;
+    g->rival_originals = NULL;
     g->routes = NULL;
     g->holds = false;
     fake_clock_forget(&g->clock);
+}
+
+void rig_rival(struct rig *g)
+{
+    g->rival_originals = rig_originals(g);
+    g->rival = make_routes(g, g->rival_originals);
 }
 
 /* ---- objects ---- */

@@ -35,6 +35,8 @@ struct rig {
     struct shard_cache *cache;
     struct originals *originals;
     struct routes *routes;
+    struct originals *rival_originals; /* of a second process that thinks to lead, too */
+    struct routes *rival;
     struct routes_counts counts;
     struct rig_shard shards[2]; /* a and b */
     bool holds;                 /* the lease */
@@ -50,6 +52,8 @@ int rig_teardown(void **state);
 /* The process leads, or leads no more. */
 void rig_lead(struct rig *g);
 void rig_retire(struct rig *g);
+/* There is a second one that thinks to lead, until both retire. */
+void rig_rival(struct rig *g);
 
 /* Originals as a process has them that begins. */
 struct originals *rig_originals(struct rig *g);

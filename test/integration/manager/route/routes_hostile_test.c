@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The controller of routes among others who write what they like, and an API server that fails:
- * who is asked in each moment. CMESH_SEED begins with another seed, CMESH_ROUNDS plays more of
- * them.
+ * who is asked in each moment, also by two processes that think to lead. CMESH_SEED begins with
+ * another seed, CMESH_ROUNDS plays more of them.
  */
 #include "base/log.h"
 #include "rounds.h"
@@ -90,6 +90,7 @@ struct play {
     struct rig *g;
     uint64_t excused_until; /* somebody has left namespaces without entries */
     uint64_t doubled_since;
+    uint64_t failed_at; /* a write, or it was about to */
     bool covered; /* since it is narrowed: what its owner narrows without us is not our matter */
     unsigned seed;
     char last[4096]; /* what has happened */
@@ -104,7 +105,8 @@ static uint64_t now(struct rig *g)
 
 static void excuse(struct rig *g, uint64_t ms)
 {
-    uint64_t until = now(g) + (g->store.failing.count > 0 ? 130000 : ms);
+    bool failed = play.failed_at != 0 && now(g) - play.failed_at < 65000;
+    uint64_t until = now(g) + (failed ? 130000 : ms); /* what is forbidden is tried each minute */
     play.excused_until = until > play.excused_until ? until : play.excused_until;
 }
 
@@ -128,6 +130,7 @@ static bool is_labelled(struct rig *g)
 static void judge(struct rig *g)
 {
     bool faulty = g->store.failing.count > 0 || g->routes == NULL;
+    play.failed_at = faulty ? now(g) : play.failed_at;
     const char *wrong = rig_narrowed(g) ? find_wrong(g, false) : NULL;
     play.covered = rig_narrowed(g) && (play.covered || wrong == NULL);
     if (wrong != NULL && (play.covered || is_labelled(g)) && now(g) > play.excused_until) {
@@ -144,6 +147,12 @@ static void judge(struct rig *g)
         fail_msg("seed %u: reviews are sent twice since %u at %u: %s", play.seed,
                  (unsigned)play.doubled_since, (unsigned)now(g), play.last);
     }
+}
+
+/* What was so between two writes. */
+static void judge_writes(struct storing_api *s)
+{
+    judge(LIST_ITEM(s, struct rig, store));
 }
 
 static const char *const some_names[] = {"\"x\"",       "\"x\",\"y\"", "\"z\"",
@@ -210,7 +219,7 @@ static void delete (struct rig *g, const char *resource, const char *ns, const c
 
 static void happen(struct rig *g)
 {
-    switch (store_chance(&g->store, 18)) {
+    switch (store_chance(&g->store, 19)) {
     case 0:
         note("label on");
         if (rig_narrowed(g) && !play.covered) {
@@ -277,7 +286,13 @@ static void happen(struct rig *g)
             excuse(g, 1500);
         }
         break;
-    case 17: /* the owner narrows no more */
+    case 17:
+        if (g->rival == NULL) {
+            note("a rival");
+            rig_rival(g);
+        }
+        break;
+    case 18: /* the owner narrows no more */
         note("wide");
         rig_select(g, "{\"matchLabels\":{\"team\":\"t\"}}");
         rig_select(g, NULL);
@@ -285,6 +300,9 @@ static void happen(struct rig *g)
     }
     if (g->routes != NULL) {
         routes_look(g->routes, "ops/b");
+    }
+    if (g->rival != NULL) {
+        routes_look(g->rival, "ops/b");
     }
 }
 
@@ -295,11 +313,13 @@ static void play_round(struct rig *g, unsigned seed)
     rig_operator(g);
     rig_lead(g);
     g->on_turn = judge;
+    g->store.before_write = judge_writes;
     for (unsigned i = 0; i < 60; i++) {
         happen(g);
         rig_pass(g, store_chance(&g->store, 3) == 0 ? 7000 : 20 * store_chance(&g->store, 40));
     }
     g->on_turn = NULL;
+    g->store.before_write = NULL;
 }
 
 static void whatever_others_do_somebody_is_asked(void **state)
