@@ -190,8 +190,8 @@ class FaultsTest(PairCase):
         self.check_asked(load.end(), "manager killed")
 
     def test_contested(self):
-        """A writer resets the namespaceSelectors all the time: after ten times the manager lets go, until the
-        label is put there again. No review is lost."""
+        """A writer resets the namespaceSelectors all the time: after ten times the manager lets go, until
+        the label is put there again. No review is lost."""
         self.wait_all()
         load = self.load()
         again = Every(self, 0.3, self.widen)

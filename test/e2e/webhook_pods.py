@@ -267,7 +267,7 @@ class Review:
         return self.webhook, self.operation, self.resource, self.namespace, self.name
 
 
-LINE = re.compile(r'^I(\d{4}) ([\d:]+)(\.\d+) .*\] "(Reviewed|Namespace appeared)" (.*)$', re.M)
+LINE = re.compile(r'^I(\d{4}) ([\d:]+)(\.\d+) .*\] "(Reviewed|Namespace appeared)" (.*)\n', re.M)
 WORD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
