@@ -11,11 +11,11 @@ static bool is_over(uint64_t passed_ms, struct route_plan *p)
     return false;
 }
 
-/* Nobody else is asked about namespaces with control labels. What its owner has narrowed, without
- * the label and before we did anything, is the owner's to mend. */
+/* Nobody else is asked about namespaces with control labels, so also what its owner has narrowed
+ * without the label has entries. Another operator than those in shards may have its reasons. */
 static void plan_narrowed(const struct route_plan_facts *f, struct route_plan *p)
 {
-    p->entries = f->asked || f->has_entries || f->ours;
+    p->entries = f->asked || f->of_shards || f->has_entries || f->ours;
     if (f->ours && !(f->asked && f->routable)) {
         p->selector = ROUTE_PLAN_WIDEN;
     }

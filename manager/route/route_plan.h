@@ -25,6 +25,7 @@ struct route_plan_facts {
     bool ready;    /* and a shard that may be asked, or is */
     bool narrowed;
     bool ours;           /* we have narrowed it, by the annotation */
+    bool of_shards;      /* its Service selects pods of shards that serve webhooks */
     bool has_entries;    /* in the routes object, as it was seen */
     bool gone;           /* its Service is not there any more: nobody is asked in any case */
     uint64_t entries_ms; /* for so long it has had them, without a break */

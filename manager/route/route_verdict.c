@@ -21,6 +21,7 @@ static const char *const reasons[ROUTE_REASONS] = {
     [ROUTE_OLD_PODS] = "OldPods",
     [ROUTE_REFUSED] = "Refused",
     [ROUTE_NOT_NARROWED] = "NotNarrowed",
+    [ROUTE_UNLABELLED] = "Unlabelled",
     [ROUTE_SETTLING] = "Settling",
     [ROUTE_CONTESTED] = "Contested",
 };

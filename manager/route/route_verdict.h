@@ -23,6 +23,7 @@ enum route_reason {
     ROUTE_OLD_PODS,         /* pods of an earlier injection, without the port */
     ROUTE_REFUSED,          /* the API server does not take the entries */
     ROUTE_NOT_NARROWED,     /* the original is asked, too, for nobody may narrow it or does */
+    ROUTE_UNLABELLED,       /* nobody asks for it any more, but its owner has it narrow */
     ROUTE_SETTLING,         /* on its way */
     ROUTE_CONTESTED,        /* somebody undoes what we write */
     ROUTE_REASONS,

@@ -89,9 +89,11 @@ static struct route_verdict conclude(const struct routes *r, const struct route_
     struct route_verdict v = h->verdict;
     if (is_contested(h->config)) {
         route_verdict_set(&v, ROUTE_CONTESTED,
-                          "somebody undoes what the manager writes, so it is let go until its "
-                          "label or the configuration changes: find who does (managedFields), and "
-                          "have them keep namespaceSelector and ports");
+                          "somebody (see managedFields) undoes what the manager writes, so any pod "
+                          "is asked: let their manifest add to its namespaceSelector: "
+                          "matchExpressions: [{key: %.256s, operator: DoesNotExist}], or keep the "
+                          "ports of the Service; then take the label off, and set it again",
+                          r->o.keys->key[LABELS_CONTROL]);
     } else if (v.reason == ROUTE_ROUTED) {
         say_unready(h, &v);
     }
@@ -158,10 +160,26 @@ static void add(struct telling *t, const struct route_webhook *h, const struct r
     }
 }
 
+/* By its owner. */
+static bool is_left_narrow(const struct route_webhook *h)
+{
+    return h->narrowed && !h->ours && h->plan.entries;
+}
+
+static void say_unlabelled(const struct routes *r, struct route_verdict *v)
+{
+    route_verdict_set(v, ROUTE_UNLABELLED,
+                      "it has no label %.253s/" ROUTE_LABEL
+                      "=true, but is narrowed, so its entries stay: set the label, or take {key: "
+                      "%.256s, operator: DoesNotExist} out of its namespaceSelector",
+                      r->o.labels.prefix, r->o.keys->key[LABELS_CONTROL]);
+}
+
 static void look_at_webhook(struct telling *t, const struct route_webhook *h)
 {
     const struct route_target *target = h->target;
-    if (!h->config->original->labelled || target == NULL ||
+    bool labelled = h->config->original->labelled;
+    if (!(labelled || is_left_narrow(h)) || target == NULL ||
         strcmp(target->service->ns, t->shard->ns) != 0) {
         return;
     }
@@ -170,7 +188,9 @@ static void look_at_webhook(struct telling *t, const struct route_webhook *h)
     if (v.reason == ROUTE_NOTHING || (s == NULL && t->shard->pod_count > 0)) {
         return;
     }
-    if (s == NULL) {
+    if (!labelled) {
+        say_unlabelled(t->r, &v);
+    } else if (s == NULL) {
         say_no_pods(target, &v);
     } else if (v.reason == ROUTE_ROUTED) {
         say_admission(h, s, &v);

@@ -279,6 +279,7 @@ static void plan(struct making *m, struct route_webhook *h)
         .ready = is_ready(h),
         .narrowed = h->narrowed,
         .ours = h->ours,
+        .of_shards = h->target != NULL && h->target->count > 0,
         .has_entries = h->has_entries,
         .gone = h->own != NULL && h->own->state == ROUTE_SERVICE_GONE,
         .entries_ms = making_since(m, &t->entries_since, h->has_entries),

@@ -82,11 +82,11 @@ static void its_owner_narrows_it_first(void **state)
     rig_lead(g);
     rig_pass(g, 1000);
     rig_select(g, CONSTANT);
-    rig_pass(g, 1000);
-    assert_int_equal(rig_entries(g), 0);
-    rig_label(g, true);
     RIG_AWAIT(g, rig_entries(g) > 0, 500);
     rig_expect_owner(g, "x", "rest");
+    rig_expect_reason(g, "a", ROUTE_UNLABELLED);
+    assert_int_equal(rig_port(g, "a"), 0);
+    rig_label(g, true);
     rig_pass(g, 8000);
     rig_expect_owner(g, "x", "rest");
     rig_slices(g, true, true);
@@ -99,11 +99,48 @@ static void its_owner_narrows_it_first(void **state)
     rig_stride(g, 20000);
     assert_true(rig_narrowed(g));
     rig_expect_owner(g, "x", "a");
+    rig_expect_reason(g, "a", ROUTE_UNLABELLED);
     rig_select(g, NULL);
     rig_pass(g, 4500);
     rig_expect_owner(g, "x", "a");
     rig_pass(g, 1000);
     assert_int_equal(rig_entries(g), 0);
+}
+
+/* By a manifest that still has what narrows it. */
+static void its_owner_narrows_it_after_the_end(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    rig_label(g, false);
+    rig_pass(g, 20000);
+    assert_int_equal(rig_entries(g), 0);
+    rig_select(g, CONSTANT);
+    RIG_AWAIT(g, rig_entries(g) > 0, 500);
+    rig_expect_owner(g, "x", "rest");
+    rig_expect_reason(g, "a", ROUTE_UNLABELLED);
+    rig_retire(g);
+    rig_lead(g);
+    rig_pass(g, 20000);
+    rig_expect_owner(g, "x", "rest");
+    rig_select(g, NULL);
+    rig_pass(g, 6000);
+    assert_int_equal(rig_entries(g), 0);
+    assert_int_equal(rig_report(g, "a")->state, ROUTE_NOT_ASKED);
+}
+
+static void narrow_ones_of_other_operators_are_left_alone(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    store_put_text(&g->store, "services", "ops",
+                   "{\"metadata\":{\"name\":\"hook\"},\"spec\":{\"selector\":{\"app\":\"x\"},"
+                   "\"ports\":[{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}]}}");
+    rig_select(g, CONSTANT);
+    rig_lead(g);
+    rig_pass(g, 8000);
+    assert_int_equal(rig_entries(g), 0);
+    assert_int_equal(rig_report(g, "a")->state, ROUTE_NOT_ASKED);
 }
 
 static void what_the_owner_changes_is_followed(void **state)
@@ -277,6 +314,25 @@ static void ports_go_when_the_original_went_unseen(void **state)
     rig_pass(g, 6000);
     assert_int_equal(rig_port(g, "a"), 0);
     assert_int_equal(rig_port(g, "b"), 0);
+}
+
+/* Which has labels of its own, and adds a port before an entry leads there. */
+static void ports_of_another_installation_stay(void **state)
+{
+    struct rig *g = *state;
+    store_put_text(&g->store, RIG_VALIDATING, "",
+                   "{\"metadata\":{\"name\":\"cmesh-routes\"},\"webhooks\":[{"
+                   "\"name\":\"12345678.w.example.com\",\"clientConfig\":{\"service\":{"
+                   "\"namespace\":\"ops\",\"name\":\"hook\",\"port\":20443}},"
+                   "\"namespaceSelector\":{\"matchExpressions\":[{\"key\":\"other/control\","
+                   "\"operator\":\"Exists\"}]}}]}");
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443},"
+                   "{\"name\":\"wh-00000001\",\"port\":20443,\"targetPort\":\"wh-00000001\"},"
+                   "{\"name\":\"wh-00000002\",\"port\":20444,\"targetPort\":\"wh-00000002\"}");
+    rig_lead(g);
+    rig_pass(g, 12000);
+    assert_int_equal(g->store.requests, 0); /* above all none that takes ports off */
+    assert_int_equal(rig_entries(g), 1);
 }
 
 /* ---- what goes wrong ---- */
@@ -791,6 +847,8 @@ int main(void)
         TEST(the_whole_way),
         TEST(the_way_back),
         TEST(its_owner_narrows_it_first),
+        TEST(its_owner_narrows_it_after_the_end),
+        TEST(narrow_ones_of_other_operators_are_left_alone),
         TEST(what_the_owner_changes_is_followed),
         TEST(a_namespace_moves_when_its_new_shard_has_confirmed),
         TEST(who_has_never_confirmed_is_not_said_to_be_asked),
@@ -800,6 +858,7 @@ int main(void)
         TEST(another_service_is_asked_when_pods_stand_behind_it),
         TEST(a_name_that_leads_to_another_port_is_reported),
         TEST(ports_go_when_the_original_went_unseen),
+        TEST(ports_of_another_installation_stay),
         TEST(who_may_not_narrow_says_so),
         TEST(who_may_not_write_ports_says_so),
         TEST(each_write_is_tried_again),

@@ -44,6 +44,8 @@ static void each_step(void **state)
         {{.asked = true, .routable = true, .narrowed = true}, true, ROUTE_PLAN_LEAVE, UINT64_MAX},
         {{.asked = true, .narrowed = true}, true, ROUTE_PLAN_LEAVE, UINT64_MAX},
         {{.narrowed = true}, false, ROUTE_PLAN_LEAVE, UINT64_MAX},
+        {{.of_shards = true, .narrowed = true}, true, ROUTE_PLAN_LEAVE, UINT64_MAX},
+        {{.of_shards = true}, false, ROUTE_PLAN_LEAVE, UINT64_MAX},
         /* The label goes, or nothing can be routed any more. */
         {{.routable = true, .ready = true, .has_entries = true, .narrowed = true, .ours = true},
          true,
