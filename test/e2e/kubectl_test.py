@@ -333,6 +333,7 @@ class WriteTest(KubectlTestCase):
         scale = json.loads(self.proxied("get", "--raw", path))
         self.assertEqual(("Scale", 2), (scale["kind"], scale["spec"]["replicas"]))
         scale["spec"]["replicas"] = 0
+        del scale["metadata"]["resourceVersion"]  # its controller writes, too
         self.proxied("replace", "--raw", path, "-f", "-", stdin=json.dumps(scale))
         self.assertEqual(0, self.stored("deployment", "web")["spec"]["replicas"])
         pod = {

@@ -8,6 +8,7 @@ import bisect
 import dataclasses
 import datetime
 import json
+import math
 import os
 import random
 import re
@@ -76,6 +77,7 @@ class Operator:
         self.leases = LEASES.format(namespace)
         self.lock = lock
         self.leading = lock is None
+        self.until = math.inf if lock is None else 0  # it leads, at most
         self.retry = 0.2  # seconds, until it renews, or asks again
         self.over = threading.Event()
         self.due = threading.Condition()
@@ -130,6 +132,7 @@ class Operator:
                 free = not holder or asked - since > LEASE_S
                 if (free or holder == self.identity) and self.write(client, lease, self.identity):
                     renewed = asked
+                    self.until = asked + RENEW_S
                     self.lead(True)
             except (OSError, wire.Cut):
                 pass
@@ -143,6 +146,10 @@ class Operator:
                 self.queue = list(self.objects)
                 self.due.notify_all()
         self.leading = leading
+
+    def leads(self):
+        """Not for longer than it may, however long an answer to its renewal takes."""
+        return self.leading and time.monotonic() < self.until
 
     def read(self, client):
         answer = client.ask("GET", f"{self.leases}/{self.lock}")
@@ -216,8 +223,8 @@ class Operator:
     def work(self, client):
         while not self.over.is_set():
             with self.due:
-                self.due.wait_for(lambda: self.over.is_set() or (self.queue and self.leading), 1)
-                if self.over.is_set() or not self.queue or not self.leading:
+                self.due.wait_for(lambda: self.over.is_set() or (self.queue and self.leads()), 1)
+                if self.over.is_set() or not self.queue or not self.leads():
                     continue
                 space = self.queue.pop(0)
                 data = self.objects.get(space, {})

@@ -46,7 +46,7 @@ class CompileTest(webhook_pods.WebhookPodsCase):
         self.start(pods, proxied=False)
         for space in (*NAMES, *HASHES.values(), "other-1"):
             self.make_space(space)
-        self.make_space("unlabelled", labelled=False)
+        self.make_space("unlabelled")
 
     def shards(self):
         leave_out = by_label(harness.NAMESPACE_LABEL, "NotIn", *NAMES)
