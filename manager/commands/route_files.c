@@ -26,13 +26,13 @@
 #include "json/field.h"
 
 /* A Service with our ports, and the shards that take part. */
-struct route_service {
+struct file_service {
     const char *ns;
     const char *name;
     const cJSON *object; /* NULL: it is not among the files */
     struct partition_shard *shards;
     struct entries_shard *entries; /* of these, likewise */
-    double *ports;                 /* of their containers */
+    unsigned *ports;               /* of their containers */
     struct partition_facts facts;
     struct partitioner *partitioner;
     int hold_port;
@@ -50,47 +50,27 @@ struct labelled {
 
 /* ---- shards ---- */
 
-static double port_of(const cJSON *config)
-{
-    const cJSON *port = field_get(field_get(field_get(config, "spec"), "webhook"), "port");
-    return cJSON_IsNumber(port) ? port->valuedouble : 0;
-}
-
-static bool holds(const cJSON *config)
-{
-    const cJSON *webhook = field_get(field_get(config, "spec"), "webhook");
-    return strcmp(field_text(webhook, "duringHandover"), "Hold") == 0;
-}
-
 /* Whether the Service may select pods of the shard; both name labels. */
 static bool selects(const cJSON *service, const cJSON *config)
 {
     struct err e = ERR_INIT;
-    const cJSON *labels = field_get(field_get(service, "spec"), "selector");
-    cJSON *wrapped = xptr(cJSON_CreateObject());
-    struct edit ed = {0};
-    if (cJSON_IsObject(labels)) {
-        edit_set(&ed, wrapped, "matchLabels", cJSON_Duplicate(labels, true));
-    }
-    struct selector *own = selector_from_label_selector(wrapped, "spec.selector", &e);
+    struct selector *own = service_ports_selector(service);
     struct selector *pods = shards_pod_selector(config, &e);
-    bool both = own != NULL && pods != NULL && cJSON_IsObject(labels) &&
-                selector_overlap(own, pods) != OVERLAP_NONE;
+    bool both = own != NULL && pods != NULL && selector_overlap(own, pods) != OVERLAP_NONE;
     selector_free(own);
     selector_free(pods);
-    cJSON_Delete(wrapped);
     return both;
 }
 
-static bool takes_part(const struct route_files *r, const struct route_service *s,
+static bool takes_part(const struct route_files *r, const struct file_service *s,
                        const struct rules *rules)
 {
     const cJSON *config = shard_files_config(r->shards, rules);
-    return strcmp(rules_shard_namespace(rules), s->ns) == 0 && port_of(config) != 0 &&
+    return strcmp(rules_shard_namespace(rules), s->ns) == 0 && compile_webhook_port(config) != 0 &&
            (s->object == NULL || selects(s->object, config));
 }
 
-static void add_shard(const struct route_files *r, struct route_service *s,
+static void add_shard(const struct route_files *r, struct file_service *s,
                       const struct rules *rules)
 {
     char shares[NAMES_KEY_SIZE];
@@ -101,19 +81,19 @@ static void add_shard(const struct route_files *r, struct route_service *s,
     const char *with = field_text(annotations, names_key(prefix, SHARDING_SHARES_WITH, shares));
     size_t i = s->facts.count++;
     char *key = xasprintf("%s/%s", s->ns, rules_shard_name(rules));
-    s->ports[i] = port_of(config);
+    s->ports[i] = compile_webhook_port(config);
     s->entries[i].key = key;
     s->shards[i] = (struct partition_shard){.key = key,
                                             .wanted = rules,
                                             .published = rules,
                                             .confirmed = true,
                                             .can_gain = true,
-                                            .hold = holds(config),
+                                            .hold = compile_webhook_holds(config),
                                             .shares_with = *with == '\0' ? NULL : with};
 }
 
 /* They are sorted, as the results are. */
-static void find_shards(const struct route_files *r, struct route_service *s)
+static void find_shards(const struct route_files *r, struct file_service *s)
 {
     const struct rules_set *results = &r->shards->results;
     s->shards = xcalloc(results->count + 1, sizeof *s->shards);
@@ -126,12 +106,14 @@ static void find_shards(const struct route_files *r, struct route_service *s)
     }
     s->facts.shards = s->shards;
     s->facts.shared = &r->shards->shared;
+    s->facts.own = &s->ns;
+    s->facts.own_count = 1;
     s->partitioner = partitioner_new(&s->facts);
 }
 
 /* ---- Services ---- */
 
-static void give_ports(struct route_service *s)
+static void give_ports(struct file_service *s)
 {
     size_t count = s->facts.count;
     struct service_port *ports = xcalloc(count + 1, sizeof *ports);
@@ -168,22 +150,22 @@ static const cJSON *find_object(const struct route_files *r, const char *ns, con
 }
 
 /* Each once. Valid until the next one is found. */
-static const struct route_service *find_service(struct route_files *r, const char *ns,
-                                                const char *name)
+static const struct file_service *find_service(struct route_files *r, const char *ns,
+                                               const char *name)
 {
     for (size_t i = 0; i < r->service_count; i++) {
         if (strcmp(r->services[i].ns, ns) == 0 && strcmp(r->services[i].name, name) == 0) {
             return &r->services[i];
         }
     }
-    struct route_service *s = &r->services[r->service_count++];
-    *s = (struct route_service){.ns = ns, .name = name, .object = find_object(r, ns, name)};
+    struct file_service *s = &r->services[r->service_count++];
+    *s = (struct file_service){.ns = ns, .name = name, .object = find_object(r, ns, name)};
     find_shards(r, s);
     give_ports(s);
     return s;
 }
 
-static void service_deinit(struct route_service *s)
+static void service_deinit(struct file_service *s)
 {
     partitioner_free(s->partitioner);
     for (size_t i = 0; i < s->facts.count; i++) {
@@ -202,7 +184,7 @@ struct look {
     struct labelled *original;
     const cJSON *webhook;
     size_t place;
-    const struct route_service *service; /* with our ports; NULL: it leads to none */
+    const struct file_service *service; /* with our ports; NULL: it leads to none */
     struct route_rules rules;
 };
 
@@ -225,7 +207,7 @@ static void give_up(struct look *l, enum route_reason reason, const char *text)
 /* What keeps its Service from leading to shards. */
 static void check_service(struct look *l)
 {
-    const struct route_service *s = l->service;
+    const struct file_service *s = l->service;
     char text[512];
     if (s->facts.count == 0) {
         (void)snprintf(text, sizeof text, "%s of namespace %s has spec.webhook.port%s", "no shard",
@@ -246,7 +228,7 @@ static void check_service(struct look *l)
 /* A Service that leads to another port than that of some shard. */
 static void check_port(struct look *l)
 {
-    const struct route_service *s = l->service;
+    const struct file_service *s = l->service;
     struct entries_service own;
     char text[640];
     (void)entries_service_of(l->webhook, &own);
@@ -254,7 +236,7 @@ static void check_port(struct look *l)
     for (size_t i = 0; object != NULL && i < s->facts.count; i++) {
         if (service_ports_target(object, own.port, s->ports[i]) == SERVICE_PORTS_OTHER) {
             (void)snprintf(text, sizeof text,
-                           "port %d of Service %.63s leads to another port than %.0f, "
+                           "port %d of Service %.63s leads to another port than %u, "
                            "spec.webhook.port of shard %.320s",
                            own.port, own.name, s->ports[i], s->shards[i].key);
             give_up(l, ROUTE_OTHER_PORT, text);
@@ -263,7 +245,7 @@ static void check_port(struct look *l)
     }
 }
 
-static const struct route_service *service_of(struct look *l)
+static const struct file_service *service_of(struct look *l)
 {
     struct entries_service own;
     const cJSON *annotations =
@@ -379,7 +361,7 @@ static const char *wrong_field(const cJSON *webhook)
     return NULL;
 }
 
-/* Whether it was told. */
+/* Whether a field is wrong, which is reported. */
 static bool refuse(struct route_files *r, const struct config_entry *entry, const cJSON *webhook,
                    size_t place)
 {

@@ -5,7 +5,7 @@
  *
  * As if all shards were ready and nothing had been routed before. A Service among the files says
  * which shards it selects, and which of its ports are taken; else all shards of its namespace with
- * spec.webhook.port count. What cannot be routed is told as a warning, as shard_files.h does.
+ * spec.webhook.port count. What cannot be routed is reported as a warning (shard_files.h).
  */
 #ifndef MANAGER_COMMANDS_ROUTE_FILES_H
 #define MANAGER_COMMANDS_ROUTE_FILES_H
@@ -20,7 +20,7 @@ struct route_files {
     struct shard_files *shards; /* must outlive it */
     struct labels_keys keys;
     char service_key[NAMES_KEY_SIZE]; /* of the annotation */
-    struct route_service *services;
+    struct file_service *services;
     size_t service_count;
     cJSON *objects; /* in the order in which they are to be printed; NULL: none is asked for */
 };

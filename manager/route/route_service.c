@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/xalloc.h"
 #include "kube/name.h"
-#include "json/edit.h"
+#include "route/service_ports.h"
 #include "json/field.h"
 
 /* ---- the Service ---- */
@@ -18,29 +18,12 @@ static void changed(const struct route_service *s)
     s->on_change(s->data);
 }
 
-static struct selector *selector_of(const cJSON *service)
-{
-    struct edit ed = {.rc = 0};
-    struct err e = ERR_INIT;
-    const cJSON *labels = field_map(field_get(service, "spec"), "selector");
-    if (labels == NULL || labels->child == NULL) {
-        return NULL; /* whose Endpoints others write */
-    }
-    cJSON *selector = cJSON_CreateObject();
-    edit_set(&ed, selector, "matchLabels", cJSON_Duplicate(labels, true));
-    xok(ed.rc);
-    struct selector *made = selector_from_label_selector(selector, "spec.selector", &e);
-    xerr(&e);
-    cJSON_Delete(selector);
-    return made;
-}
-
 static void set_object(struct route_service *s, cJSON *object)
 {
     cJSON_Delete(s->object);
     selector_free(s->selector);
     s->object = object;
-    s->selector = object == NULL ? NULL : selector_of(object);
+    s->selector = object == NULL ? NULL : service_ports_selector(object);
 }
 
 static bool keep(void *data, const char *key, const cJSON *object, struct informer_item **item)

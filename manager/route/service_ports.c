@@ -218,3 +218,20 @@ const char *service_ports_name(const cJSON *service, double number)
     const cJSON *port = find_number(service, number);
     return port == NULL ? NULL : field_text(port, "name");
 }
+
+struct selector *service_ports_selector(const cJSON *service)
+{
+    struct edit ed = {.rc = 0};
+    struct err e = ERR_INIT;
+    const cJSON *labels = field_map(field_get(service, "spec"), "selector");
+    if (labels == NULL || labels->child == NULL) {
+        return NULL;
+    }
+    cJSON *selector = cJSON_CreateObject();
+    edit_set(&ed, selector, "matchLabels", cJSON_Duplicate(labels, true));
+    xok(ed.rc);
+    struct selector *made = selector_from_label_selector(selector, "spec.selector", &e);
+    xerr(&e);
+    cJSON_Delete(selector);
+    return made;
+}

@@ -18,6 +18,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/err.h"
+#include "kube/selector.h"
 #include "object/route_names.h"
 
 #define SERVICE_PORTS_MAX 64 /* of one Service, those of others included */
@@ -58,5 +59,9 @@ enum service_ports_target service_ports_target(const cJSON *service, double numb
                                                double container_port);
 /* The name of that port, "" if it has none; NULL: there is none of that number. */
 const char *service_ports_name(const cJSON *service, double number);
+
+/* Which pods the Service selects; the caller frees. NULL: none, for others write its Endpoints; or
+ * its labels are not valid. */
+MUST_CHECK struct selector *service_ports_selector(const cJSON *service);
 
 #endif

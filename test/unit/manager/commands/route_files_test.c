@@ -252,6 +252,7 @@ static void what_cannot_be_routed_is_told(void **state)
          "cannot be routed: NoPods: no shard of namespace ops has spec.webhook.port and may be "
          "selected by the Service",
          ""},
+        {SHARDS PODS SERVICE("{}", "{name: w, port: 443}"), "cannot be routed: NoPods: ", ""},
         {SHARDS PODS SERVICE("{app: op}", "{port: 443}"),
          "cannot be routed: PortUnnamed: the only port of Service op has no name", ""},
         {SHARDS PODS SERVICE("{app: op}", "{name: w, port: 443, targetPort: 8443}"),
@@ -321,6 +322,17 @@ static void a_shard_that_holds(void **state)
                                   "namespace", "[x]") PODS),
                      EXIT_DONE);
     expect_ports(f->objects->child, "443 20443"); /* nothing moves */
+}
+
+/* As the manager does it: where the shards themselves are, any pod is asked. */
+static void the_namespace_of_the_shards_is_not_routed(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(run(f, SHARD("a", PORT, "namespace", "[ops, x]") PODS), EXIT_DONE);
+    expect_ports(f->objects->child, "443 20443");
+    char *text = cJSON_PrintUnformatted(f->objects->child);
+    assert_non_null(strstr(text, "\"operator\":\"In\",\"values\":[\"x\"]"));
+    cJSON_free(text);
 }
 
 static void shards_that_namespaces_do_not_tell_apart(void **state)
@@ -428,6 +440,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_service_has_the_ports, setup, teardown),
         cmocka_unit_test_setup_teardown(a_shard_that_holds, setup, teardown),
         cmocka_unit_test_setup_teardown(shards_that_namespaces_do_not_tell_apart, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_namespace_of_the_shards_is_not_routed, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_no_configuration_is_an_error, setup, teardown),
         cmocka_unit_test_setup_teardown(lists_are_taken, setup, teardown),
         cmocka_unit_test_setup_teardown(a_folder_with_webhooks_can_be_compared, setup, teardown),
