@@ -150,7 +150,7 @@ static cJSON *add_expression(struct edit *ed, cJSON *selector, const char *key,
 
 /* ---- who is to be asked ---- */
 
-/* A name with who has it, and who has its hash. */
+/* A namespace, its owner, and the owner of its hash. */
 struct owned_name {
     const char *name;
     int owner;

@@ -2,7 +2,7 @@
 /*
  * route_plan.h - what comes next for one webhook of an original: whether it has entries, and
  * whether it is narrowed. From facts, without clock or cluster; the state is what the API server
- * has, so a new leader goes on from there.
+ * has, and a new leader reads it there.
  *
  *     asked for -> entries -> 5 s -> narrowed                     by us, or by its owner at any
  * time not any more -> widened, if it was us -> 5 s -> no entries

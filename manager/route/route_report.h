@@ -25,8 +25,8 @@ struct route_report {
 /* Adds the condition. `r` NULL: as ROUTE_NOT_ASKED. */
 void route_report_add(const struct conditions *c, const struct route_report *r);
 
-/* The Event that tells of what the condition says now; NULL: none, for it said so before, or it
- * says what passes. Either may be NULL: there is no such condition. */
+/* The reason of the Event for a change of the condition. NULL: no Event, since the condition has
+ * not changed, or will by itself. Either argument may be NULL: there is no such condition. */
 const char *route_report_event(const cJSON *before, const cJSON *now);
 
 #endif

@@ -68,7 +68,7 @@ enum route_service_state {
     ROUTE_SERVICE_GONE,    /* for longer than a moment */
     ROUTE_SERVICE_THERE,
 };
-/* *again_ms: when that may be different although nothing was told; UINT64_MAX: not. */
+/* *again_ms: after so long it may have changed without a call of on_change; UINT64_MAX: never. */
 enum route_service_state route_service_look(struct route_service *s, uint64_t *again_ms);
 /* What keeps it from being followed, for people; NULL: nothing. */
 const char *route_service_error(const struct route_service *s);

@@ -4,9 +4,9 @@
  * ports of their Services, the entries in our own webhook configurations, and the selectors that
  * narrow the originals, as they are to be.
  *
- * Only the leader has one: it begins with routes_new and ends with routes_free. What it must know
- * is at the API server: the entries say who is asked about which namespace, so a new leader goes on
- * from there.
+ * Only the leader has one: it begins with routes_new and ends with routes_free. Its state is at the
+ * API server, where the entries say who is asked about which namespace. A new leader reads it
+ * there.
  *
  *     originals, Services, entries, shards, pods ----> look -> decide (routes_world.c)
  *          -> ports of a Service, by server-side apply

@@ -113,13 +113,7 @@ class CompileTest(webhook_pods.WebhookPodsCase):
         self.make_space("new-space")
         owners = {**{name: ["a"] for name in NAMES}, "hash-b": ["b"], "hash-c": ["c"]}
         owners.update({"other-1": None, "unlabelled": None, "new-space": None})
-        written = [
-            webhook_pods.write(self.cluster, operation, space, f"thing-{i}", {"round": operation})
-            for i in range(3)
-            for space in owners
-            for operation in ("CREATE", "UPDATE", "DELETE")
-        ]
-        self.check_once(written, owners)
+        self.check_once(self.write_all(owners, 3), owners)
         found = [r.webhook for r in self.reviews() if r.resource == "namespaces" and r.name == "new-space"]
         self.assertEqual(["default", "validate"], found)
         self.check_stored()

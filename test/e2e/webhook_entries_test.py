@@ -112,13 +112,7 @@ class EntriesTest(webhook_pods.WebhookPodsCase):
         self.route(OWNED)
         owners = {name: [of] for of, values in OWNED.items() for name in values}
         owners.update({"hash-b": ["b"], "other-1": None, "unlabelled": None})
-        written = [
-            webhook_pods.write(self.cluster, operation, space, f"thing-{i}", {"round": operation})
-            for i in range(2)
-            for space in owners
-            for operation in ("CREATE", "UPDATE", "DELETE")
-        ]
-        self.check_once(written, owners)
+        self.check_once(self.write_all(owners, 2), owners)
         for name in ("new-space", "unlabelled-new"):
             self.make_space(name)
             found = [r.webhook for r in self.reviews() if r.resource == "namespaces" and r.name == name]

@@ -241,15 +241,19 @@ class AwayTest(PairCase):
             pod.delete()
         self.wait_endpoints(port_name(of), 0)
 
-    def test_fail(self):
-        """Writes in the shard's namespaces are refused, at once, and no others; opt-out ends that."""
+    def lose_under_load(self, of):
+        """What was written meanwhile, and since when it was lost."""
         self.wait_all()
         load = self.load()
         time.sleep(1)
-        self.lose("green")
+        self.lose(of)
         lost = time.time()
         time.sleep(5)
-        written = load.end()
+        return load.end(), lost
+
+    def test_fail(self):
+        """Writes in the shard's namespaces are refused, at once, and no others; opt-out ends that."""
+        written, lost = self.lose_under_load("green")
         refused = [w for w in written if w.status != 201]
         self.assertEqual({"team-3", "team-4"}, {w.namespace for w in refused})
         self.assertEqual({500}, {w.status for w in refused})
@@ -300,13 +304,7 @@ class IgnoreTest(AwayTest):
 
     def test_fail(self):
         """What the shard should have reviewed is not reviewed."""
-        self.wait_all()
-        load = self.load()
-        time.sleep(1)
-        self.lose("green")
-        lost = time.time()
-        time.sleep(5)
-        written = load.end()
+        written, lost = self.lose_under_load("green")
         self.assertEqual({201}, {w.status for w in written})
         later = [w for w in written if w.came > lost and w.namespace in self.names["green"]]
         reviewed = {r.name for r in self.reviews()}

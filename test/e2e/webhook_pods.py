@@ -440,6 +440,15 @@ class WebhookPodsCase(mesh.MeshTestCase):
             path = f"/api/v1/namespaces/{space}"
             harness.wait_for(lambda p=path: self.cluster.fetch(p).status == 404, f"{space} is gone", 120)
 
+    def write_all(self, spaces, rounds):
+        """An object is created, updated and deleted in each namespace, so often."""
+        return [
+            write(self.cluster, operation, space, f"thing-{i}", {"round": operation})
+            for i in range(rounds)
+            for space in spaces
+            for operation in ("CREATE", "UPDATE", "DELETE")
+        ]
+
     def make_space(self, name):
         metadata = {"name": name, "labels": labels_of(name)}
         self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
