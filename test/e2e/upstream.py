@@ -127,16 +127,15 @@ class Peer(Stream):
             request.body, _ = self.read_body()
         return request
 
-    def send_response_head(self, status, headers):
+    def send_response_head(self, status, headers, body=b""):
         lines = [f"HTTP/1.1 {status} Scripted"] + [f"{name}: {value}" for name, value in headers]
-        self.send("\r\n".join(lines + ["", ""]).encode("latin-1"))
+        self.send("\r\n".join(lines + ["", ""]).encode("latin-1") + body)
 
     def respond(self, status, body=b"{}\n", content_type="application/json", headers=()):
-        """A whole answer with a Content-Length."""
+        """A whole answer with a Content-Length, at once: its head may be all that is wanted."""
         framing = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
-        self.send_response_head(status, framing + list(headers))
-        if not self.is_head:
-            self.send(body)
+        body = b"" if self.is_head else body
+        self.send_response_head(status, framing + list(headers), body)
 
     def begin_watch(self, content_type="application/json", headers=()):
         framing = [("Content-Type", content_type), ("Transfer-Encoding", "chunked")]

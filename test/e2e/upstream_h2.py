@@ -188,10 +188,12 @@ class StreamPeer:
             self.end_chunks()
 
     def respond(self, status, body=b"{}\n", content_type="application/json", headers=()):
+        """A whole answer; of one that the peer drops for its head, the body goes out, too."""
         framing = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
-        self.send_response_head(status, framing + list(headers))
-        if not self.ended:
-            self.send(body)
+        with self.link.lock:
+            self.send_response_head(status, framing + list(headers))
+            if not self.ended:
+                self.send(body)
 
     def begin_watch(self, content_type="application/json", headers=()):
         self.send_response_head(200, [("Content-Type", content_type), *headers])
