@@ -81,6 +81,13 @@ static void write_name(const char *hex, const char *name, char out[NAME_SUBDOMAI
     }
 }
 
+bool entries_is_named_after(const char *entry, const char *webhook)
+{
+    char name[NAME_SUBDOMAIN_MAX + 1];
+    write_name("00000000", webhook, name);
+    return strlen(entry) > NAME_DIGITS && strcmp(entry + NAME_DIGITS, name + NAME_DIGITS) == 0;
+}
+
 static void name_entry(const struct entries_webhook *w, enum entry_kind kind, const char *shard,
                        char out[NAME_SUBDOMAIN_MAX + 1])
 {

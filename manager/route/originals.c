@@ -19,7 +19,6 @@ struct source {
 struct originals {
     char label[NAMES_KEY_SIZE];
     char annotation[NAMES_KEY_SIZE];
-    const struct labels_keys *keys;
     struct source sources[ORIGINALS_KINDS];
     void (*on_change)(void *data);
     void *data;
@@ -73,26 +72,6 @@ static bool is_labelled(const struct originals *o, const cJSON *object)
     return strcmp(field_text(labels, o->label), "true") == 0;
 }
 
-static bool is_narrowed(const struct originals *o, const cJSON *object)
-{
-    const cJSON *webhook;
-    cJSON_ArrayForEach(webhook, field_get(object, "webhooks"))
-    {
-        if (narrowing_is(o->keys, webhook)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool matters(const struct originals *o, const cJSON *object)
-{
-    const cJSON *annotations = field_get(field_get(object, "metadata"), "annotations");
-    return !is_own(object) &&
-           (is_labelled(o, object) || field_get(annotations, o->annotation) != NULL ||
-            is_narrowed(o, object));
-}
-
 static void drop(void *data, struct informer_item *item)
 {
     struct original *original = original_of(item);
@@ -105,7 +84,7 @@ static bool keep(void *data, const char *key, const cJSON *object, struct inform
 {
     const struct source *s = data;
     const struct originals *o = s->owner;
-    if (*item == NULL && !matters(o, object)) {
+    if (is_own(object)) {
         return false;
     }
     if (*item != NULL && strcmp(field_meta(original_of(*item)->object, "resourceVersion"),
@@ -230,7 +209,6 @@ struct originals *originals_new(struct net_loop *l, const struct originals_optio
     struct originals *all = xcalloc(1, sizeof *all);
     (void)names_key(o->prefix, ROUTE_LABEL, all->label);
     (void)names_key(o->prefix, ROUTE_NARROWED, all->annotation);
-    all->keys = o->keys;
     for (enum originals_kind kind = 0; kind < ORIGINALS_KINDS; kind++) {
         all->sources[kind] = (struct source){.owner = all, .kind = kind};
         follow(l, o, &all->sources[kind]);

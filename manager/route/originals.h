@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * originals.h - the webhook configurations of operators whose reviews are routed, or were until a
- * moment ago: followed at the API server.
+ * originals.h - the webhook configurations of operators, whose reviews may be routed: followed at
+ * the API server.
  *
- * All configurations of the cluster are listed and watched; kept are those with the label
- * PREFIX/route: "true", with the annotation of narrowing.h, or with a webhook that is narrowed; and
- * those that were so once, until they are deleted, since what we did for them is to be undone step
- * by step. The manager's own are never among them.
+ * All configurations of the cluster are listed and watched, and kept: also what nothing points to
+ * any more may have entries, which are taken out step by step. The manager's own are never among
+ * them.
  *
  * Every replica of the manager has one: the webhook for ShardingConfigs asks it, and the leader's
  * controller (routes.h) listens to it.
@@ -20,7 +19,6 @@
 
 #include "kube/client/client.h"
 #include "kube/client/informer.h"
-#include "label/labels.h"
 #include "net/loop.h"
 
 struct originals;
@@ -31,13 +29,12 @@ struct original {
     struct informer_item item; /* by its name */
     enum originals_kind kind;
     cJSON *object; /* whole, but for managedFields */
-    bool labelled;
+    bool labelled; /* PREFIX/route: "true" */
 };
 
 struct originals_options {
     struct kube_client *client;      /* must outlive it */
     const char *prefix;              /* of labels and annotations; copied */
-    const struct labels_keys *keys;  /* must outlive it */
     const struct reflector_ops *ops; /* for tests; NULL: the usual */
 };
 

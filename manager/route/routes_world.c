@@ -22,6 +22,39 @@ static int compare_configs(const void *left, const void *right)
                                                   : strcmp(a->name, b->name);
 }
 
+/* Those of another original may count as its own here, if the webhooks have the same name. */
+static bool may_have_entries(const struct making *m, const struct original *o, const char *webhook)
+{
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, making_entries(m, o->kind))
+    {
+        if (entries_is_named_after(field_text(entry, "name"), webhook)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It is to be routed, or something of that is left. */
+static bool concerns(const struct making *m, const struct original *o)
+{
+    const struct routes *r = m->r;
+    const char *annotation = originals_annotation(r->o.originals);
+    const cJSON *webhook;
+    if (o->labelled ||
+        field_get(field_get(field_get(o->object, "metadata"), "annotations"), annotation) != NULL) {
+        return true;
+    }
+    cJSON_ArrayForEach(webhook, field_get(o->object, "webhooks"))
+    {
+        if (narrowing_is(r->o.keys, webhook) ||
+            may_have_entries(m, o, field_text(webhook, "name"))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static size_t count_originals(const struct originals *o)
 {
     size_t count = 0;
@@ -79,8 +112,10 @@ static void collect_configs(struct making *m)
     w->configs = xcalloc(count_originals(o) + 1, sizeof *w->configs);
     for (enum originals_kind kind = 0; kind < ORIGINALS_KINDS; kind++) {
         for (const struct original *i = NULL; (i = originals_next(o, kind, i)) != NULL;) {
-            w->configs[w->config_count++] =
-                (struct route_config){.original = i, .name = field_meta(i->object, "name")};
+            if (concerns(m, i)) {
+                w->configs[w->config_count++] =
+                    (struct route_config){.original = i, .name = field_meta(i->object, "name")};
+            }
         }
     }
     qsort(w->configs, w->config_count, sizeof *w->configs, compare_configs);

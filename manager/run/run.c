@@ -319,8 +319,7 @@ static void open_knowledge(struct run *r)
 
 static void open_originals(struct run *r)
 {
-    const struct originals_options o = {
-        .client = r->client, .prefix = r->settings.labels.prefix, .keys = &r->keys};
+    const struct originals_options o = {.client = r->client, .prefix = r->settings.labels.prefix};
     r->originals = originals_new(r->program.loop, &o);
 }
 

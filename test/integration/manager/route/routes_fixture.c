@@ -44,10 +44,8 @@ static void on_report(void *data, const char *key)
 
 struct originals *rig_originals(struct rig *g)
 {
-    const struct originals_options o = {.client = g->store.api.client,
-                                        .prefix = RIG_PREFIX,
-                                        .keys = &g->keys,
-                                        .ops = &g->store.ops};
+    const struct originals_options o = {
+        .client = g->store.api.client, .prefix = RIG_PREFIX, .ops = &g->store.ops};
     return originals_new(g->store.api.loop, &o);
 }
 

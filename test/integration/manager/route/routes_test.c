@@ -722,6 +722,27 @@ static void leaders_come_and_go(void **state)
     assert_int_equal(rig_entries(g), 0);
 }
 
+static void replace_process(struct rig *g)
+{
+    rig_retire(g);
+    originals_free(g->originals);
+    g->originals = rig_originals(g);
+    rig_lead(g);
+}
+
+/* Another API server may not have seen yet that it was widened. */
+static void a_new_process_takes_nothing_out_at_once(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    rig_label(g, false);
+    RIG_AWAIT(g, !rig_narrowed(g), 500);
+    replace_process(g);
+    rig_pass(g, 4500);
+    assert_true(rig_entries(g) > 0);
+    RIG_AWAIT(g, rig_entries(g) == 0, 1500);
+}
+
 /* Whatever the last one was about to do, at the end nothing is left. */
 static void ports_go_whoever_leads(void **state)
 {
@@ -730,10 +751,7 @@ static void ports_go_whoever_leads(void **state)
         begin_routed(g);
         rig_label(g, false);
         rig_pass(g, ms);
-        rig_retire(g);
-        originals_free(g->originals); /* another process */
-        g->originals = rig_originals(g);
-        rig_lead(g);
+        replace_process(g);
         RIG_AWAIT(g, rig_port(g, "a") == 0 && rig_entries(g) == 0, 15000);
         rig_pass(g, 500);
         const cJSON *routes = store_get(&g->store, RIG_VALIDATING, "", "cmesh-routes");
@@ -874,6 +892,7 @@ int main(void)
         TEST(what_is_not_known_of_one_does_not_stop_others),
         TEST(what_is_refused_of_one_does_not_stop_others),
         TEST(leaders_come_and_go),
+        TEST(a_new_process_takes_nothing_out_at_once),
         TEST(ports_go_whoever_leads),
         TEST(whatever_happens_one_is_asked),
         TEST(it_ends_at_any_time),

@@ -219,6 +219,8 @@ static void names_that_the_api_server_takes(void **state)
         edit_string(&ed, f.original, "name", names[i]);
         make(&f);
         const char *name = field_text(f.entries->child, "name");
+        assert_true(entries_is_named_after(name, names[i]));
+        assert_false(entries_is_named_after(name, "other.example.com"));
         for (const char *at = name; *at != '\0'; at++) {
             dots += *at == '.';
         }
