@@ -23,6 +23,9 @@
 /* Of our own ValidatingWebhookConfiguration: the Services that have ports of ours, "NS/NAME", with
  * commas between them, so that whoever leads next can take them away. */
 #define ROUTE_SERVICES "route-services"
+/* Of both of ours: the originals of that kind that are contested, so that whoever leads next leaves
+ * them alone, {name: generation at which nothing of ours was left, or 0}. */
+#define ROUTE_CONTESTS "route-contested"
 
 /* The first number that a port gets that we add to a Service. */
 #define ROUTE_FIRST_PORT 20443

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/buf.h"
+#include "base/keyed_hash.h"
 #include "base/list.h"
 #include "base/table.h"
 #include "base/xalloc.h"
@@ -319,6 +320,21 @@ bool entries_list_is(const cJSON *now, const cJSON *own, const char *control)
         }
     }
     return next == NULL;
+}
+
+uint64_t entries_list_hash(const cJSON *now, const char *control)
+{
+    uint64_t hash = 0;
+    const cJSON *item;
+    cJSON_ArrayForEach(item, now)
+    {
+        struct buf text = BUF_INIT(SIZE_MAX);
+        if (!is_foreign(item, NULL, control) && xrc(json_canonical(item, &text)) == 0) {
+            hash = keyed_hash(hash, buf_slice(&text));
+        }
+        buf_reset(&text);
+    }
+    return hash;
 }
 
 void entries_list_add_foreign(cJSON *own, const cJSON *now, const char *control)

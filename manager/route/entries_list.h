@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <cjson/cJSON.h>
 
@@ -41,6 +42,8 @@ cJSON *entries_list_join(const struct entries_claim *claims, size_t count);
 
 /* Whether `now` (array; NULL: nothing) has exactly our entries, besides those. */
 bool entries_list_is(const cJSON *now, const cJSON *own, const char *control);
+/* Of ours among them, for this process (base/keyed_hash.h). */
+uint64_t entries_list_hash(const cJSON *now, const char *control);
 /* Appends copies of those, unless the object would be too large: a war is better than that none of
  * ours can be written. */
 void entries_list_add_foreign(cJSON *own, const cJSON *now, const char *control);

@@ -72,6 +72,22 @@ static bool is_labelled(const struct originals *o, const cJSON *object)
     return strcmp(field_text(labels, o->label), "true") == 0;
 }
 
+/* Two would narrow it twice, by their own labels, and then nobody is asked about namespaces that
+ * have both. */
+static const char *find_rival(const struct originals *o, const cJSON *object)
+{
+    const cJSON *label;
+    cJSON_ArrayForEach(label, field_get(field_get(object, "metadata"), "labels"))
+    {
+        const char *slash = strrchr(label->string, '/');
+        if (slash != NULL && strcmp(slash + 1, ROUTE_LABEL) == 0 && cJSON_IsString(label) &&
+            strcmp(label->valuestring, "true") == 0 && strcmp(label->string, o->label) != 0) {
+            return label->string;
+        }
+    }
+    return NULL;
+}
+
 static void drop(void *data, struct informer_item *item)
 {
     struct original *original = original_of(item);
@@ -97,6 +113,7 @@ static bool keep(void *data, const char *key, const cJSON *object, struct inform
     cJSON_DeleteItemFromObjectCaseSensitive(
         cJSON_GetObjectItemCaseSensitive(original->object, "metadata"), "managedFields");
     original->labelled = is_labelled(o, object);
+    original->rival = find_rival(o, original->object);
     *item = &original->item;
     return true;
 }

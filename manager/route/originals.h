@@ -30,6 +30,8 @@ struct original {
     enum originals_kind kind;
     cJSON *object; /* whole, but for managedFields */
     bool labelled; /* PREFIX/route: "true" */
+    const char *rival; /* the label of another installation of the mesh that it has, too; NULL:
+                          none */
 };
 
 struct originals_options {

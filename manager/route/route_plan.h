@@ -20,7 +20,7 @@
 #define ROUTE_PLAN_PAUSE_MS 5000
 
 struct route_plan_facts {
-    bool asked;    /* its configuration has the label, and is not contested */
+    bool asked;    /* its configuration has the label, this alone, and is not contested */
     bool routable; /* there are entries that it could have */
     bool ready;    /* and a shard that may be asked, or is */
     bool narrowed;

@@ -278,6 +278,17 @@ static void on_entries(void *data, const cJSON *object, const struct api_error *
     }
 }
 
+static uint64_t hash_own(const struct routes *r, const cJSON *webhooks)
+{
+    return entries_list_hash(webhooks, r->o.keys->key[LABELS_CONTROL]);
+}
+
+/* An annotation for the next leader. */
+static void note(struct edit *ed, cJSON *annotations, const char *key, const char *text)
+{
+    edit_set(ed, annotations, key, text[0] == '\0' ? cJSON_CreateNull() : cJSON_CreateString(text));
+}
+
 static void write_entries(struct route_writing *s)
 {
     struct routes *r = s->routes;
@@ -296,10 +307,10 @@ static void write_entries(struct route_writing *s)
     }
     cJSON *body = cJSON_CreateObject();
     cJSON *metadata = preconditions_set(&ed, body, uid, version);
+    cJSON *annotations = edit_object(&ed, metadata, "annotations");
+    note(&ed, annotations, r->contests_key, r->world->contests[kind]);
     if (kind == ORIGINALS_VALIDATING) {
-        const char *services = r->world->services;
-        edit_set(&ed, edit_object(&ed, metadata, "annotations"), r->services_key,
-                 services[0] == '\0' ? cJSON_CreateNull() : cJSON_CreateString(services));
+        note(&ed, annotations, r->services_key, r->world->services);
     }
     cJSON *webhooks = xptr(cJSON_Duplicate(r->world->webhooks[kind], true));
     entries_list_add_foreign(webhooks, field_get(object, "webhooks"),
@@ -317,6 +328,7 @@ static void write_entries(struct route_writing *s)
     note_version(s, object);
     s->moves = r->world->moves[kind];
     s->looked_at = r->looked_at;
+    r->objects[kind].sent = hash_own(r, webhooks);
     reconcile_over(&s->run, uid, version);
     reconcile_write(&s->run, &q, r->o.counts->writes[ROUTES_ENTRIES], on_entries);
     cJSON_Delete(body);
@@ -485,6 +497,15 @@ static bool keep(void *data, const char *key, const cJSON *object, struct inform
     return true;
 }
 
+/* Whether it was us who changed our entries. */
+static void look_at_edit(struct route_object *o)
+{
+    uint64_t now = hash_own(o->routes, field_get(o->object, "webhooks"));
+    o->edited = o->edited || (o->known && now != o->seen && now != o->sent);
+    o->known = true;
+    o->seen = now;
+}
+
 static void on_object(void *data, struct informer_item *before, struct informer_item *after)
 {
     struct route_object *o = data;
@@ -493,6 +514,7 @@ static void on_object(void *data, struct informer_item *before, struct informer_
         cJSON_Delete(o->object);
         o->object = NULL;
     }
+    look_at_edit(o);
     routes_dirty(o->routes);
 }
 
@@ -660,6 +682,7 @@ struct routes *routes_new(struct net_loop *l, const struct routes_options *o)
     r->began_at = routes_now(r);
     (void)names_key(o->labels.prefix, ROUTE_SERVICE, r->service_key);
     (void)names_key(o->labels.prefix, ROUTE_SERVICES, r->services_key);
+    (void)names_key(o->labels.prefix, ROUTE_CONTESTS, r->contests_key);
     (void)names_key(o->labels.prefix, SHARDING_SHARES_WITH, r->shares_with);
     r->timer = xptr(net_timer_new(l, on_timer, r));
     start_writes(r);

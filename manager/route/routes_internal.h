@@ -175,7 +175,7 @@ struct route_config {
     const struct original *original;
     const char *name;
     struct route_memory *memory;
-    bool asked; /* it has the label, and is not contested */
+    bool asked; /* it has the label, this alone, and is not contested */
     struct route_webhook *webhooks;
     size_t count;
     cJSON *entries; /* array: those of all its webhooks, */
@@ -194,6 +194,7 @@ struct route_world {
     struct entries_claim *claims;
     cJSON *webhooks[ORIGINALS_KINDS]; /* what the routes objects are to have */
     char *services;                   /* and one of them as ROUTE_SERVICES; "": none */
+    char *contests[ORIGINALS_KINDS];  /* as ROUTE_CONTESTS; "": none */
     bool differs[ORIGINALS_KINDS];    /* from what they have */
     uint64_t moves[ORIGINALS_KINDS];
     bool known; /* what it takes to decide */
@@ -205,6 +206,10 @@ struct route_object {
     struct routes *routes;
     struct informer *informer;
     cJSON *object; /* NULL: it is not there, or not known */
+    bool known;    /* once it was, and `seen` says */
+    uint64_t seen; /* hash of our entries in it, */
+    uint64_t sent; /* and of those that were sent last */
+    bool edited;   /* by somebody else, since the last look */
 };
 
 struct routes {
@@ -213,6 +218,7 @@ struct routes {
     const struct net_clock *clock;
     char service_key[NAMES_KEY_SIZE];
     char services_key[NAMES_KEY_SIZE];
+    char contests_key[NAMES_KEY_SIZE];
     char shares_with[NAMES_KEY_SIZE];
     struct shard_cache_listener listener;
     struct route_object objects[ORIGINALS_KINDS];
@@ -230,6 +236,7 @@ struct routes {
     uint64_t cost_ms; /* of the last look */
     bool dirty;
     bool looking;
+    bool recalled;             /* what the last leader has noted */
     bool told_once;            /* what is said of shards */
     struct route_world *world; /* NULL: nothing was looked at yet */
 };
@@ -268,5 +275,9 @@ void routes_sweep(struct routes *r);
 void routes_forget(struct routes *r);
 /* Somebody has undone what was written for that original. */
 void routes_undone(struct routes *r, struct route_memory *m);
+/* As ROUTE_CONTESTS; the caller frees. */
+char *routes_contests(const struct route_world *w, enum originals_kind kind);
+/* What the routes object has as that; "": nothing. */
+const char *routes_noted_contests(const struct routes *r, enum originals_kind kind);
 
 #endif

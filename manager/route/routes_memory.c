@@ -9,6 +9,10 @@
 #include "base/log.h"
 #include "base/xalloc.h"
 #include "route/routes_internal.h"
+#include "json/field.h"
+#include "json/json.h"
+
+enum { CONTESTS_MAX = 64 * 1024 };
 
 #define PROVIDE(table, type, ...)                                                                  \
     ((type *)provide(table, xasprintf(__VA_ARGS__), sizeof(type), offsetof(type, node),            \
@@ -31,11 +35,50 @@ struct route_track *routes_track(struct routes *r, enum originals_kind kind, con
     return t;
 }
 
+const char *routes_noted_contests(const struct routes *r, enum originals_kind kind)
+{
+    const cJSON *metadata = field_get(r->objects[kind].object, "metadata");
+    return field_text(field_get(metadata, "annotations"), r->contests_key);
+}
+
+/* What the last leader has noted of that one. */
+static void recall(const struct routes *r, enum originals_kind kind, const char *name,
+                   struct route_memory *m)
+{
+    const char *text = routes_noted_contests(r, kind);
+    struct err e = ERR_INIT;
+    cJSON *told = text[0] == '\0' ? NULL : json_parse(text, strlen(text), &e);
+    const cJSON *generation = field_get(told, name);
+    m->contested = cJSON_IsNumber(generation) && generation->valuedouble >= 0;
+    m->rested_at = m->contested ? generation->valuedouble : 0;
+    xerr(&e);
+    cJSON_Delete(told);
+}
+
 struct route_memory *routes_memory(struct routes *r, enum originals_kind kind, const char *name)
 {
     struct route_memory *m = PROVIDE(&r->memories, struct route_memory, "%d/%s", (int)kind, name);
+    if (!r->recalled) {
+        recall(r, kind, name, m);
+    }
     m->used = true;
     return m;
+}
+
+char *routes_contests(const struct route_world *w, enum originals_kind kind)
+{
+    cJSON *told = xptr(cJSON_CreateObject());
+    size_t len = 0;
+    for (size_t i = 0; i < w->config_count; i++) {
+        const struct route_config *c = &w->configs[i];
+        if (c->original->kind == kind && c->memory->contested && len < CONTESTS_MAX) {
+            (void)xptr(cJSON_AddNumberToObject(told, c->name, c->memory->rested_at));
+            len += strlen(c->name);
+        }
+    }
+    char *text = told->child == NULL ? xstrdup("") : xptr(cJSON_PrintUnformatted(told));
+    cJSON_Delete(told);
+    return text;
 }
 
 struct route_admission *routes_admission(struct routes *r, const char *service, const char *shard)

@@ -30,7 +30,27 @@ static const struct route_writing *find_writing(const struct routes *r, const ch
 
 static bool is_contested(const struct route_config *c)
 {
-    return c->original->labelled && c->memory->contested;
+    return c->original->labelled && (c->memory->contested || c->original->rival != NULL);
+}
+
+static void say_contested(const struct routes *r, const struct route_config *c,
+                          struct route_verdict *v)
+{
+    if (c->original->rival != NULL) {
+        route_verdict_set(v, ROUTE_CONTESTED,
+                          "another installation of the mesh is to route it, too, so neither does: "
+                          "take the label %.317s off, or %.253s/" ROUTE_LABEL,
+                          c->original->rival, r->o.labels.prefix);
+    } else {
+        route_verdict_set(
+            v, ROUTE_CONTESTED,
+            "somebody undoes what the manager writes to it, to its Service or to " ROUTE_OBJECT
+            " (managedFields say who), so any pod is asked: end that, or "
+            "let their manifest add to its namespaceSelector: matchExpressions: "
+            "[{key: %.256s, operator: DoesNotExist}]; then take the label off, and "
+            "set it again",
+            r->o.keys->key[LABELS_CONTROL]);
+    }
 }
 
 /* The first shard that may not be asked says why none may. */
@@ -88,12 +108,7 @@ static struct route_verdict conclude(const struct routes *r, const struct route_
 {
     struct route_verdict v = h->verdict;
     if (is_contested(h->config)) {
-        route_verdict_set(&v, ROUTE_CONTESTED,
-                          "somebody (see managedFields) undoes what the manager writes, so any pod "
-                          "is asked: let their manifest add to its namespaceSelector: "
-                          "matchExpressions: [{key: %.256s, operator: DoesNotExist}], or keep the "
-                          "ports of the Service; then take the label off, and set it again",
-                          r->o.keys->key[LABELS_CONTROL]);
+        say_contested(r, h->config, &v);
     } else if (v.reason == ROUTE_ROUTED) {
         say_unready(h, &v);
     }
@@ -188,7 +203,7 @@ static void look_at_webhook(struct telling *t, const struct route_webhook *h)
     if (v.reason == ROUTE_NOTHING || (s == NULL && t->shard->pod_count > 0)) {
         return;
     }
-    if (!labelled) {
+    if (!labelled && v.reason != ROUTE_REFUSED) {
         say_unlabelled(t->r, &v);
     } else if (s == NULL) {
         say_no_pods(target, &v);

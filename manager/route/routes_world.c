@@ -200,14 +200,24 @@ static bool refuse_shards(struct route_webhook *h)
 }
 
 /* What the API server did not take is tried again when the original is another one. */
-static bool refuse_again(struct route_webhook *h)
+static bool refuse_again(const struct making *m, struct route_webhook *h)
 {
     const struct route_memory *mem = h->config->memory;
     if (!h->refused) {
         return false;
     }
-    route_verdict_set(&h->verdict, ROUTE_REFUSED,
-                      "the API server does not take its entries: %.512s", mem->refused);
+    if (h->narrowed && !h->has_entries) {
+        route_verdict_set(
+            &h->verdict, ROUTE_REFUSED,
+            "nobody is asked about namespaces with control labels, for it is narrowed, "
+            "and the API server does not take its entries: take {key: %.256s, "
+            "operator: DoesNotExist} out of its namespaceSelector, or mend this: "
+            "%.512s",
+            m->r->o.keys->key[LABELS_CONTROL], mem->refused);
+    } else {
+        route_verdict_set(&h->verdict, ROUTE_REFUSED,
+                          "the API server does not take its entries: %.512s", mem->refused);
+    }
     return true;
 }
 
@@ -260,7 +270,7 @@ static void judge(struct making *m, struct route_webhook *h)
     decide(h);
     note_routable(m, h);
     bool elsewhere = url || h->rules.verdict.reason == ROUTE_NOTHING;
-    if (elsewhere || !(refuse_place(m, h) || refuse_shards(h) || refuse_again(h))) {
+    if (elsewhere || !(refuse_place(m, h) || refuse_shards(h) || refuse_again(m, h))) {
         h->verdict = h->rules.verdict;
     }
 }
@@ -372,7 +382,7 @@ static void look_at_contest(struct making *m, struct route_config *c)
 
 static void set_asked(struct route_config *c)
 {
-    c->asked = c->original->labelled && !c->memory->contested;
+    c->asked = c->original->labelled && c->original->rival == NULL && !c->memory->contested;
 }
 
 /* ---- all entries of a kind ---- */
@@ -421,6 +431,22 @@ static void let_go(struct route_config *c)
     c->narrow = c->narrow && c->claim->fits;
 }
 
+/* Somebody else has written our entries, and not what they are to be: all that have some suffer.
+ * They come back first, and what is contested by now is widened after that. */
+static void look_at_edit(struct making *m, enum originals_kind kind, bool same, size_t first,
+                         size_t count)
+{
+    struct route_object *o = &m->r->objects[kind];
+    for (size_t i = first; o->edited && !same && i < first + count; i++) {
+        const struct route_config *c = &m->w->configs[i];
+        if (c->asked && c->entries->child != NULL) {
+            routes_undone(m->r, c->memory);
+            making_again(m, c->memory->contested ? 1 : UINT64_MAX);
+        }
+    }
+    o->edited = false;
+}
+
 static void join(struct making *m, enum originals_kind kind, size_t first, size_t count)
 {
     struct route_world *w = m->w;
@@ -434,8 +460,11 @@ static void join(struct making *m, enum originals_kind kind, size_t first, size_
         let_go(&w->configs[first + i]);
     }
     w->webhooks[kind] = entries_list_join(claims, count);
-    w->differs[kind] = m->r->objects[kind].object != NULL &&
-                       !entries_list_is(now, w->webhooks[kind], m->r->o.keys->key[LABELS_CONTROL]);
+    bool same = entries_list_is(now, w->webhooks[kind], m->r->o.keys->key[LABELS_CONTROL]);
+    look_at_edit(m, kind, same, first, count);
+    w->contests[kind] = routes_contests(w, kind);
+    same = same && strcmp(w->contests[kind], routes_noted_contests(m->r, kind)) == 0;
+    w->differs[kind] = m->r->objects[kind].object != NULL && !same;
 }
 
 static void join_all(struct making *m)
@@ -505,6 +534,7 @@ struct route_world *route_world_new(struct routes *r)
     join_all(&m);
     making_note_services(&m);
     routes_sweep(r);
+    r->recalled = true;
     return w;
 }
 
@@ -552,6 +582,7 @@ void route_world_free(struct route_world *w)
     }
     for (size_t kind = 0; kind < ORIGINALS_KINDS; kind++) {
         cJSON_Delete(w->webhooks[kind]);
+        free(w->contests[kind]);
     }
     free(w->services);
     free(w->configs);

@@ -826,10 +826,9 @@ static void whatever_happens_one_is_asked(void **state)
         g->store.failing.count = 0;
         g->shards[0].unconfirmed = g->shards[1].unconfirmed = false;
         g->on_turn = NULL;
-        rig_retire(g); /* it may be contested, which the next one does not know */
-        rig_operator(g);
+        rig_operator(g); /* without the label: it may be contested */
+        rig_stride(g, 400);
         rig_label(g, true);
-        rig_lead(g);
         RIG_AWAIT(g, rig_narrowed(g), 40000);
         rig_pass(g, 8000);
         rig_expect_owner(g, "y", "a");
