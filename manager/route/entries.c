@@ -432,8 +432,9 @@ static const cJSON *find_owned(struct reading *r, enum entry_kind kind, int owne
 
 static void read_owner(struct reading *r, int owner, enum entry_kind names, enum entry_kind hashes)
 {
-    read_names(r, find_owned(r, names, owner), "In", owner);
-    read_hashes(r, find_owned(r, hashes, owner), owner);
+    int as = owner >= 0 && r->w->shards[owner].port == 0 ? PARTITION_REST : owner;
+    read_names(r, find_owned(r, names, owner), "In", as);
+    read_hashes(r, find_owned(r, hashes, owner), as);
 }
 
 bool entries_read(const struct entries_webhook *w, const cJSON *entries, struct partition *present,

@@ -34,7 +34,7 @@ bool entries_service_of(const cJSON *webhook, struct entries_service *out);
 
 struct entries_shard {
     const char *key; /* "NAMESPACE/NAME" */
-    int port;        /* of the Service; 0: it has none yet, and must own no class */
+    int port;        /* of the Service; 0: none that may be used, so it owns no class */
 };
 
 /* One webhook. */
@@ -61,8 +61,8 @@ bool entries_is_named_after(const char *entry, const char *webhook);
 
 /* What the webhooks of the routes object say of it: whether there are any entries of it, and
  * *present, which the caller deinits in any case. ports[i]: by which port of the Service that is
- * ours an entry leads to shard i; 0: none. `ports` may be NULL. What leads to shards by another
- * Service, as before the webhook led to this one, counts as the rest. */
+ * ours an entry leads to shard i; 0: none. `ports` may be NULL. What leads to shards without a
+ * port, or by another Service, as before the webhook led to this one, counts as the rest. */
 bool entries_read(const struct entries_webhook *w, const cJSON *entries, struct partition *present,
                   int *ports);
 

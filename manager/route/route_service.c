@@ -102,17 +102,18 @@ enum route_service_state route_service_look(struct route_service *s, uint64_t *a
 /* Where a port of the Service leads to. */
 struct slice_port {
     char name[NAME_LABEL_MAX + 1];
-    int number;
+    int number; /* 0: not known */
+    int subset; /* all pods of it have the same ports */
 };
 
-/* An EndpointSlice, or a subset of Endpoints, or several: ports with ready addresses. */
+/* An EndpointSlice, which is one subset, or Endpoints: ports with ready addresses. */
 struct slice_item {
     struct informer_item item;
     struct slice_port *ports;
     size_t count;
 };
 
-static void add_ports(struct slice_item *slice, const cJSON *ports)
+static void add_ports(struct slice_item *slice, const cJSON *ports, int subset)
 {
     const cJSON *port;
     size_t room = slice->count + (size_t)cJSON_GetArraySize(ports) + 1;
@@ -123,6 +124,7 @@ static void add_ports(struct slice_item *slice, const cJSON *ports)
         struct slice_port *p = &slice->ports[slice->count++];
         (void)snprintf(p->name, sizeof p->name, "%s", field_text(port, "name"));
         p->number = cJSON_IsNumber(number) ? number->valueint : 0;
+        p->subset = subset;
     }
 }
 
@@ -142,17 +144,18 @@ static bool has_ready_endpoint(const cJSON *slice)
 static void read_slice(struct slice_item *out, const cJSON *slice)
 {
     if (has_ready_endpoint(slice)) {
-        add_ports(out, field_get(slice, "ports"));
+        add_ports(out, field_get(slice, "ports"), 0);
     }
 }
 
 static void read_endpoints(struct slice_item *out, const cJSON *endpoints)
 {
     const cJSON *subset;
+    int number = 0;
     cJSON_ArrayForEach(subset, field_get(endpoints, "subsets"))
     {
         if (cJSON_GetArraySize(field_get(subset, "addresses")) > 0) {
-            add_ports(out, field_get(subset, "ports"));
+            add_ports(out, field_get(subset, "ports"), number++);
         }
     }
 }
@@ -244,17 +247,6 @@ void route_service_watch_pods(struct route_service *s, bool on)
     }
 }
 
-/* NULL: it leads nowhere. */
-static const struct slice_port *find_port(const struct slice_item *slice, const char *name)
-{
-    for (size_t i = 0; i < slice->count; i++) {
-        if (strcmp(slice->ports[i].name, name) == 0) {
-            return &slice->ports[i];
-        }
-    }
-    return NULL;
-}
-
 static const struct slice_item *next_slice(const struct route_service *s,
                                            const struct slice_item *before)
 {
@@ -263,27 +255,53 @@ static const struct slice_item *next_slice(const struct route_service *s,
     return i == NULL ? NULL : LIST_ITEM(i, struct slice_item, item);
 }
 
+/* The next one of that name; NULL: there is none. */
+static const struct slice_port *next_port(const struct slice_item *slice,
+                                          const struct slice_port *before, const char *name)
+{
+    size_t i = before == NULL ? 0 : (size_t)(before - slice->ports) + 1;
+    while (i < slice->count && strcmp(slice->ports[i].name, name) != 0) {
+        i++;
+    }
+    return i < slice->count ? &slice->ports[i] : NULL;
+}
+
 bool route_service_has_pods(const struct route_service *s, const char *port)
 {
     const struct slice_item *i = NULL;
-    while ((i = next_slice(s, i)) != NULL && find_port(i, port) == NULL) {
+    while ((i = next_slice(s, i)) != NULL && next_port(i, NULL, port) == NULL) {
     }
     return i != NULL;
 }
 
-bool route_service_numbers(const struct route_service *s, const char *port, const char *other,
-                           int *number, int *other_number)
+static bool differ(const struct slice_port *a, const struct slice_port *b)
 {
-    for (const struct slice_item *i = NULL; (i = next_slice(s, i)) != NULL;) {
-        const struct slice_port *a = find_port(i, port);
-        const struct slice_port *b = find_port(i, other);
-        if (a != NULL && b != NULL) {
-            *number = a->number;
-            *other_number = b->number;
-            return true;
+    return a->subset == b->subset && a->number != b->number && a->number != 0 && b->number != 0;
+}
+
+static bool find_difference(const struct slice_item *slice, const char *port, const char *other,
+                            int *number, int *other_number)
+{
+    for (const struct slice_port *a = NULL; (a = next_port(slice, a, port)) != NULL;) {
+        for (const struct slice_port *b = NULL; (b = next_port(slice, b, other)) != NULL;) {
+            if (differ(a, b)) {
+                *number = a->number;
+                *other_number = b->number;
+                return true;
+            }
         }
     }
     return false;
+}
+
+bool route_service_differs(const struct route_service *s, const char *port, const char *other,
+                           int *number, int *other_number)
+{
+    const struct slice_item *i = NULL;
+    while ((i = next_slice(s, i)) != NULL &&
+           !find_difference(i, port, other, number, other_number)) {
+    }
+    return i != NULL;
 }
 
 const char *route_service_pods_error(const struct route_service *s)

@@ -115,6 +115,7 @@ struct route_shard {
     int entry_port; /* by which entries lead to it; 0: none do */
     const struct service_port *service_port;
     bool on_service; /* it is there */
+    bool misled;     /* its port leads elsewhere, too */
     bool can_gain;
     size_t pods;   /* that the Service selects, */
     size_t ready;  /* of them, */

@@ -56,14 +56,12 @@ static void say_contested(const struct routes *r, const struct route_config *c,
 /* The first shard that may not be asked says why none may. */
 static void say_unready(const struct route_webhook *h, struct route_verdict *v)
 {
-    *v = (struct route_verdict){.reason = ROUTE_ROUTED};
-    for (size_t i = 0; i < h->target->count && v->reason == ROUTE_ROUTED; i++) {
-        const struct route_shard *s = &h->target->shards[i];
-        if (s->can_gain || s->entry_port != 0) {
+    const struct route_target *t = h->target;
+    *v = t->count == 0 ? (struct route_verdict){.reason = ROUTE_ROUTED} : t->shards[0].admission;
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->shards[i].can_gain || t->shards[i].entry_port != 0) {
             *v = (struct route_verdict){.reason = ROUTE_ROUTED};
-            return;
         }
-        *v = s->admission;
     }
 }
 

@@ -75,8 +75,8 @@ static void list_for_entries(struct route_target *t)
     t->entries = xcalloc(t->count + 1, sizeof *t->entries);
     for (size_t i = 0; i < t->count; i++) {
         const struct service_port *p = t->shards[i].service_port;
-        t->entries[i] =
-            (struct entries_shard){.key = t->shards[i].key, .port = p == NULL ? 0 : p->number};
+        t->entries[i] = (struct entries_shard){
+            .key = t->shards[i].key, .port = p == NULL || t->shards[i].misled ? 0 : p->number};
     }
 }
 
@@ -312,19 +312,23 @@ static void refuse_port(const struct making *m, const struct route_target *t, st
     }
 }
 
-/* A Service that leads to a port by name leads to another one than the shard's does. */
+/* Some of its pods have another port by the shard's name than by that of the Service's own one: the
+ * operator does not serve there. */
 static bool leads_elsewhere(const struct making *m, const struct route_target *t,
                             struct route_shard *s)
 {
+    const char *last = NULL;
     EACH_WEBHOOK(m->w, h)
     {
-        bool here = h->own == t && h->target == t;
+        bool here = h->own == t && h->target == t && (h->config->asked || h->has_entries);
         const char *name = here ? service_ports_name(t->service->object, h->service.port) : NULL;
         int to;
         int own;
-        if (name != NULL &&
-            route_service_numbers(t->service, s->service_port->name, name, &to, &own) &&
-            to != own) {
+        if (name == NULL || name == last) {
+            continue;
+        }
+        last = name;
+        if (route_service_differs(t->service, s->service_port->name, name, &to, &own)) {
             route_verdict_set(&s->admission, ROUTE_OTHER_PORT,
                               "port %d of Service %.128s leads to port %d of its pods, and "
                               "spec.webhook.port made %d of it: correct that, and restart them",
@@ -351,11 +355,17 @@ static void refuse_pods(const struct making *m, const struct route_target *t, st
         route_verdict_set(&s->admission, ROUTE_NOT_ALLOWED,
                           "EndpointSlices of Service %.128s cannot be read: %.256s" MAKING_BIND,
                           t->service->key, error);
-    } else if (!leads_elsewhere(m, t, s)) {
+    } else {
         route_verdict_set(&s->admission, ROUTE_SETTLING,
                           "its pods have not been behind Service %.128s for five seconds yet",
                           t->service->key);
     }
+}
+
+/* Reviews by its port would not reach it; also those that do now. */
+static bool is_misled(const struct making *m, const struct route_target *t, struct route_shard *s)
+{
+    return s->service_port != NULL && leads_elsewhere(m, t, s);
 }
 
 /* Whether somebody has to watch its pods. */
@@ -363,21 +373,22 @@ static bool admit(struct making *m, const struct route_target *t, struct route_s
 {
     struct route_admission *a = routes_admission(m->r, t->service->key, s->key);
     bool ready = s->ported > 0 && s->on_service;
-    a->admitted = a->admitted || s->entry_port != 0;
+    s->misled = is_misled(m, t, s);
+    a->admitted = !s->misled && (a->admitted || s->entry_port != 0);
     if (!a->admitted) {
-        bool stands = ready && route_service_has_pods(t->service, s->service_port->name) &&
-                      !leads_elsewhere(m, t, s);
+        bool stands =
+            ready && !s->misled && route_service_has_pods(t->service, s->service_port->name);
         uint64_t passed = making_since(m, &a->stands_since, stands);
         a->admitted = stands && passed >= ROUTES_SETTLED_MS;
         making_again(m, stands && !a->admitted ? ROUTES_SETTLED_MS - passed : UINT64_MAX);
     }
     s->can_gain = a->admitted && s->on_service;
-    if (!a->admitted) {
+    if (!a->admitted && !s->misled) {
         refuse_pods(m, t, s);
-    } else if (!s->on_service) {
+    } else if (!s->on_service && !s->misled) {
         refuse_port(m, t, s);
     }
-    return !a->admitted && ready && t->asked;
+    return ready && (t->asked || s->entry_port != 0);
 }
 
 /* Rules that it is about to publish count already. */

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The controller of routes and the ports by which reviews reach the pods of a shard.
+ */
+#include "base/log.h"
+#include "object/route_names.h"
+#include "routes_fixture.h"
+#include "json/field.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void begin_routed(struct rig *g)
+{
+    rig_operator(g);
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":\"hooks\"}");
+    rig_label(g, true);
+    rig_lead(g);
+    rig_stride(g, 15000);
+    assert_true(rig_narrowed(g));
+    rig_expect_owner(g, "x", "a");
+    rig_expect_owner(g, "z", "b");
+}
+
+/* ---- pods that serve another port ---- */
+
+/* Pods of shard a, more than those that there are, whose spec.webhook.port is `number`. */
+static void put_more_pods(struct rig *g, int number, bool ready)
+{
+    char name[ROUTE_PORT_SIZE];
+    store_put_text(&g->store, "endpointslices", "ops",
+                   "{\"metadata\":{\"name\":\"hook-more\",\"labels\":{"
+                   "\"kubernetes.io/service-name\":\"hook\"}},\"ports\":[{\"name\":\"webhook\","
+                   "\"port\":9443},{\"name\":\"%s\",\"port\":%d}],\"endpoints\":[{"
+                   "\"addresses\":[\"10.0.0.2\"],\"conditions\":{\"ready\":%s}}]}",
+                   route_port_name("ops/a", name), number, ready ? "true" : "false");
+}
+
+/* Half of them: reviews would fail now and then. */
+static void a_shard_whose_pods_come_to_serve_another_port_is_not_asked(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    put_more_pods(g, 9999, false);
+    rig_pass(g, 2000);
+    rig_expect_owner(g, "x", "a");
+    put_more_pods(g, 9999, true);
+    rig_pass(g, 500);
+    rig_expect_owner(g, "x", "rest");
+    rig_expect_owner(g, "y", "rest");
+    rig_expect_owner(g, "z", "b");
+    rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
+    rig_expect_reason(g, "b", ROUTE_ROUTED);
+    assert_non_null(strstr(rig_report(g, "a")->verdict.text, "9999"));
+    assert_true(rig_narrowed(g));
+    unsigned writes = g->store.writes;
+    rig_stride(g, 60000);
+    assert_int_equal(g->store.writes, writes);
+    put_more_pods(g, 9443, true);
+    rig_stride(g, 4400);
+    rig_expect_owner(g, "x", "rest");
+    rig_stride(g, 1200);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
+static void the_next_leader_finds_pods_that_serve_another_port(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    rig_retire(g);
+    put_more_pods(g, 9999, true);
+    rig_lead(g);
+    rig_pass(g, 1000);
+    rig_expect_owner(g, "x", "rest");
+    rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
+    rig_retire(g);
+    rig_lead(g);
+    rig_stride(g, 12000);
+    rig_expect_owner(g, "x", "rest");
+    rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
+}
+
+/* Nobody may be asked in its place. */
+static void a_strict_shard_that_serves_another_port_is_held(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_shard(g, "a", "\"x\",\"y\"", ",\"duringHandover\":\"Hold\"");
+    rig_label(g, true);
+    rig_lead(g);
+    rig_stride(g, 15000);
+    put_more_pods(g, 9999, true);
+    rig_pass(g, 500);
+    rig_expect_owner(g, "x", "held");
+    rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
+}
+
+static void put_endpoints(struct rig *g, int number)
+{
+    char a[ROUTE_PORT_SIZE];
+    char b[ROUTE_PORT_SIZE];
+    (void)route_port_name("ops/a", a);
+    (void)route_port_name("ops/b", b);
+    store_put_text(
+        &g->store, "endpoints", "ops",
+        "{\"metadata\":{\"name\":\"hook\"},\"subsets\":["
+        "{\"addresses\":[{\"ip\":\"10.0.0.1\"}],\"ports\":[{\"name\":\"webhook\",\"port\":9443},"
+        "{\"name\":\"%s\",\"port\":9443}]},"
+        "{\"addresses\":[{\"ip\":\"10.0.0.2\"}],\"ports\":[{\"name\":\"webhook\",\"port\":9443},"
+        "{\"name\":\"%s\",\"port\":%d}]},"
+        "{\"addresses\":[{\"ip\":\"10.0.0.3\"}],\"ports\":[{\"name\":\"webhook\",\"port\":9444},"
+        "{\"name\":\"%s\",\"port\":9444}]}]}",
+        a, a, number, b);
+}
+
+/* Each subset has pods of its own. */
+static void endpoints_tell_the_same(void **state)
+{
+    struct rig *g = *state;
+    g->store.refused.part = "endpointslices";
+    g->store.refused.status = 404;
+    put_endpoints(g, 9443);
+    begin_routed(g);
+    rig_stride(g, 8000);
+    rig_expect_reason(g, "b", ROUTE_ROUTED);
+    put_endpoints(g, 9999);
+    rig_pass(g, 500);
+    rig_expect_owner(g, "x", "rest");
+    rig_expect_owner(g, "z", "b");
+    rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
+}
+
+/* What everybody may serve elsewhere by now. */
+static void all_may_go_to_another_port_together(void **state)
+{
+    struct rig *g = *state;
+    char name[ROUTE_PORT_SIZE];
+    begin_routed(g);
+    store_put_text(&g->store, "endpointslices", "ops",
+                   "{\"metadata\":{\"name\":\"hook-more\",\"labels\":{"
+                   "\"kubernetes.io/service-name\":\"hook\"}},\"ports\":[{\"name\":\"webhook\","
+                   "\"port\":9444},{\"name\":\"%s\",\"port\":9444}],\"endpoints\":[{"
+                   "\"addresses\":[\"10.0.0.2\"]}]}",
+                   route_port_name("ops/a", name));
+    rig_pass(g, 2000);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_shard_whose_pods_come_to_serve_another_port_is_not_asked),
+        TEST(the_next_leader_finds_pods_that_serve_another_port),
+        TEST(a_strict_shard_that_serves_another_port_is_held),
+        TEST(endpoints_tell_the_same),
+        TEST(all_may_go_to_another_port_together),
+    };
+    log_init("test", LOG_TEXT, LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
