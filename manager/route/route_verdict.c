@@ -14,6 +14,7 @@ static const char *const reasons[ROUTE_REASONS] = {
     [ROUTE_TOO_MANY] = "TooMany",
     [ROUTE_PORT_UNNAMED] = "PortUnnamed",
     [ROUTE_OTHER_PORT] = "OtherPort",
+    [ROUTE_SAME_PORT] = "SamePort",
     [ROUTE_NOT_ALLOWED] = "NotAllowed",
     [ROUTE_NOT_INSTALLED] = "NotInstalled",
     [ROUTE_NO_SERVICE] = "NoService",

@@ -16,6 +16,7 @@ enum route_reason {
     ROUTE_TOO_MANY,         /* names, entries, bytes or ports */
     ROUTE_PORT_UNNAMED,     /* the Service's only port has no name */
     ROUTE_OTHER_PORT,       /* the Service leads to another port than spec.webhook.port */
+    ROUTE_SAME_PORT,        /* two shards whose ports have the same name */
     ROUTE_NOT_ALLOWED,      /* RBAC or a policy refuses a write */
     ROUTE_NOT_INSTALLED,    /* there is no cmesh-routes */
     ROUTE_NO_SERVICE,       /* the Service does not exist */

@@ -312,6 +312,22 @@ static void refuse_port(const struct making *m, const struct route_target *t, st
     }
 }
 
+/* By it reviews would come to the pods of both. */
+static bool shares_port(const struct route_target *t, struct route_shard *s)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        const struct route_shard *other = &t->shards[i];
+        if (other != s && other->service_port == s->service_port) {
+            route_verdict_set(&s->admission, ROUTE_SAME_PORT,
+                              "its port has the name %s, as that of shard %.253s has: both names "
+                              "have the same hash; give one of the shards another name",
+                              s->service_port->name, other->config->name);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Some of its pods have another port by the shard's name than by that of the Service's own one: the
  * operator does not serve there. */
 static bool leads_elsewhere(const struct making *m, const struct route_target *t,
@@ -362,10 +378,10 @@ static void refuse_pods(const struct making *m, const struct route_target *t, st
     }
 }
 
-/* Reviews by its port would not reach it; also those that do now. */
+/* Reviews by its port would not reach it, or not it alone; also those that do now. */
 static bool is_misled(const struct making *m, const struct route_target *t, struct route_shard *s)
 {
-    return s->service_port != NULL && leads_elsewhere(m, t, s);
+    return s->service_port != NULL && (shares_port(t, s) || leads_elsewhere(m, t, s));
 }
 
 /* Whether somebody has to watch its pods. */

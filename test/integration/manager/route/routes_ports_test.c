@@ -148,6 +148,59 @@ static void all_may_go_to_another_port_together(void **state)
     rig_expect_reason(g, "a", ROUTE_ROUTED);
 }
 
+/* ---- ports of the same name ---- */
+
+/* SHA-256 of "ops/a-13982" and of "ops/a-44705" begin with the same eight digits. */
+#define TWIN_A "a-13982"
+#define TWIN_B "a-44705"
+
+static void put_slice_of(struct rig *g, const char *shard)
+{
+    char key[64];
+    char name[ROUTE_PORT_SIZE];
+    (void)snprintf(key, sizeof key, "ops/%s", shard);
+    store_put_text(&g->store, "endpointslices", "ops",
+                   "{\"metadata\":{\"name\":\"hook-%s\",\"labels\":{"
+                   "\"kubernetes.io/service-name\":\"hook\"}},\"ports\":[{\"name\":\"webhook\","
+                   "\"port\":9443},{\"name\":\"%s\",\"port\":9443}],\"endpoints\":[{"
+                   "\"addresses\":[\"10.0.0.3\"]}]}",
+                   shard, route_port_name(key, name));
+}
+
+static void two_shards_with_one_port_stay_with_the_original(void **state)
+{
+    struct rig *g = *state;
+    char names[2][ROUTE_PORT_SIZE];
+    assert_string_equal(route_port_name("ops/" TWIN_A, names[0]),
+                        route_port_name("ops/" TWIN_B, names[1]));
+    begin_routed(g);
+    rig_shard(g, TWIN_A, "\"v\"", "");
+    rig_pod(g, TWIN_A, true, true);
+    put_slice_of(g, TWIN_A);
+    rig_stride(g, 6000);
+    rig_expect_reason(g, TWIN_A, ROUTE_ROUTED);
+    assert_string_equal(rig_owner(g, "v"), "nowhere"); /* than a and b */
+    rig_shard(g, TWIN_B, "\"w\"", "");
+    rig_pass(g, 2000);
+    assert_string_equal(rig_owner(g, "v"), "nowhere"); /* the twin has no pods */
+    rig_pod(g, TWIN_B, false, true);
+    rig_pass(g, 500);
+    rig_expect_owner(g, "v", "rest");
+    rig_expect_owner(g, "w", "rest");
+    rig_expect_owner(g, "x", "a");
+    rig_expect_reason(g, TWIN_A, ROUTE_SAME_PORT);
+    rig_expect_reason(g, TWIN_B, ROUTE_SAME_PORT);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    rig_pod(g, TWIN_B, true, true);
+    rig_stride(g, 8000);
+    rig_expect_owner(g, "v", "rest");
+    store_delete(&g->store, "pods", "ops", TWIN_B "-0");
+    store_delete(&g->store, "shardingconfigs", "ops", TWIN_B);
+    rig_stride(g, 6000);
+    assert_string_equal(rig_owner(g, "v"), "nowhere");
+    rig_expect_reason(g, TWIN_A, ROUTE_ROUTED);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -158,6 +211,7 @@ int main(void)
         TEST(a_strict_shard_that_serves_another_port_is_held),
         TEST(endpoints_tell_the_same),
         TEST(all_may_go_to_another_port_together),
+        TEST(two_shards_with_one_port_stay_with_the_original),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
