@@ -31,7 +31,7 @@ enum {
     APART_MAX_MS = 500,   /* but by no more */
     RELEASING_MS = 15000, /* rules that are to be published count for so long */
     FAILED_MS = 1000,     /* what failed is not tried again before for another reason */
-    WRITES_PARALLEL = 4,
+    WRITES_PARALLEL = 4,  /* of each purpose: one does not wait for another */
 };
 
 uint64_t routes_now(const struct routes *r)
@@ -662,7 +662,8 @@ static void start_writes(struct routes *r)
     const struct reconciler_options o = {
         .name = "routes",
         .kind = "write",
-        .parallel = WRITES_PARALLEL,
+        .parallel = WRITES_PARALLEL * ROUTES_WRITES,
+        .namespace_parallel = WRITES_PARALLEL,
         .state_size = sizeof(struct route_writing),
         .data = r,
         .client = r->o.client,

@@ -253,6 +253,7 @@ struct reconciler *reconciler_new(struct net_loop *l, const struct reconciler_op
     const struct work_queue_options queue = {
         .name = o->name,
         .parallel = o->parallel,
+        .namespace_parallel = o->namespace_parallel,
         .wait = o->wait == NULL ? NULL : wait,
         .clock = o->clock,
     };

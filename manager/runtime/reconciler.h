@@ -63,9 +63,10 @@ struct reconciler_handlers {
 };
 
 struct reconciler_options {
-    const char *name; /* of the queue in metrics; kept, as are all texts here */
-    const char *kind; /* what a key is, in logs */
-    unsigned parallel;
+    const char *name;            /* of the queue in metrics; kept, as are all texts here */
+    const char *kind;            /* what a key is, in logs */
+    unsigned parallel;           /* as in work_queue_options, */
+    unsigned namespace_parallel; /* likewise: of keys that are the same up to the first slash */
     size_t state_size;
     void *data;
     struct kube_client *client; /* must outlive it */

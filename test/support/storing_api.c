@@ -458,7 +458,7 @@ static void serve_object(struct api_request *r, const struct request_info *ri)
         s->before_write(s);
     }
     unsigned status = fails(s, ri, &fault);
-    if (status == 0 && fault != STORE_CUT) {
+    if (status == 0 && fault != STORE_CUT && fault != STORE_HANG) {
         cJSON *body = r->bytes.len == 0 ? NULL : json_parse(r->body, r->bytes.len, NULL);
         if (has_part(r, s->dropped.path)) {
             cJSON_DeleteItemFromObject(cJSON_GetObjectItem(body, "status"), s->dropped.field);
@@ -472,7 +472,7 @@ static void serve_object(struct api_request *r, const struct request_info *ri)
     }
     if (fault == STORE_NONE) {
         answer_object(r, status, object);
-    } else if (fault != STORE_HOLD) {
+    } else if (fault != STORE_HOLD && fault != STORE_HANG) {
         api_cut(r);
     }
 }

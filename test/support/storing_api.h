@@ -31,6 +31,7 @@ enum store_fault {
     STORE_CUT,      /* nothing is done, and the connection ends */
     STORE_CUT_DONE, /* it is done, and the connection ends without an answer */
     STORE_HOLD,     /* it is done, and never answered */
+    STORE_HANG,     /* nothing is done, and it is never answered */
 };
 
 /* One state of an object. */

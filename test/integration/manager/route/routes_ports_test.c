@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The controller of routes and the ports by which reviews reach the pods of a shard.
+ * The controller of routes and the ports by which reviews reach the pods of a shard, and what is
+ * not answered when they are written.
  */
 #include "base/log.h"
 #include "object/route_names.h"
@@ -201,6 +202,115 @@ static void two_shards_with_one_port_stay_with_the_original(void **state)
     rig_expect_reason(g, TWIN_A, ROUTE_ROUTED);
 }
 
+/* ---- writes that are not answered ---- */
+
+/* One more Service, which an original of its own, narrowed by its owner, leads to. */
+static void put_other(struct rig *g, unsigned number)
+{
+    store_put_text(&g->store, "services", "ops",
+                   "{\"metadata\":{\"name\":\"hang-%u\"},\"spec\":{\"selector\":{\"app\":\"op\"},"
+                   "\"ports\":[{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}]}}",
+                   number);
+    store_put_text(&g->store, RIG_VALIDATING, "",
+                   "{\"metadata\":{\"name\":\"hang-%u\",\"labels\":{\"" RIG_PREFIX
+                   "/route\":\"true\"}},\"webhooks\":[{\"name\":\"h%u.example.com\","
+                   "\"clientConfig\":{\"service\":{\"namespace\":\"ops\",\"name\":\"hang-%u\"}},"
+                   "\"rules\":[{\"apiGroups\":[\"\"],\"apiVersions\":[\"v1\"],\"operations\":["
+                   "\"CREATE\"],\"resources\":[\"configmaps\"]}]}]}",
+                   number, number, number);
+}
+
+static unsigned hanging(const struct rig *g, unsigned count)
+{
+    return count - g->store.failing.count;
+}
+
+/* What else is to be written is. */
+static void expect_progress(struct rig *g)
+{
+    rig_shard(g, "a", "\"x\"", "");
+    rig_shard(g, "b", "\"z\",\"y\"", "");
+    rig_pass(g, 1000);
+    assert_string_equal(rig_owner(g, "y"), "b");
+    rig_select(g, NULL);
+    RIG_AWAIT(g, rig_narrowed(g), 6000);
+    rig_shard(g, "a", "\"x\",\"y\"", "");
+    rig_shard(g, "b", "\"z\"", "");
+    rig_pass(g, 1000);
+    assert_string_equal(rig_owner(g, "y"), "a");
+}
+
+static void services_that_hang_stop_nobody_else(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    store_fail(&g->store, "services/hang", 0, STORE_HANG, 100);
+    for (unsigned i = 0; i < 6; i++) {
+        put_other(g, i);
+    }
+    RIG_AWAIT(g, hanging(g, 100) >= 4, 1000);
+    expect_progress(g);
+    rig_retire(g); /* with requests under way */
+    rig_lead(g);
+    RIG_AWAIT(g, hanging(g, 100) >= 8, 1000);
+    expect_progress(g);
+    rig_label(g, false);
+    RIG_AWAIT(g, rig_entries(g) == 0, 8000);
+    assert_int_equal(hanging(g, 100), 8);
+}
+
+static void originals_that_hang_stop_nobody_else(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    store_fail(&g->store, RIG_VALIDATING "/hang", 0, STORE_HANG, 100);
+    for (unsigned i = 0; i < 6; i++) {
+        char name[2][ROUTE_PORT_SIZE];
+        put_other(g, i);
+        store_put_text(&g->store, "endpointslices", "ops",
+                       "{\"metadata\":{\"name\":\"hang-%u\",\"labels\":{"
+                       "\"kubernetes.io/service-name\":\"hang-%u\"}},\"ports\":[{\"name\":\"%s\","
+                       "\"port\":9443},{\"name\":\"%s\",\"port\":9443}],\"endpoints\":[{"
+                       "\"addresses\":[\"10.0.0.1\"]}]}",
+                       i, i, route_port_name("ops/a", name[0]), route_port_name("ops/b", name[1]));
+    }
+    RIG_AWAIT(g, hanging(g, 100) >= 4, 15000);
+    rig_shard(g, "a", "\"x\"", "");
+    rig_shard(g, "b", "\"z\",\"y\"", "");
+    rig_pass(g, 1000);
+    assert_null(strstr(rig_owner(g, "y"), "a")); /* by any of their entries */
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}");
+    RIG_AWAIT(g, rig_port(g, "a") != 0, 500);
+}
+
+/* Those of the other kind are written. */
+static void entries_that_hang_stop_nobody_else(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    cJSON *o = cJSON_Duplicate(store_get(&g->store, RIG_VALIDATING, "", "op"), true);
+    store_fail(&g->store, RIG_VALIDATING "/cmesh-routes", 0, STORE_HANG, 100);
+    rig_shard(g, "a", "\"x\"", "");
+    rig_shard(g, "b", "\"z\",\"y\"", "");
+    RIG_AWAIT(g, hanging(g, 100) > 0, 1000);
+    rig_expect_owner(g, "y", "a");
+    store_put(&g->store, RIG_MUTATING, "", o);
+    rig_pass(g, 500);
+    const cJSON *routes = store_get(&g->store, RIG_MUTATING, "", "cmesh-routes");
+    assert_int_not_equal(cJSON_GetArraySize(field_get(routes, "webhooks")), 0);
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}");
+    RIG_AWAIT(g, rig_port(g, "a") != 0, 500);
+    rig_label(g, false);
+    RIG_AWAIT(g, !rig_narrowed(g), 2000);
+    rig_retire(g);
+    g->store.failing.count = 0;
+    rig_label(g, true);
+    rig_lead(g);
+    rig_pass(g, 1000);
+    rig_expect_owner(g, "y", "b");
+    assert_int_equal(hanging(g, 0), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -212,6 +322,9 @@ int main(void)
         TEST(endpoints_tell_the_same),
         TEST(all_may_go_to_another_port_together),
         TEST(two_shards_with_one_port_stay_with_the_original),
+        TEST(services_that_hang_stop_nobody_else),
+        TEST(originals_that_hang_stop_nobody_else),
+        TEST(entries_that_hang_stop_nobody_else),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
