@@ -130,6 +130,7 @@ struct telling {
     const struct shard_cache_config *shard;
     struct route_report report;
     size_t routed;
+    bool unselected; /* only of Services that select no shard at all */
 };
 
 static const struct route_shard *find_shard(const struct route_target *t, const char *key)
@@ -198,12 +199,14 @@ static void look_at_webhook(struct telling *t, const struct route_webhook *h)
     }
     const struct route_shard *s = find_shard(target, t->shard->key);
     struct route_verdict v = conclude(t->r, h);
-    if (v.reason == ROUTE_NOTHING || (s == NULL && t->shard->pod_count > 0)) {
+    bool elsewhere = s == NULL && t->shard->pod_count > 0;
+    if (v.reason == ROUTE_NOTHING || elsewhere != t->unselected ||
+        (elsewhere && (!labelled || target->count > 0))) {
         return;
     }
     if (!labelled && v.reason != ROUTE_REFUSED) {
         say_unlabelled(t->r, &v);
-    } else if (s == NULL) {
+    } else if (s == NULL && !elsewhere) {
         say_no_pods(target, &v);
     } else if (v.reason == ROUTE_ROUTED) {
         say_admission(h, s, &v);
@@ -211,14 +214,23 @@ static void look_at_webhook(struct telling *t, const struct route_webhook *h)
     add(t, h, &v);
 }
 
-static struct route_report report_of(const struct routes *r, const struct shard_cache_config *c)
+static void look_at_webhooks(struct telling *t, const struct route_world *w)
 {
-    const struct route_world *w = r->world;
-    struct telling t = {.r = r, .shard = c, .report = {.state = ROUTE_NOT_ASKED}};
     for (size_t i = 0; i < w->config_count; i++) {
         for (size_t k = 0; k < w->configs[i].count; k++) {
-            look_at_webhook(&t, &w->configs[i].webhooks[k]);
+            look_at_webhook(t, &w->configs[i].webhooks[k]);
         }
+    }
+}
+
+/* What leads to none of the shards may be meant for each that nothing else leads to. */
+static struct route_report report_of(const struct routes *r, const struct shard_cache_config *c)
+{
+    struct telling t = {.r = r, .shard = c, .report = {.state = ROUTE_NOT_ASKED}};
+    look_at_webhooks(&t, r->world);
+    if (t.report.state == ROUTE_NOT_ASKED) {
+        t.unselected = true;
+        look_at_webhooks(&t, r->world);
     }
     if (t.report.state == ROUTE_KNOWN && t.report.verdict.reason == ROUTE_ROUTED) {
         route_verdict_set(&t.report.verdict, ROUTE_ROUTED,

@@ -117,17 +117,18 @@ static void learn_ports(struct making *m, struct route_webhook *h)
     free(ports);
 }
 
-/* A pod of it is selected, or was. */
+/* A pod of it is selected, or was. Without a selector others say where the Service leads to. */
 static void leave_out_shards(struct making *m, struct route_target *t)
 {
     size_t kept = 0;
+    bool selects = t->service->object == NULL || t->service->selector != NULL;
     for (size_t i = 0; i < t->count; i++) {
         struct route_shard *s = &t->shards[i];
         count_pods(t, s);
         char *key = xasprintf("%s %s", t->service->key, s->key);
         bool was = s->entry_port != 0 || table_find(&m->r->admissions, key) != NULL;
         free(key);
-        if (s->pods > 0 || was) {
+        if (selects && (s->pods > 0 || was)) {
             t->shards[kept++] = *s;
         }
     }

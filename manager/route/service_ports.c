@@ -223,8 +223,10 @@ struct selector *service_ports_selector(const cJSON *service)
 {
     struct edit ed = {.rc = 0};
     struct err e = ERR_INIT;
-    const cJSON *labels = field_map(field_get(service, "spec"), "selector");
-    if (labels == NULL || labels->child == NULL) {
+    const cJSON *spec = field_get(service, "spec");
+    const cJSON *labels = field_map(spec, "selector");
+    bool external = strcmp(field_text(spec, "type"), "ExternalName") == 0;
+    if (external || labels == NULL || labels->child == NULL) {
         return NULL;
     }
     cJSON *selector = cJSON_CreateObject();

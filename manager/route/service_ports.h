@@ -60,8 +60,8 @@ enum service_ports_target service_ports_target(const cJSON *service, double numb
 /* The name of that port, "" if it has none; NULL: there is none of that number. */
 const char *service_ports_name(const cJSON *service, double number);
 
-/* Which pods the Service selects; the caller frees. NULL: none, for others write its Endpoints; or
- * its labels are not valid. */
+/* Which pods the Service selects; the caller frees. NULL: none, for others write its Endpoints, or
+ * it is another name of something else; or its labels are not valid. */
 MUST_CHECK struct selector *service_ports_selector(const cJSON *service);
 
 #endif

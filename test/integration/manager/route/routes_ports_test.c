@@ -149,6 +149,79 @@ static void all_may_go_to_another_port_together(void **state)
     rig_expect_reason(g, "a", ROUTE_ROUTED);
 }
 
+/* ---- Services that select none of them ---- */
+
+/* One more Service, which an original of its own, narrowed by its owner, leads to. */
+static void put_other(struct rig *g, unsigned number)
+{
+    store_put_text(&g->store, "services", "ops",
+                   "{\"metadata\":{\"name\":\"hang-%u\"},\"spec\":{\"selector\":{\"app\":\"op\"},"
+                   "\"ports\":[{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}]}}",
+                   number);
+    store_put_text(&g->store, RIG_VALIDATING, "",
+                   "{\"metadata\":{\"name\":\"hang-%u\",\"labels\":{\"" RIG_PREFIX
+                   "/route\":\"true\"}},\"webhooks\":[{\"name\":\"h%u.example.com\","
+                   "\"clientConfig\":{\"service\":{\"namespace\":\"ops\",\"name\":\"hang-%u\"}},"
+                   "\"rules\":[{\"apiGroups\":[\"\"],\"apiVersions\":[\"v1\"],\"operations\":["
+                   "\"CREATE\"],\"resources\":[\"configmaps\"]}]}]}",
+                   number, number, number);
+}
+
+static void put_selecting(struct rig *g, const char *more)
+{
+    store_put_text(&g->store, "services", "ops",
+                   "{\"metadata\":{\"name\":\"hook\"},\"spec\":{\"ports\":[{\"name\":\"webhook\","
+                   "\"port\":443,\"targetPort\":9443}]%s}}",
+                   more);
+}
+
+static void a_service_that_selects_no_shard_is_reported(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    put_selecting(g, ",\"selector\":{\"app\":\"misspelt\"}");
+    rig_label(g, true);
+    rig_lead(g);
+    rig_pass(g, 1000);
+    rig_expect_reason(g, "a", ROUTE_NO_PODS);
+    rig_expect_reason(g, "b", ROUTE_NO_PODS);
+    store_delete(&g->store, "services", "ops", "hook");
+    rig_pass(g, 2000);
+    rig_expect_reason(g, "a", ROUTE_NO_SERVICE);
+    rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}");
+    rig_stride(g, 15000);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    put_other(g, 0); /* and what is wrong with another one concerns it no more */
+    store_delete(&g->store, "services", "ops", "hang-0");
+    rig_pass(g, 2000);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+}
+
+/* Others say where it leads to, and know nothing of our ports. */
+static void who_selects_no_pods_any_more_is_not_asked_for_a_shard(void **state)
+{
+    static const char *const kinds[] = {
+        "", ",\"type\":\"ExternalName\",\"externalName\":\"x.test\",\"selector\":{\"app\":\"op\"}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct rig *g = *state;
+        begin_routed(g);
+        put_selecting(g, kinds[i]);
+        rig_pass(g, 500);
+        rig_expect_owner(g, "x", "rest");
+        rig_expect_owner(g, "z", "rest");
+        rig_expect_reason(g, "a", ROUTE_NO_PODS);
+        rig_stride(g, 15000);
+        assert_false(rig_narrowed(g));
+        assert_int_equal(rig_entries(g), 0);
+        assert_int_equal(rig_port(g, "a"), 0);
+        rig_service(g, "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}");
+        rig_stride(g, 15000);
+        rig_expect_owner(g, "x", "a");
+        assert_int_equal(rig_teardown(state), 0);
+        assert_int_equal(rig_setup(state), 0);
+    }
+}
+
 /* ---- ports of the same name ---- */
 
 /* SHA-256 of "ops/a-13982" and of "ops/a-44705" begin with the same eight digits. */
@@ -203,22 +276,6 @@ static void two_shards_with_one_port_stay_with_the_original(void **state)
 }
 
 /* ---- writes that are not answered ---- */
-
-/* One more Service, which an original of its own, narrowed by its owner, leads to. */
-static void put_other(struct rig *g, unsigned number)
-{
-    store_put_text(&g->store, "services", "ops",
-                   "{\"metadata\":{\"name\":\"hang-%u\"},\"spec\":{\"selector\":{\"app\":\"op\"},"
-                   "\"ports\":[{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443}]}}",
-                   number);
-    store_put_text(&g->store, RIG_VALIDATING, "",
-                   "{\"metadata\":{\"name\":\"hang-%u\",\"labels\":{\"" RIG_PREFIX
-                   "/route\":\"true\"}},\"webhooks\":[{\"name\":\"h%u.example.com\","
-                   "\"clientConfig\":{\"service\":{\"namespace\":\"ops\",\"name\":\"hang-%u\"}},"
-                   "\"rules\":[{\"apiGroups\":[\"\"],\"apiVersions\":[\"v1\"],\"operations\":["
-                   "\"CREATE\"],\"resources\":[\"configmaps\"]}]}]}",
-                   number, number, number);
-}
 
 static unsigned hanging(const struct rig *g, unsigned count)
 {
@@ -321,6 +378,8 @@ int main(void)
         TEST(a_strict_shard_that_serves_another_port_is_held),
         TEST(endpoints_tell_the_same),
         TEST(all_may_go_to_another_port_together),
+        TEST(a_service_that_selects_no_shard_is_reported),
+        TEST(who_selects_no_pods_any_more_is_not_asked_for_a_shard),
         TEST(two_shards_with_one_port_stay_with_the_original),
         TEST(services_that_hang_stop_nobody_else),
         TEST(originals_that_hang_stop_nobody_else),
