@@ -231,10 +231,15 @@ class PlayedServices(threading.Thread):
         subprocess.run(["iptables-restore"], input=text, text=True, check=True)
 
     def write_endpoints(self, rows):
+        ports = {}  # of each pod; those with the same ones are a subset
+        for name, _, pods in rows:
+            for address, number in pods:
+                ports.setdefault(address, []).append((name, number))
+        ports = {address: tuple(of) for address, of in ports.items()}
         subsets = [
-            {"addresses": [{"ip": address} for address, _ in pods],
-             "ports": [{"name": name, "port": pods[0][1], "protocol": "TCP"}]}
-            for name, _, pods in rows if pods
+            {"addresses": [{"ip": address} for address in ports if ports[address] == of],
+             "ports": [{"name": name, "port": number, "protocol": "TCP"} for name, number in of]}
+            for of in sorted(set(ports.values()))
         ]  # fmt: skip
         thing = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": SERVICE}}
         self.case.api.apply({**thing, "subsets": subsets})
