@@ -28,8 +28,8 @@ enum originals_kind { ORIGINALS_VALIDATING, ORIGINALS_MUTATING, ORIGINALS_KINDS 
 struct original {
     struct informer_item item; /* by its name */
     enum originals_kind kind;
-    cJSON *object; /* whole, but for managedFields */
-    bool labelled; /* PREFIX/route: "true" */
+    cJSON *object;     /* whole, but for managedFields */
+    bool labelled;     /* PREFIX/route: "true" */
     const char *rival; /* the label of another installation of the mesh that it has, too; NULL:
                           none */
 };
