@@ -123,7 +123,7 @@ static void leave_out_narrowing(cJSON *selector, const char *control)
             cJSON_Delete(cJSON_DetachItemViaPointer(list, item));
         }
     }
-    if (!cJSON_IsArray(list)) {
+    if (!cJSON_IsArray(list) || list->child == NULL) {
         cJSON_DeleteItemFromObjectCaseSensitive(selector, "matchExpressions");
     }
 }
@@ -259,6 +259,8 @@ static void add_entry(struct making *m, const char *name, const cJSON *rules, cJ
     edit_string(&m->ed, entry, "name", name);
     edit_set(&m->ed, entry, "rules", cJSON_Duplicate(rules, true));
     edit_set(&m->ed, entry, "namespaceSelector", selector);
+    leave_out_narrowing(cJSON_GetObjectItemCaseSensitive(entry, "objectSelector"),
+                        m->w->keys->key[LABELS_CONTROL]); /* some owners copy it there */
     if (port != 0) {
         lead_to(m, entry, port);
     }

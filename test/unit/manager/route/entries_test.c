@@ -122,6 +122,29 @@ static void the_entries_of_a_partition(void **state)
     fixture_deinit(&f);
 }
 
+/* Some operators copy the one selector into the other, with what narrows it. */
+static void no_object_is_left_out_by_what_narrows_the_original(void **state)
+{
+    static const char *const selectors[][2] = {
+        {"{\"matchExpressions\":[" NARROW "]}", "{}"},
+        {"{\"matchLabels\":{\"x\":\"y\"},\"matchExpressions\":[" NARROW
+         ",{\"key\":\"z\",\"operator\":\"DoesNotExist\"}]}",
+         "{\"matchLabels\":{\"x\":\"y\"},\"matchExpressions\":[{\"key\":\"z\","
+         "\"operator\":\"DoesNotExist\"}]}"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(selectors); i++) {
+        struct fixture f;
+        fixture_init(&f, "{}");
+        cJSON *wanted = fixture_json(selectors[i][1]);
+        cJSON_ReplaceItemInObject(f.original, "objectSelector", fixture_json(selectors[i][0]));
+        make(&f);
+        assert_int_equal(cJSON_GetArraySize(f.entries), 1);
+        assert_true(cJSON_Compare(field_get(f.entries->child, "objectSelector"), wanted, true));
+        cJSON_Delete(wanted);
+        fixture_deinit(&f);
+    }
+}
+
 static void what_is_copied(void **state)
 {
     (void)state;
@@ -497,6 +520,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_entries_of_a_partition),
+        cmocka_unit_test(no_object_is_left_out_by_what_narrows_the_original),
         cmocka_unit_test(what_is_copied),
         cmocka_unit_test(what_cannot_be_routed_has_one_entry),
         cmocka_unit_test(an_owner_without_a_port_is_the_rest),
