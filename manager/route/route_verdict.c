@@ -13,6 +13,7 @@ static const char *const reasons[ROUTE_REASONS] = {
     [ROUTE_BY_URL] = "ByURL",
     [ROUTE_TOO_MANY] = "TooMany",
     [ROUTE_PORT_UNNAMED] = "PortUnnamed",
+    [ROUTE_NO_PORT] = "NoPort",
     [ROUTE_OTHER_PORT] = "OtherPort",
     [ROUTE_SAME_PORT] = "SamePort",
     [ROUTE_NOT_ALLOWED] = "NotAllowed",

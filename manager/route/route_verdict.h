@@ -15,6 +15,7 @@ enum route_reason {
     ROUTE_BY_URL,           /* clientConfig.url */
     ROUTE_TOO_MANY,         /* names, entries, bytes or ports */
     ROUTE_PORT_UNNAMED,     /* the Service's only port has no name */
+    ROUTE_NO_PORT,          /* the shard has no spec.webhook.port */
     ROUTE_OTHER_PORT,       /* the Service leads to another port than spec.webhook.port */
     ROUTE_SAME_PORT,        /* two shards whose ports have the same name */
     ROUTE_NOT_ALLOWED,      /* RBAC or a policy refuses a write */

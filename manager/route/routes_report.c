@@ -189,12 +189,46 @@ static void say_unlabelled(const struct routes *r, struct route_verdict *v)
                       r->o.labels.prefix, r->o.keys->key[LABELS_CONTROL]);
 }
 
+struct looking {
+    const struct selector *selector;
+    bool found;
+};
+
+static void look_at_pod(void *data, const struct pod *p)
+{
+    struct looking *l = data;
+    l->found = l->found || (l->selector != NULL && !p->over && pod_selected(p, l->selector));
+}
+
+static bool has_selected(const struct shard_cache_config *c, const struct route_service *s)
+{
+    struct looking l = {.selector = s->selector};
+    shard_cache_each_pod_of(c, look_at_pod, &l);
+    return l.found;
+}
+
+/* It takes no part. */
+static void look_without_port(struct telling *t, const struct route_webhook *h)
+{
+    struct route_verdict v;
+    if (h->config->original->labelled && h->rules.verdict.reason != ROUTE_NOTHING &&
+        has_selected(t->shard, h->target->service)) {
+        route_verdict_set(&v, ROUTE_NO_PORT,
+                          "any pod is asked about what it owns, for it has no spec.webhook.port");
+        add(t, h, &v);
+    }
+}
+
 static void look_at_webhook(struct telling *t, const struct route_webhook *h)
 {
     const struct route_target *target = h->target;
     bool labelled = h->config->original->labelled;
     if (!(labelled || is_left_narrow(h)) || target == NULL ||
         strcmp(target->service->ns, t->shard->ns) != 0) {
+        return;
+    }
+    if (compile_webhook_port(t->shard->object) == 0) {
+        look_without_port(t, h);
         return;
     }
     const struct route_shard *s = find_shard(target, t->shard->key);
@@ -306,7 +340,7 @@ void routes_tell(struct routes *r)
         const char *ns = w->targets[i].service->ns;
         const struct shard_cache_config *c = NULL;
         while (is_first_of(w, i) && (c = shard_cache_next_config_in(r->o.cache, ns, c)) != NULL) {
-            if (!c->root && compile_webhook_port(c->object) != 0) {
+            if (!c->root) {
                 tell_shard(r, c);
             }
         }

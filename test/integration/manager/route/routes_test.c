@@ -482,6 +482,38 @@ static void pods_that_are_not_fit_are_named(void **state)
     rig_expect_owner(g, "z", "b");
 }
 
+static void put_shard_without_port(struct rig *g, const char *name)
+{
+    store_put_text(&g->store, "shardingconfigs", "ops",
+                   "{\"metadata\":{\"name\":\"%s\"},\"spec\":{\"selector\":{\"matchLabels\":{"
+                   "\"shard\":\"%s\"}},\"limits\":[{\"relateResources\":[{\"apiGroups\":[\"\"],"
+                   "\"resources\":[\"configmaps\"]}],\"selector\":{\"matchLabels\":{\"" RIG_PREFIX
+                   "/namespace\":\"w\"}}}]}}",
+                   name, name);
+}
+
+/* Which is easily forgotten in one of them. */
+static void a_shard_without_port_is_told(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    put_shard_without_port(g, "c");
+    store_put_text(&g->store, "pods", "ops",
+                   "{\"metadata\":{\"name\":\"c-0\",\"labels\":{\"shard\":\"c\"}}}");
+    rig_lead(g);
+    rig_label(g, true);
+    rig_pass(g, 12000);
+    rig_expect_reason(g, "a", ROUTE_ROUTED);
+    assert_int_equal(rig_report(g, "c")->state, ROUTE_NOT_ASKED); /* the Service is not its own */
+    rig_pod(g, "c", true, false);
+    rig_pass(g, 500);
+    rig_expect_reason(g, "c", ROUTE_NO_PORT);
+    assert_non_null(strstr(rig_report(g, "c")->verdict.text, "spec.webhook.port"));
+    rig_label(g, false);
+    rig_pass(g, 500);
+    assert_int_equal(rig_report(g, "c")->state, ROUTE_NOT_ASKED);
+}
+
 static void a_port_without_name_is_reported(void **state)
 {
     struct rig *g = *state;
@@ -883,6 +915,7 @@ int main(void)
         TEST(who_resets_it_again_and_again_wins),
         TEST(ports_that_are_taken_off_come_back),
         TEST(pods_that_are_not_fit_are_named),
+        TEST(a_shard_without_port_is_told),
         TEST(a_port_without_name_is_reported),
         TEST(what_cannot_be_routed_gets_no_ports),
         TEST(reviews_are_held_while_a_namespace_moves),
