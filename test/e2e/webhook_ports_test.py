@@ -5,6 +5,7 @@ webhook_faults_test.
 """
 
 import json
+import socket
 import time
 
 import harness
@@ -14,7 +15,7 @@ import webhook_routing_test as routing
 from operator_test import report
 from webhook_case import KINDS
 from webhook_faults_test import Every, PairCase
-from webhook_pods import NAMESPACE, PORT, SERVICE, VALIDATING, WebhookPod, port_name, write
+from webhook_pods import MUTATING, NAMESPACE, PORT, SERVICE, VALIDATING, WebhookPod, port_name
 
 
 class NumberedPod(WebhookPod):
@@ -568,6 +569,68 @@ class MixedTest(PortsCase):
         self.assertFalse(self.entries(VALIDATING))
         for pods in self.create_all(self.owners, ["configmaps"]).values():
             self.assertEqual(6, len(pods))
+
+
+class HangingTest(MixedTest):
+    """Writes of Services wait for a webhook that does not answer."""
+
+    test_five_resources_of_which_two_are_limited = test_two_configurations_for_one_service = None
+    test_one_configuration_for_two_services = test_two_operators = None
+    test_one_service_for_two_operators = None
+    SILENT = "10.199.254.1"
+
+    def hang(self):
+        listener = socket.create_server((self.SILENT, 443))
+        self.addCleanup(listener.close)
+        webhook = self.webhook(MUTATING, failurePolicy="Ignore", timeoutSeconds=30)
+        webhook["clientConfig"] = {"url": f"https://{self.SILENT}/", "caBundle": self.certificates.encoded()}
+        webhook["rules"] = [self.rule("services")]
+        webhook["rules"][0]["operations"] = ["UPDATE"]
+        webhook["objectSelector"] = {"matchLabels": {"slow": "true"}}
+        self.configure(MUTATING, "slow", [webhook])
+
+    def test_entries_do_not_wait_for_services(self):
+        self.wait_all()
+        self.hang()
+        for i in range(6):
+            name = f"slow-{i}"
+            thing = self.service_object()
+            thing["metadata"].update(name=name, labels={"slow": "true"})
+            self.api.create(thing)
+            webhook = self.validating(name, [self.rule("configmaps")], name)
+            self.configure(VALIDATING, name, [webhook], {routing.ROUTE: "true"})
+        time.sleep(2)
+        load = self.load(rate=20)
+        for again in range(2):
+            self.names["blue"], self.names["green"] = self.names["green"], self.names["blue"]
+            self.owners = {space: of for of, spaces in self.names.items() for space in spaces}
+            began = time.time()
+            for of, spaces in self.names.items():
+                self.hand_shard(of, routing.by_name(*spaces))
+            harness.wait_for(lambda: self.by_name() == self.names, "the entries follow", 20, 0.05)
+            report(f"moved after {time.time() - began:.2f} s")
+            self.assertLess(time.time() - began, 10)
+            if again == 0:
+                self.lead.stop()
+                report(f"the manager ended after {time.time() - began:.2f} s")
+                self.lead = self.manager()
+                time.sleep(3)
+        written = load.end()
+        self.assertEqual({201}, {w.status for w in written})
+        report(self.told("blue"))
+        harness.wait_for(lambda: "slow-5" in str(self.entries(VALIDATING)), "slow ones come", 200)
+        report(f"all Services after {time.time() - began:.0f} s")
+
+    def by_name(self):
+        """Which shard has which namespaces, by the entries of the operator's own webhook."""
+        numbers = {p["port"]: n for n, p in self.ports().items()}
+        found = {}
+        for entry in self.entries(MUTATING):
+            for of in self.names:
+                if numbers.get(entry["clientConfig"]["service"]["port"]) == port_name(of):
+                    last = entry["namespaceSelector"]["matchExpressions"][-1]
+                    found[of] = sorted(last["values"])
+        return found
 
 
 if __name__ == "__main__":

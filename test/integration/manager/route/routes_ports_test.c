@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The controller of routes and the ports by which reviews reach the pods of a shard, and what is
- * not answered when they are written.
+ * not answered when they are written. CMESH_SEED and CMESH_ROUNDS as in routes_hostile_test.c.
  */
 #include "base/log.h"
 #include "object/route_names.h"
+#include "rounds.h"
 #include "routes_fixture.h"
 #include "json/field.h"
 
@@ -368,6 +369,121 @@ static void entries_that_hang_stop_nobody_else(void **state)
     assert_int_equal(hanging(g, 0), 0);
 }
 
+/* ---- by chance ---- */
+
+/* A narrowed original has one who is asked about each namespace, and one only. */
+static void expect_asked(struct rig *g)
+{
+    static const char *const names[] = {"x", "y", "z", "v", "w", "other"};
+    for (size_t i = 0; i < 6; i++) {
+        const char *owner = rig_owner(g, names[i]);
+        bool one = owner[0] != '\0' && strchr(owner, ',') == NULL;
+        if (rig_narrowed(g) ? !one : owner[0] != '\0' && !one) {
+            fail_msg("%s: \"%s\"", names[i], owner);
+        }
+    }
+}
+
+static void delete_twin(struct rig *g, const char *name)
+{
+    if (store_get(&g->store, "shardingconfigs", "ops", name) != NULL) {
+        store_delete(&g->store, "shardingconfigs", "ops", name);
+    }
+}
+
+static void put_twin(struct rig *g, const char *name, const char *space)
+{
+    if (store_chance(&g->store, 3) == 0) {
+        delete_twin(g, name);
+        return;
+    }
+    rig_shard(g, name, space,
+              store_chance(&g->store, 2) == 0 ? ",\"duringHandover\":\"Hold\"" : "");
+    rig_pod(g, name, store_chance(&g->store, 2) == 0, store_chance(&g->store, 4) > 0);
+    put_slice_of(g, name);
+}
+
+static void put_service_by_chance(struct rig *g)
+{
+    static const char *const ports[] = {
+        "{\"name\":\"webhook\",\"port\":443,\"targetPort\":\"hooks\"}",
+        "{\"name\":\"webhook\",\"port\":443,\"targetPort\":9443},"
+        "{\"name\":\"own\",\"port\":20443,\"targetPort\":80}",
+        "{\"name\":\"webhook\",\"port\":443,\"targetPort\":\"hooks\"},"
+        "{\"name\":\"wh-deadbeef\",\"port\":20444,\"targetPort\":\"hooks\"}",
+    };
+    unsigned kind = store_chance(&g->store, 5);
+    if (kind < 3) {
+        rig_service(g, ports[kind]);
+    } else {
+        put_selecting(g, kind == 3 ? "" : ",\"selector\":{\"app\":\"misspelt\"}");
+    }
+}
+
+static void something_happens(struct rig *g)
+{
+    static const int numbers[] = {9443, 9999, 0};
+    switch (store_chance(&g->store, 8)) {
+    case 0:
+    case 1:
+        put_more_pods(g, numbers[store_chance(&g->store, 3)], store_chance(&g->store, 3) > 0);
+        break;
+    case 2:
+        put_twin(g, TWIN_A, "\"v\"");
+        break;
+    case 3:
+        put_twin(g, TWIN_B, "\"w\"");
+        break;
+    case 4:
+        put_service_by_chance(g);
+        break;
+    case 5:
+        rig_slices(g, store_chance(&g->store, 3) > 0, store_chance(&g->store, 3) > 0);
+        break;
+    case 6:
+        rig_retire(g);
+        rig_lead(g);
+        break;
+    default:
+        store_fail(&g->store, store_chance(&g->store, 2) == 0 ? "services/" : "", 500, STORE_NONE,
+                   store_chance(&g->store, 4));
+        break;
+    }
+}
+
+static void whatever_happens_to_ports_one_is_asked(void **state)
+{
+    uint64_t first = rounds_number("CMESH_SEED", 1);
+    uint64_t count = rounds_number("CMESH_ROUNDS", rounds(1, 4));
+    for (uint64_t seed = first; seed < first + count; seed++) {
+        struct rig *g = *state;
+        print_message("seed %llu\n", (unsigned long long)seed);
+        g->store.random = seed * 7919;
+        begin_routed(g);
+        g->on_turn = expect_asked;
+        for (unsigned i = 0; i < 60; i++) {
+            something_happens(g);
+            rig_stride(g, 200 * (1 + store_chance(&g->store, 40)));
+        }
+        g->on_turn = NULL;
+        g->store.failing.count = 0;
+        delete_twin(g, TWIN_A);
+        delete_twin(g, TWIN_B);
+        put_more_pods(g, 9443, true);
+        rig_retire(g);
+        rig_operator(g);
+        rig_label(g, true);
+        rig_lead(g);
+        rig_stride(g, 30000);
+        assert_true(rig_narrowed(g));
+        rig_expect_owner(g, "y", "a");
+        rig_expect_owner(g, "z", "b");
+        rig_expect_reason(g, "a", ROUTE_ROUTED);
+        assert_int_equal(rig_teardown(state), 0);
+        assert_int_equal(rig_setup(state), 0);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -384,6 +500,7 @@ int main(void)
         TEST(services_that_hang_stop_nobody_else),
         TEST(originals_that_hang_stop_nobody_else),
         TEST(entries_that_hang_stop_nobody_else),
+        TEST(whatever_happens_to_ports_one_is_asked),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
