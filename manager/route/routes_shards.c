@@ -181,7 +181,7 @@ static void want_old_ports(struct making *m, struct route_target *t)
         if (!route_port_is(name) || is_listed(t, name) || !cJSON_IsNumber(number)) {
             continue;
         }
-        int n = (int)number->valuedouble;
+        int n = number->valueint;
         bool used = leads_to(making_entries(m, ORIGINALS_VALIDATING), t->service, n) ||
                     leads_to(making_entries(m, ORIGINALS_MUTATING), t->service, n);
         struct route_port *p = routes_port(m->r, t->service->key, name);

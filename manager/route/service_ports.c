@@ -13,10 +13,12 @@ static const cJSON *ports_of(const cJSON *service)
     return field_get(field_get(service, "spec"), "ports");
 }
 
+/* 0: it is no number of a port. */
 static double number_of(const cJSON *port, const char *key)
 {
     const cJSON *n = field_get(port, key);
-    return cJSON_IsNumber(n) ? n->valuedouble : 0;
+    bool is = cJSON_IsNumber(n) && n->valuedouble >= 0 && n->valuedouble <= UINT16_MAX;
+    return is ? n->valuedouble : 0;
 }
 
 static const char *protocol_of(const cJSON *port)
