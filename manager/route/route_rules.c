@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/xalloc.h"
 #include "json/edit.h"
 #include "json/field.h"
@@ -257,6 +258,22 @@ static bool words_meet(const char *a, const char *b)
     return strcmp(a, b) == 0 || strcmp(a, "*") == 0 || strcmp(b, "*") == 0;
 }
 
+/* Groups that have had resources in common. Source: cohabitating resources, kube-apiserver's
+ * DefaultStorageFactory. */
+static bool groups_meet(const char *a, const char *b)
+{
+    static const char *const pairs[][2] = {{"", "events.k8s.io"},
+                                           {"extensions", "apps"},
+                                           {"extensions", "networking.k8s.io"},
+                                           {"extensions", "policy"}};
+    bool found = words_meet(a, b);
+    for (size_t i = 0; i < ARRAY_LEN(pairs) && !found; i++) {
+        found = (strcmp(a, pairs[i][0]) == 0 && strcmp(b, pairs[i][1]) == 0) ||
+                (strcmp(b, pairs[i][0]) == 0 && strcmp(a, pairs[i][1]) == 0);
+    }
+    return found;
+}
+
 /* "pods/STAR" stands for pods, too. */
 static bool resources_meet(const char *a, const char *b)
 {
@@ -283,11 +300,11 @@ static bool lists_meet(const cJSON *a, const cJSON *b, const char *field, texts_
     return false;
 }
 
-/* Whatever the versions: an API server converts. */
+/* Whatever the versions, and by which group a resource comes: an API server converts. */
 static bool rules_meet(const cJSON *a, const cJSON *b)
 {
     return lists_meet(a, b, "operations", words_meet) &&
-           lists_meet(a, b, "apiGroups", words_meet) &&
+           lists_meet(a, b, "apiGroups", groups_meet) &&
            lists_meet(a, b, "resources", resources_meet);
 }
 

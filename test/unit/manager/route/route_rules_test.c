@@ -212,6 +212,37 @@ static void a_star_is_one_of_all_or_mixed(void **state)
     fixture_deinit(&f);
 }
 
+/* By matchPolicy Equivalent either rule matches what comes by the other's group. */
+static void one_resource_of_two_groups(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"events:N in (a);pods:N in (a);*.apps:N in (a)",
+                                      "events:N in (b);pods:N in (b);*.apps:N in (b)"};
+    static const struct rules_case cases[] = {
+        {"* core events;* events.k8s.io events", NULL,
+         "Namespaced core events;Namespaced events.k8s.io events", ROUTE_SEEN_BY_ALL,
+         ROUTE_SEEN_BY_ALL},
+        {"* core events,pods;* events.k8s.io *", NULL,
+         "Namespaced core events,pods;Namespaced events.k8s.io *", ROUTE_SEEN_BY_ALL,
+         ROUTE_SEEN_BY_ALL},
+        {"* extensions deployments;* apps */*", NULL,
+         "Namespaced extensions deployments;Namespaced apps */*", ROUTE_SEEN_BY_ALL,
+         ROUTE_SEEN_BY_ALL},
+        {"* core pods;* events.k8s.io events", "Namespaced core pods",
+         "Namespaced events.k8s.io events", ROUTE_ROUTED, ROUTE_SEEN_BY_ALL},
+        {"* core events;* example.com events", "Namespaced core events",
+         "Namespaced example.com events", ROUTE_ROUTED, ROUTE_SEEN_BY_ALL},
+        {"* apps deployments;* networking.k8s.io *", "Namespaced apps deployments",
+         "Namespaced networking.k8s.io *", ROUTE_ROUTED, ROUTE_SEEN_BY_ALL},
+    };
+    struct fixture f;
+    fixture_init(&f, own);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        expect(&f, &cases[i]);
+    }
+    fixture_deinit(&f);
+}
+
 static void what_leads_to_no_service(void **state)
 {
     (void)state;
@@ -307,6 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_routed),
         cmocka_unit_test(a_star_is_one_of_all_or_mixed),
+        cmocka_unit_test(one_resource_of_two_groups),
         cmocka_unit_test(what_leads_to_no_service),
         cmocka_unit_test(what_is_given_up),
         cmocka_unit_test(a_rule_with_very_many_resources),
