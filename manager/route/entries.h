@@ -6,7 +6,10 @@
  * Glossary: the *original* is the operator's Validating- or MutatingWebhookConfiguration; the
  * *routes object* is ours, of the same kind; an *entry* is a webhook in it. The entries of one
  * webhook have all namespaces with control labels between them, and each such namespace matches
- * exactly one, but for the entry of `others`, which has rules of its own.
+ * exactly one, but for the entry of `others`, which has rules of its own. Where somebody has set
+ * the label of another hash, a namespace that is named matches the entry of that hash, too, until
+ * the manager puts the label right: to leave out all names in all entries would multiply their
+ * size.
  *
  * The routes object is the only memory of the manager: entries_read gets the partition from it.
  */

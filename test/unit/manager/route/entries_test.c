@@ -323,6 +323,29 @@ static int asked(const cJSON *entries, const char *ns, const char *hash, bool la
     return found;
 }
 
+static unsigned count_asked(const cJSON *entries, const char *ns, const char *hash)
+{
+    unsigned found = 0;
+    const cJSON *entry;
+    cJSON_ArrayForEach(entry, entries)
+    {
+        found += fixture_matches(field_get(entry, "namespaceSelector"), ns, hash, true);
+    }
+    return found;
+}
+
+/* By the label of another hash, a namespace that has an entry by its name meets one of that hash,
+ * too; but never none. */
+static void check_any_hash(const struct fixture *f, const char *ns, bool matches)
+{
+    for (int hash = 0; hash <= SHARDING_HASH_SIZE; hash++) {
+        char label[16];
+        (void)snprintf(label, sizeof label, "%d", hash);
+        unsigned count = count_asked(f->entries, ns, label);
+        assert_in_range(count, matches, matches ? 2 : 0);
+    }
+}
+
 static void check_namespace(const struct fixture *f, const cJSON *narrowed, const cJSON *own,
                             const char *ns, bool shared)
 {
@@ -333,6 +356,7 @@ static void check_namespace(const struct fixture *f, const cJSON *narrowed, cons
     if (shared) { /* relabelled already */
         assert_int_equal(asked(f->entries, ns, ns, true), owner);
     }
+    check_any_hash(f, ns, matches);
     assert_int_equal(asked(f->entries, ns, "", false), NOBODY);
     assert_false(fixture_matches(narrowed, ns, "", true));
     assert_int_equal(fixture_matches(narrowed, ns, "", false), matches);
