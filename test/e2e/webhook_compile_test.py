@@ -37,7 +37,33 @@ def shard_of(name, *expressions):
     }  # fmt: skip
 
 
-class CompileTest(webhook_pods.WebhookPodsCase):
+class CompileCase(webhook_pods.WebhookPodsCase):
+    """What is compiled are the test's `shards()` and `originals()`."""
+
+    def compile(self):
+        """The webhook configurations that it prints, and what it warns of."""
+        service = self.cluster.json(self.service)
+        things = [*self.shards(), *self.originals(), {**service, "apiVersion": "v1", "kind": "Service"}]
+        done = subprocess.run(
+            [harness.program("manager"), "compile", "-f", "-"],
+            input=json.dumps({"apiVersion": "v1", "kind": "List", "items": things}),
+            capture_output=True, text=True, check=True, env=harness.clean_environment(),
+        )  # fmt: skip
+        found, decoder, rest = [], json.JSONDecoder(), done.stdout.strip()
+        while rest:
+            thing, end = decoder.raw_decode(rest)
+            found += [thing] * (thing["kind"] in (MUTATING, VALIDATING))
+            rest = rest[end:].strip()
+        return found, done.stderr
+
+    def apply_ports(self, ports):
+        thing = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "namespace": NAMESPACE}}
+        thing["spec"] = {"ports": [{"name": n, "port": p, "protocol": "TCP", "targetPort": n} for n, p in ports]}
+        answer = self.api.ask("PATCH", f"{self.service}?fieldManager={ROUTES}", thing, api.APPLY)
+        self.assertEqual(200, answer.status, answer.said)
+
+
+class CompileTest(CompileCase):
     """A canary by names, two shards by hashes, and a pod of none."""
 
     def setUp(self):
@@ -67,28 +93,6 @@ class CompileTest(webhook_pods.WebhookPodsCase):
             version = "admissionregistration.k8s.io/v1"
             found.append({"apiVersion": version, "kind": kind, "metadata": metadata, "webhooks": [webhook, others]})
         return found
-
-    def compile(self):
-        """The webhook configurations that it prints, and what it warns of."""
-        service = self.cluster.json(self.service)
-        things = [*self.shards(), *self.originals(), {**service, "apiVersion": "v1", "kind": "Service"}]
-        done = subprocess.run(
-            [harness.program("manager"), "compile", "-f", "-"],
-            input=json.dumps({"apiVersion": "v1", "kind": "List", "items": things}),
-            capture_output=True, text=True, check=True, env=harness.clean_environment(),
-        )  # fmt: skip
-        found, decoder, rest = [], json.JSONDecoder(), done.stdout.strip()
-        while rest:
-            thing, end = decoder.raw_decode(rest)
-            found += [thing] * (thing["kind"] in (MUTATING, VALIDATING))
-            rest = rest[end:].strip()
-        return found, done.stderr
-
-    def apply_ports(self, ports):
-        thing = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": SERVICE, "namespace": NAMESPACE}}
-        thing["spec"] = {"ports": [{"name": n, "port": p, "protocol": "TCP", "targetPort": n} for n, p in ports]}
-        answer = self.api.ask("PATCH", f"{self.service}?fieldManager={ROUTES}", thing, api.APPLY)
-        self.assertEqual(200, answer.status, answer.said)
 
     def settle(self):
         def asked():

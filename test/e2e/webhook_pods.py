@@ -151,6 +151,10 @@ class WebhookPod(mesh.Pod):
     def log(self):
         return text_of(self.log_path)
 
+    def reviews(self):
+        """What it was asked."""
+        return reviews_of(self)
+
     def begin(self, proxied=True):
         self.create()
         self.case.started.append(self)
@@ -514,7 +518,7 @@ class WebhookPodsCase(mesh.MeshTestCase):
         harness.wait_for(lambda: len(addresses()) == count, f"{count} pods of {name}")
 
     def reviews(self):
-        return sorted((r for pod in self.started for r in reviews_of(pod)), key=lambda r: r.at)
+        return sorted((r for pod in self.started for r in pod.reviews()), key=lambda r: r.at)
 
     def check_once(self, written, owners, kinds=("validate", "default")):
         """Each of these writes was done, and asked of one pod of its shard by each webhook. `owners`:
