@@ -254,7 +254,9 @@ class RootRenamedTest(faults.RootTest):
         since = time.time()
         load = Load(self, self.teams)
         self.delete("root")
-        time.sleep(1)
+        for number in (1, 2):  # as long as they are there, they keep their entries
+            path = f"{self.configs}/{self.child(number)}"
+            harness.wait_for(lambda p=path: self.cluster.fetch(p).status == 404, f"{path} is gone")
         self.root(2, prefix="po")
         self.child = lambda number: f"po-{number}-normal"
         for ordinal in (0, 1):
