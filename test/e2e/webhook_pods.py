@@ -271,6 +271,7 @@ class Review:
     allowed: bool
     known: bool  # the pod's cache has the namespace
     had: bool  # or it has had it
+    uid: str = ""
 
     def key(self):
         return self.webhook, self.operation, self.resource, self.namespace, self.name
@@ -291,7 +292,7 @@ def reviews_of(pod):
         fields = {key: told[key] for key in ("webhook", "operation", "namespace", "name", "resource")}
         flags = {key: told[key] == "true" for key in ("allowed", "known")}
         at = time.mktime(stamp) + float(fraction)
-        found.append(Review(at, pod.name, pod.of, **fields, **flags, had=told["namespace"] in had))
+        found.append(Review(at, pod.name, pod.of, **fields, **flags, had=told["namespace"] in had, uid=told["uid"]))
     return found
 
 
