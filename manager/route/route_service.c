@@ -274,32 +274,48 @@ bool route_service_has_pods(const struct route_service *s, const char *port)
     return i != NULL;
 }
 
-static bool differ(const struct slice_port *a, const struct slice_port *b)
+static bool is_named(const struct slice_port *p, const char *const *names, size_t count)
 {
-    return a->subset == b->subset && a->number != b->number && a->number != 0 && b->number != 0;
+    size_t i = 0;
+    while (i < count && strcmp(names[i], p->name) != 0) {
+        i++;
+    }
+    return i < count;
 }
 
-static bool find_difference(const struct slice_item *slice, const char *port, const char *other,
-                            int *number, int *other_number)
+/* The number of one of these names, of the same pods: that of `own` if one has it; 0: not known. */
+static int number_beside(const struct slice_item *slice, const struct slice_port *own,
+                         const char *const *names, size_t count)
 {
-    for (const struct slice_port *a = NULL; (a = next_port(slice, a, port)) != NULL;) {
-        for (const struct slice_port *b = NULL; (b = next_port(slice, b, other)) != NULL;) {
-            if (differ(a, b)) {
-                *number = a->number;
-                *other_number = b->number;
-                return true;
-            }
+    int found = 0;
+    for (size_t i = 0; i < slice->count && found != own->number; i++) {
+        const struct slice_port *p = &slice->ports[i];
+        if (p->subset == own->subset && p->number != 0 && is_named(p, names, count)) {
+            found = p->number;
+        }
+    }
+    return found;
+}
+
+static bool find_difference(const struct slice_item *slice, const char *port,
+                            const char *const *others, size_t count, int *number, int *other_number)
+{
+    for (const struct slice_port *p = NULL; (p = next_port(slice, p, port)) != NULL;) {
+        *number = p->number;
+        *other_number = number_beside(slice, p, others, count);
+        if (*number != 0 && *other_number != 0 && *number != *other_number) {
+            return true;
         }
     }
     return false;
 }
 
-bool route_service_differs(const struct route_service *s, const char *port, const char *other,
-                           int *number, int *other_number)
+bool route_service_differs(const struct route_service *s, const char *port,
+                           const char *const *others, size_t count, int *number, int *other_number)
 {
     const struct slice_item *i = NULL;
     while ((i = next_slice(s, i)) != NULL &&
-           !find_difference(i, port, other, number, other_number)) {
+           !find_difference(i, port, others, count, number, other_number)) {
     }
     return i != NULL;
 }

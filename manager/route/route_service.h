@@ -77,10 +77,10 @@ const char *route_service_error(const struct route_service *s);
 void route_service_watch_pods(struct route_service *s, bool on);
 /* Whether the port of that name has, as far as is known. */
 bool route_service_has_pods(const struct route_service *s, const char *port);
-/* Whether some pods are reached at one port of the container by the port of that name, and at
- * another one by the port of the name `other`; then these are the two. */
-bool route_service_differs(const struct route_service *s, const char *port, const char *other,
-                           int *number, int *other_number);
+/* Whether some pods are reached at a port of the container by the port of that name, at which none
+ * of the ports named `others` reaches them, but at another one; then these are the two. */
+bool route_service_differs(const struct route_service *s, const char *port,
+                           const char *const *others, size_t count, int *number, int *other_number);
 /* Why that cannot be known; NULL: nothing hinders it. */
 const char *route_service_pods_error(const struct route_service *s);
 

@@ -142,7 +142,9 @@ struct route_target {
     size_t port_count;
     struct service_ports plan;
     bool holds;
-    int hold_port; /* that is there; 0: none */
+    int hold_port;          /* that is there; 0: none */
+    const char **own_ports; /* by which all pods are asked: names, while it is made */
+    size_t own_port_count;
     struct entries_shard *entries;
     const struct route_writing *writing; /* NULL: nothing was written yet */
 };

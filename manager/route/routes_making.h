@@ -54,6 +54,9 @@ void making_note_services(struct making *m);
 /* Which shards each target has, what ports it is to have, and which shards may be asked; and what
  * the entries say of each webhook. */
 void making_shards(struct making *m);
+/* The name of the port by which its pods are asked without routing, "" if it has none; NULL: it is
+ * not known, or of a Service that has no ports of ours. */
+const char *making_own_port(const struct route_webhook *h);
 /* For entries.h. */
 struct entries_webhook making_describe(const struct making *m, const struct route_webhook *h);
 

@@ -80,6 +80,12 @@ static void list_for_entries(struct route_target *t)
     }
 }
 
+const char *making_own_port(const struct route_webhook *h)
+{
+    const cJSON *service = h->own == NULL || h->own != h->target ? NULL : h->own->service->object;
+    return service == NULL ? NULL : service_ports_name(service, h->service.port);
+}
+
 struct entries_webhook making_describe(const struct making *m, const struct route_webhook *h)
 {
     const struct route_target *t = h->target;
@@ -329,31 +335,36 @@ static bool shares_port(const struct route_target *t, struct route_shard *s)
     return false;
 }
 
-/* Some of its pods have another port by the shard's name than by that of the Service's own one: the
- * operator does not serve there. */
-static bool leads_elsewhere(const struct making *m, const struct route_target *t,
-                            struct route_shard *s)
+/* By which pods are asked now. */
+static void list_own_ports(const struct making *m, struct route_target *t)
 {
-    const char *last = NULL;
     EACH_WEBHOOK(m->w, h)
     {
-        bool here = h->own == t && h->target == t && (h->config->asked || h->has_entries);
-        const char *name = here ? service_ports_name(t->service->object, h->service.port) : NULL;
-        int to;
-        int own;
-        if (name == NULL || name == last) {
-            continue;
-        }
-        last = name;
-        if (route_service_differs(t->service, s->service_port->name, name, &to, &own)) {
-            route_verdict_set(&s->admission, ROUTE_OTHER_PORT,
-                              "port %d of Service %.128s leads to port %d of its pods, and "
-                              "spec.webhook.port made %d of it: correct that, and restart them",
-                              h->service.port, t->service->key, own, to);
-            return true;
+        const char *name = making_own_port(h);
+        bool here = h->target == t && (h->config->asked || h->has_entries);
+        size_t count = t->own_port_count;
+        if (here && name != NULL && (count == 0 || t->own_ports[count - 1] != name)) {
+            t->own_ports = xrealloc(t->own_ports, (count + 1) * sizeof *t->own_ports);
+            t->own_ports[t->own_port_count++] = name;
         }
     }
-    return false;
+}
+
+/* Some of its pods have another port by the shard's name than by those of the Service's own: the
+ * operator does not serve there. */
+static bool leads_elsewhere(const struct route_target *t, struct route_shard *s)
+{
+    int to;
+    int own;
+    bool elsewhere = route_service_differs(t->service, s->service_port->name, t->own_ports,
+                                           t->own_port_count, &to, &own);
+    if (elsewhere) {
+        route_verdict_set(&s->admission, ROUTE_OTHER_PORT,
+                          "Service %.128s leads to port %d of its pods, and spec.webhook.port made "
+                          "%d of it: correct that, and restart them",
+                          t->service->key, own, to);
+    }
+    return elsewhere;
 }
 
 static void refuse_pods(const struct making *m, const struct route_target *t, struct route_shard *s)
@@ -380,9 +391,9 @@ static void refuse_pods(const struct making *m, const struct route_target *t, st
 }
 
 /* Reviews by its port would not reach it, or not it alone; also those that do now. */
-static bool is_misled(const struct making *m, const struct route_target *t, struct route_shard *s)
+static bool is_misled(const struct route_target *t, struct route_shard *s)
 {
-    return s->service_port != NULL && (shares_port(t, s) || leads_elsewhere(m, t, s));
+    return s->service_port != NULL && (shares_port(t, s) || leads_elsewhere(t, s));
 }
 
 /* Whether somebody has to watch its pods. */
@@ -390,7 +401,7 @@ static bool admit(struct making *m, const struct route_target *t, struct route_s
 {
     struct route_admission *a = routes_admission(m->r, t->service->key, s->key);
     bool ready = s->ported > 0 && s->on_service;
-    s->misled = is_misled(m, t, s);
+    s->misled = is_misled(t, s);
     a->admitted = !s->misled && (a->admitted || s->entry_port != 0);
     if (!a->admitted) {
         bool stands =
@@ -512,6 +523,7 @@ static void look_at_target(struct making *m, struct route_target *t)
     free(key);
     plan_ports(m, t);
     assign_ports(t);
+    list_own_ports(m, t);
     for (size_t i = 0; i < t->count; i++) {
         watch = admit(m, t, &t->shards[i]) || watch;
         t->unread = !look_at_rules(m, &t->shards[i]) || t->unread;

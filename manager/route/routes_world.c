@@ -147,6 +147,23 @@ static bool refuse_service(struct route_webhook *h, struct route_target *t, bool
     }
 }
 
+/* By what EndpointSlices say of pods whose port is that of some other webhook. */
+static bool leads_elsewhere(struct route_webhook *h, const struct route_shard *s)
+{
+    const char *name = h->target->own_port_count > 1 ? making_own_port(h) : NULL;
+    int to;
+    int own;
+    if (name == NULL || s->service_port == NULL || s->misled ||
+        !route_service_differs(h->target->service, s->service_port->name, &name, 1, &to, &own)) {
+        return false;
+    }
+    route_verdict_set(&h->verdict, ROUTE_OTHER_PORT,
+                      "port %d of Service %.128s leads to port %d of the pods of shard %.253s, and "
+                      "spec.webhook.port made %d of it: that port only can be routed",
+                      h->service.port, h->target->service->key, own, s->config->name, to);
+    return true;
+}
+
 static bool refuse_ports(struct route_webhook *h)
 {
     for (size_t i = 0; i < h->target->count; i++) {
@@ -164,6 +181,9 @@ static bool refuse_ports(struct route_webhook *h)
             return true;
         default:
             break;
+        }
+        if (leads_elsewhere(h, s)) {
+            return true;
         }
     }
     return false;
@@ -552,6 +572,7 @@ static void free_target(struct route_target *t)
     free(t->shards);
     free(t->sides);
     free(t->ports);
+    free(t->own_ports);
     free(t->entries);
 }
 

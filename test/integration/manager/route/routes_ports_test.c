@@ -150,6 +150,55 @@ static void all_may_go_to_another_port_together(void **state)
     rig_expect_reason(g, "a", ROUTE_ROUTED);
 }
 
+/* Slices of both shards, whose pods serve two ports; that of the shard is `number`. */
+static void put_two_ports(struct rig *g, int number)
+{
+    static const char *const keys[] = {"ops/a", "ops/b"};
+    for (size_t i = 0; i < 2; i++) {
+        char name[ROUTE_PORT_SIZE];
+        store_put_text(&g->store, "endpointslices", "ops",
+                       "{\"metadata\":{\"name\":\"hook-%c\",\"labels\":{"
+                       "\"kubernetes.io/service-name\":\"hook\"}},\"ports\":[{\"name\":\"webhook\","
+                       "\"port\":9443},{\"name\":\"second\",\"port\":9444},{\"name\":\"%s\","
+                       "\"port\":%d}],\"endpoints\":[{\"addresses\":[\"10.0.0.1\"]}]}",
+                       keys[i][4], route_port_name(keys[i], name), number);
+    }
+}
+
+/* Who is asked by another port than that of the shards is not routed; who is asked by it is. */
+static void webhooks_at_two_ports_are_told_apart(void **state)
+{
+    struct rig *g = *state;
+    static const char ports[] = "{\"name\":\"webhook\",\"port\":443,\"targetPort\":\"hooks\"},"
+                                "{\"name\":\"second\",\"port\":444,\"targetPort\":\"others\"}";
+    rig_operator(g);
+    rig_service(g, ports);
+    put_two_ports(g, 9443);
+    rig_label(g, true);
+    store_put_text(&g->store, RIG_VALIDATING, "",
+                   "{\"metadata\":{\"name\":\"second\",\"labels\":{\"" RIG_PREFIX
+                   "/route\":\"true\"}},\"webhooks\":[{\"name\":\"s.example.com\","
+                   "\"clientConfig\":{\"service\":{\"namespace\":\"ops\",\"name\":\"hook\","
+                   "\"port\":444}},\"rules\":[{\"apiGroups\":[\"\"],\"apiVersions\":[\"v1\"],"
+                   "\"operations\":[\"CREATE\"],\"resources\":[\"configmaps\"]}],"
+                   "\"namespaceSelector\":{}}]}");
+    rig_lead(g);
+    rig_stride(g, 15000);
+    rig_expect_owner(g, "x", "a"); /* by the entries of the first one alone */
+    rig_expect_owner(g, "z", "b");
+    assert_true(rig_narrowed(g));
+    rig_expect_reason(g, "a", ROUTE_OTHER_PORT);
+    assert_non_null(strstr(rig_report(g, "a")->verdict.text, "s.example.com"));
+    put_two_ports(g, 9444);
+    rig_stride(g, 15000);
+    assert_false(rig_narrowed(g));
+    rig_expect_owner(g, "x", "a"); /* by those of the second one */
+    assert_non_null(strstr(rig_report(g, "a")->verdict.text, "w.example.com"));
+    put_two_ports(g, 9445);
+    rig_stride(g, 1000);
+    rig_expect_owner(g, "x", "nowhere"); /* any pod, by port 444 */
+}
+
 /* ---- Services that select none of them ---- */
 
 /* One more Service, which an original of its own, narrowed by its owner, leads to. */
@@ -494,6 +543,7 @@ int main(void)
         TEST(a_strict_shard_that_serves_another_port_is_held),
         TEST(endpoints_tell_the_same),
         TEST(all_may_go_to_another_port_together),
+        TEST(webhooks_at_two_ports_are_told_apart),
         TEST(a_service_that_selects_no_shard_is_reported),
         TEST(who_selects_no_pods_any_more_is_not_asked_for_a_shard),
         TEST(two_shards_with_one_port_stay_with_the_original),
