@@ -81,11 +81,19 @@ static void write_name(const char *hex, const char *name, char out[NAME_SUBDOMAI
     }
 }
 
-bool entries_is_named_after(const char *entry, const char *webhook)
+bool entries_may_have(const cJSON *entries, const cJSON *webhook)
 {
-    char name[NAME_SUBDOMAIN_MAX + 1];
-    write_name("00000000", webhook, name);
-    return strlen(entry) > NAME_DIGITS && strcmp(entry + NAME_DIGITS, name + NAME_DIGITS) == 0;
+    const cJSON *entry;
+    char wanted[NAME_SUBDOMAIN_MAX + 1];
+    write_name("00000000", field_text(webhook, "name"), wanted);
+    cJSON_ArrayForEach(entry, entries)
+    {
+        const char *name = field_text(entry, "name");
+        if (strlen(name) > NAME_DIGITS && strcmp(name + NAME_DIGITS, wanted + NAME_DIGITS) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void name_entry(const struct entries_webhook *w, enum entry_kind kind, const char *shard,

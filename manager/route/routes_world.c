@@ -22,19 +22,6 @@ static int compare_configs(const void *left, const void *right)
                                                   : strcmp(a->name, b->name);
 }
 
-/* Those of another original may count as its own here, if the webhooks have the same name. */
-static bool may_have_entries(const struct making *m, const struct original *o, const char *webhook)
-{
-    const cJSON *entry;
-    cJSON_ArrayForEach(entry, making_entries(m, o->kind))
-    {
-        if (entries_is_named_after(field_text(entry, "name"), webhook)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* It is to be routed, or something of that is left. */
 static bool concerns(const struct making *m, const struct original *o)
 {
@@ -48,7 +35,7 @@ static bool concerns(const struct making *m, const struct original *o)
     cJSON_ArrayForEach(webhook, field_get(o->object, "webhooks"))
     {
         if (narrowing_is(r->o.keys, webhook) ||
-            may_have_entries(m, o, field_text(webhook, "name"))) {
+            entries_may_have(making_entries(m, o->kind), webhook)) {
             return true;
         }
     }
