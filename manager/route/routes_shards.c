@@ -396,13 +396,14 @@ static bool is_misled(const struct route_target *t, struct route_shard *s)
     return s->service_port != NULL && (shares_port(t, s) || leads_elsewhere(t, s));
 }
 
-/* Whether somebody has to watch its pods. */
+/* Whether somebody has to watch its pods. Who was admitted stays so for as long as its port is
+ * there: API servers know nothing of a port that came again. */
 static bool admit(struct making *m, const struct route_target *t, struct route_shard *s)
 {
     struct route_admission *a = routes_admission(m->r, t->service->key, s->key);
     bool ready = s->ported > 0 && s->on_service;
     s->misled = is_misled(t, s);
-    a->admitted = !s->misled && (a->admitted || s->entry_port != 0);
+    a->admitted = !s->misled && ((a->admitted && s->on_service) || s->entry_port != 0);
     if (!a->admitted) {
         bool stands =
             ready && !s->misled && route_service_has_pods(t->service, s->service_port->name);

@@ -74,6 +74,20 @@ static void the_way_back(void **state)
     assert_int_equal(g->store.writes, writes);
 }
 
+/* No API server knows the new port yet. */
+static void who_asks_again_at_once_waits_as_well(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    rig_label(g, false);
+    RIG_AWAIT(g, rig_port(g, "a") == 0 && rig_port(g, "b") == 0, 15000);
+    rig_label(g, true);
+    RIG_AWAIT(g, rig_port(g, "a") != 0, 500);
+    rig_pass(g, 4000);
+    assert_int_equal(rig_entries(g), 0);
+    RIG_AWAIT(g, rig_entries(g) > 0, 2000);
+}
+
 static void its_owner_narrows_it_first(void **state)
 {
     struct rig *g = *state;
@@ -895,6 +909,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_whole_way),
         TEST(the_way_back),
+        TEST(who_asks_again_at_once_waits_as_well),
         TEST(its_owner_narrows_it_first),
         TEST(its_owner_narrows_it_after_the_end),
         TEST(narrow_ones_of_other_operators_are_left_alone),
