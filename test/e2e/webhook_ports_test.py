@@ -402,7 +402,7 @@ class MixedTest(PortsCase):
     """Several resources, configurations, Services and operators in one namespace."""
 
     RESOURCES = {"configmaps": "ConfigMap", "secrets": "Secret", "serviceaccounts": "ServiceAccount",
-                 "podtemplates": "PodTemplate", "limitranges": "LimitRange"}  # fmt: skip
+                 "endpoints": "Endpoints", "events": "Event"}  # fmt: skip
     OTHER, WITH_BOTH = "other-webhook", "both-webhook"
 
     def setUp(self):
@@ -419,11 +419,8 @@ class MixedTest(PortsCase):
     def put(self, resource, space, name):
         thing = {"apiVersion": "v1", "kind": self.RESOURCES[resource]}
         thing["metadata"] = {"name": name, "namespace": space, "labels": webhook_pods.labels_of(space)}
-        if resource == "podtemplates":
-            containers = [{"name": "main", "image": "main"}]
-            thing["template"] = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}}
-        if resource == "limitranges":
-            thing["spec"] = {"limits": []}
+        if resource == "events":
+            thing["involvedObject"] = {"namespace": space}
         self.api.create(thing)
 
     def asked(self, names, spaces, resources):
@@ -468,7 +465,7 @@ class MixedTest(PortsCase):
     def test_five_resources_of_which_two_are_limited(self):
         """Those with a rule of their own are routed; in one rule none is."""
         spaces = list(self.owners)
-        two, rest = ["configmaps", "secrets"], ["serviceaccounts", "podtemplates", "limitranges"]
+        two, rest = ["configmaps", "secrets"], ["serviceaccounts", "endpoints", "events"]
         for of, mine in self.names.items():
             limit = mesh.limit(routing.by_name(*mine), ("configmaps", "secrets", "namespaces"))
             spec = {"webhook": {"port": PORT}, "controller": {"leaderElectionName": NAMESPACE}}
