@@ -353,6 +353,19 @@ struct reading {
     int *ports;
 };
 
+/* Another installation has the same names for its own. */
+static bool is_ours(const struct entries_webhook *w, const cJSON *entry)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, field_get(field_get(entry, "namespaceSelector"), "matchExpressions"))
+    {
+        if (demands(item, w->keys->key[LABELS_CONTROL], "Exists")) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Those that may be of it. */
 static void find_entries(struct reading *r, const cJSON *entries)
 {
@@ -363,7 +376,8 @@ static void find_entries(struct reading *r, const cJSON *entries)
     cJSON_ArrayForEach(item, entries)
     {
         const char *text = field_text(item, "name");
-        if (strlen(text) > NAME_DIGITS && strcmp(text + NAME_DIGITS, name + NAME_DIGITS) == 0) {
+        if (strlen(text) > NAME_DIGITS && strcmp(text + NAME_DIGITS, name + NAME_DIGITS) == 0 &&
+            is_ours(r->w, item)) {
             r->entries[r->count++] = item;
         }
     }

@@ -281,6 +281,37 @@ static void what_two_installations_ask_for_is_left_alone(void **state)
     rig_expect_reason(g, "a", ROUTE_ROUTED);
 }
 
+/* Those of another installation, which has the same names for them; the caller frees. */
+static cJSON *make_foreign(const cJSON *routes)
+{
+    static const char own[] = RIG_PREFIX "/control";
+    static const char other[] = "mesh.example.com/control";
+    char *text = cJSON_PrintUnformatted(field_get(routes, "webhooks"));
+    for (char *at = text; (at = strstr(at, own)) != NULL;) {
+        (void)memcpy(at, other, sizeof other - 1);
+        (void)memmove(at + sizeof other - 1, at + sizeof own - 1, strlen(at + sizeof own - 1) + 1);
+    }
+    cJSON *o = cJSON_Parse("{\"metadata\":{\"name\":\"cmesh-routes\"}}");
+    cJSON_AddItemToObject(o, "webhooks", cJSON_Parse(text));
+    cJSON_free(text);
+    return o;
+}
+
+static void entries_of_another_installation_are_not_ours(void **state)
+{
+    struct rig *g = *state;
+    begin_routed(g);
+    cJSON *routes = make_foreign(store_get(&g->store, RIG_VALIDATING, "", "cmesh-routes"));
+    rig_retire(g);
+    store_put(&g->store, RIG_VALIDATING, "", routes);
+    store_delete(&g->store, RIG_VALIDATING, "", "op");
+    rig_operator(g);
+    unsigned writes = g->store.writes;
+    lead_anew(g);
+    rig_stride(g, 10000);
+    assert_int_equal(g->store.writes, writes);
+}
+
 /* ---- what the API server does not take ---- */
 
 static int find_unknown(const cJSON *patch)
@@ -326,6 +357,7 @@ int main(void)
         TEST(entries_of_what_its_owner_narrowed_always_come_back),
         TEST(our_own_changes_are_not_counted),
         TEST(what_two_installations_ask_for_is_left_alone),
+        TEST(entries_of_another_installation_are_not_ours),
         TEST(who_is_narrow_and_refused_learns_that_nobody_is_asked),
     };
     log_init("test", LOG_TEXT, LOG_ERROR);
