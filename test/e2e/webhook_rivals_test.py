@@ -429,8 +429,12 @@ class ContestTest(RivalCase):
         return mesh.condition(self.cluster.json(f"{self.configs}/{name}"), "WebhookRouted")
 
     def test_two_installations(self):
-        """An original with the labels of both is left alone."""
+        """An original with the labels of both is left alone, also beside the other manager."""
         self.begin()
+        args = ["--namespace", "default", "--watch-namespace", "default", "--label-qps", "0",
+                "--leader-elect=false", "--label-prefix", "mesh.example.com"]  # fmt: skip
+        second = mesh.Manager(self.folder, "second", self.cluster.kubeconfig, args)
+        self.addCleanup(second.stop)
         load = self.load()
         for kind in KINDS:
             self.api.label(self.path_of(kind), {RIVAL_ROUTE: "true"})
