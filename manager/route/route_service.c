@@ -141,9 +141,11 @@ static bool has_ready_endpoint(const cJSON *slice)
     return false;
 }
 
+/* Names of hosts lead nobody anywhere, neither API servers nor kube-proxy. */
 static void read_slice(struct slice_item *out, const cJSON *slice)
 {
-    if (has_ready_endpoint(slice)) {
+    bool named = strcmp(field_text(slice, "addressType"), "FQDN") == 0;
+    if (!named && has_ready_endpoint(slice)) {
         add_ports(out, field_get(slice, "ports"), 0);
     }
 }

@@ -53,6 +53,41 @@ static void the_whole_way(void **state)
     assert_int_equal(g->store.writes, writes); /* all is right, and nothing is written */
 }
 
+static void put_slice(struct rig *g, const char *name, const char *family, const char *shard,
+                      bool ready)
+{
+    char port[ROUTE_PORT_SIZE];
+    (void)route_port_name(shard, port);
+    store_put_text(&g->store, "endpointslices", "ops",
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"kubernetes.io/service-name\":"
+                   "\"hook\"}},\"addressType\":\"%s\",\"ports\":[{\"name\":\"webhook\",\"port\":"
+                   "9443},{\"name\":\"%s\",\"port\":9443}],\"endpoints\":[{\"addresses\":[\"%s\"],"
+                   "\"conditions\":{\"ready\":%s}}]}",
+                   name, family, port,
+                   strcmp(family, "IPv4") == 0   ? "10.0.0.1"
+                   : strcmp(family, "IPv6") == 0 ? "fd00::1"
+                                                 : "pod.example.com",
+                   ready ? "true" : "false");
+}
+
+/* A Service of two families has a slice for each; names of hosts lead API servers nowhere. */
+static void pods_of_two_families(void **state)
+{
+    struct rig *g = *state;
+    rig_operator(g);
+    rig_slices(g, false, false);
+    put_slice(g, "four", "IPv4", "ops/a", false);
+    put_slice(g, "six", "IPv6", "ops/a", true);
+    put_slice(g, "names", "FQDN", "ops/b", true);
+    rig_label(g, true);
+    rig_lead(g);
+    RIG_AWAIT(g, rig_entries(g) > 0, 8000);
+    rig_pass(g, 8000);
+    rig_expect_owner(g, "x", "a");
+    rig_expect_owner(g, "z", "rest");
+    rig_expect_reason(g, "b", ROUTE_SETTLING);
+}
+
 static void the_way_back(void **state)
 {
     struct rig *g = *state;
@@ -908,6 +943,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_whole_way),
+        TEST(pods_of_two_families),
         TEST(the_way_back),
         TEST(who_asks_again_at_once_waits_as_well),
         TEST(its_owner_narrows_it_first),
