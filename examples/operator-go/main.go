@@ -232,10 +232,10 @@ func run() error {
 	w := &webhooks{namespaces: c.namespaces, configMaps: c.configMaps, identity: o.identity}
 	endWebhooks := w.serve(o.webhooksAt, o.certDir)
 	err = lead(ctx, o, client, c)
-	if err == nil {
-		time.Sleep(o.webhookDrain)
+	if err != nil {
+		o.webhookDrain = 0
 	}
-	endWebhooks()
+	endWebhooks(o.webhookDrain)
 	return err
 }
 

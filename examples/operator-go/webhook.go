@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -32,11 +33,13 @@ type webhooks struct {
 	namespaces corelisters.NamespaceLister
 	configMaps corelisters.ConfigMapLister
 	identity   string
+	ending     int32 // not 0: its answers close their connections
 }
 
-// serve answers at an address until the returned function is called, which ends when all reviews are
-// answered. Certificate and key are read at each connection: whoever renews them replaces two files.
-func (w *webhooks) serve(address, certDir string) func() {
+// serve answers at an address until the returned function is called. That goes on to answer for the time
+// given, so that the Service leads here no more; API servers keep connections, too, and a review that meets
+// the end of one fails: so each is closed by an answer. It returns when all reviews are answered. Certificate and key are read at each connection: whoever renews them replaces two files.
+func (w *webhooks) serve(address, certDir string) func(time.Duration) {
 	certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(certDir, "tls.crt"), filepath.Join(certDir, "tls.key"))
 		return &pair, err
@@ -53,7 +56,9 @@ func (w *webhooks) serve(address, certDir string) func() {
 		}
 	}()
 	klog.InfoS("Webhooks", "address", address, "pod", w.identity)
-	return func() {
+	return func(drain time.Duration) {
+		atomic.StoreInt32(&w.ending, 1)
+		time.Sleep(drain)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
@@ -91,6 +96,9 @@ func (w *webhooks) answer(name string, decide judge) http.HandlerFunc {
 			"subresource", asked.SubResource, "dryRun", asked.DryRun != nil && *asked.DryRun,
 			"allowed", answer.Allowed, "known", w.knows(asked.Namespace), "pod", w.identity)
 		out.Header().Set("Content-Type", "application/json")
+		if atomic.LoadInt32(&w.ending) != 0 {
+			out.Header().Set("Connection", "close")
+		}
 		_ = json.NewEncoder(out).Encode(review)
 	}
 }

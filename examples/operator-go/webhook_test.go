@@ -69,6 +69,15 @@ func TestReviews(t *testing.T) {
 	}
 }
 
+func TestEnd(t *testing.T) {
+	w := &webhooks{ending: 1, namespaces: informers.NewSharedInformerFactory(fake.NewSimpleClientset(), 0).Core().V1().Namespaces().Lister()}
+	out := httptest.NewRecorder()
+	w.handler().ServeHTTP(out, httptest.NewRequest("POST", "/default", strings.NewReader(`{"request":{"uid":"1"}}`)))
+	if out.Code != http.StatusOK || out.Header().Get("Connection") != "close" {
+		t.Error("answered", out.Code, out.Header())
+	}
+}
+
 func TestNoReview(t *testing.T) {
 	out := httptest.NewRecorder()
 	(&webhooks{}).handler().ServeHTTP(out, httptest.NewRequest("POST", "/validate", strings.NewReader("{}")))
