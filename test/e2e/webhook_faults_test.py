@@ -4,7 +4,10 @@ print figures: they are run by hand, the short ones of webhook_routing_test by e
 """
 
 import collections
+import os
 import random
+import signal
+import subprocess
 import threading
 import time
 
@@ -12,6 +15,7 @@ import harness
 import mesh
 import webhook_pods
 import webhook_routing_test as routing
+import wire
 from operator_test import report
 from root_test import POD
 from webhook_case import KINDS, hash_of
@@ -45,6 +49,42 @@ class Every(threading.Thread):
         if self.error is not None:
             raise AssertionError(repr(self.error))
         return self.count
+
+
+class SecondServer(harness.Cluster):
+    """Another API server on the same etcd, which lags while it is stopped."""
+
+    def __init__(self, case):
+        first = case.cluster
+        super().__init__(first.directory)
+        self.address = f"127.0.0.1:{harness.free_port()}"
+        with open(os.path.join(self.directory, "kube-apiserver.pid"), encoding="ascii") as f:
+            pid = f.read().split()[0]
+        instead = {
+            "--secure-port": self.address.rpartition(":")[2],
+            "--audit-log-path": case.path("audit-of-second.log"),
+        }
+        # In the first one's namespace of mounts: the modern one finds Services in a file of hosts.
+        command = ["setpriv", "--pdeathsig", "KILL", "nsenter", f"--mount=/proc/{pid}/ns/mnt",
+                   f"--wd={self.directory}"]  # fmt: skip
+        with open(os.path.join(self.directory, "kube-apiserver.args"), encoding="utf-8") as f:
+            for argument in filter(None, f.read().split("\0")):
+                name = argument.partition("=")[0]
+                command.append(f"{name}={instead[name]}" if name in instead else argument)
+        with open(case.path("second.log"), "wb") as log:
+            self.server = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory
+            )
+        case.addCleanup(self.stop)  # asking it
+        case.addCleanup(harness.end_process, self.server)
+        case.addCleanup(self.server.send_signal, signal.SIGCONT)
+        harness.wait_for(self.serves, "the second API server is ready")
+
+    def serves(self):
+        try:
+            return self.fetch("/readyz").status == 200
+        except (OSError, wire.Cut):
+            return False
 
 
 class PairCase(routing.RoutingCase):
@@ -156,6 +196,56 @@ class FaultsTest(PairCase):
         self.assertFalse([w for w in done if "webhook" in w.said])
         done = [w for w in done if w.status == 201]
         self.check(done, f"API server restarted, {len(written) - len(done)} without an answer")
+
+    def check_answered(self, written, what):
+        """Of those that an API server failed to answer, by its end or a long pause, nothing is known."""
+        answered = [w for w in written if w.status == 201]
+        self.check_asked(answered, f"{what}, {len(written) - len(answered)} not answered")
+
+    def test_api_server_in_between(self):
+        """It is restarted in the middle of opting in and out: what it answers is reviewed."""
+        self.wait_all()
+        choice = random.Random(harness.seed())
+        for job, done in 2 * ((self.opt_out, self.wait_widened), (self.original, self.wait_all)):
+            load = self.load()
+            job()
+            time.sleep(choice.uniform(0, 7))
+            self.cluster.stop_apiserver()
+            self.cluster.start_apiserver()
+            done()
+            self.check_answered(load.end(), "API server restarted")
+
+    def test_two_api_servers(self):
+        """One of them lags for 3 s while a namespace moves and while the label comes and goes: each
+        review is asked, of the new owner as soon as that one has heard of it."""
+        self.wait_all()
+        second = SecondServer(self)
+        steps = ((self.swap, self.wait_swapped), (self.opt_out, self.wait_widened),
+                 (self.original, self.wait_swapped))  # fmt: skip
+        for job, done in steps:
+            loads = [self.load(rate=30), Load(self, [*self.owners, "nobodys"], 30, 20, second)]
+            time.sleep(1)
+            second.server.send_signal(signal.SIGSTOP)
+            job()
+            time.sleep(3)
+            second.server.send_signal(signal.SIGCONT)
+            done()
+            time.sleep(2)
+            self.check_asked(loads[0].end(), job.__name__)
+            self.check_answered(loads[1].end(), "of the one that lags")
+        since = time.time()
+        for number in range(20):
+            write(second, "CREATE", "team-2", f"late-{number}")
+        asked = {r.of for r in self.reviews() if r.at > since and r.name.startswith("late-")}
+        self.assertEqual({"green"}, asked)
+
+    def swap(self):
+        self.hand_shard("blue", routing.by_name("team-1"))
+        self.hand_shard("green", routing.by_name("team-2", "team-3", "team-4"))
+
+    def wait_swapped(self):
+        self.wait_routed(*self.names)
+        self.wait_settled({**self.owners, "team-2": "green"})
 
     def test_service_is_applied(self):
         """Every second, by its owner."""

@@ -336,8 +336,10 @@ def write(control, operation, namespace, name, data=None):
 class Load:
     """Creates ConfigMaps, so many a second, one namespace after the other, from a few threads."""
 
-    def __init__(self, case, spaces, rate=50, threads=3):
-        self.control, self.spaces, self.rate = case.cluster, spaces, rate
+    # pylint: disable-next=too-many-arguments
+    def __init__(self, case, spaces, rate=50, threads=3, control=None):
+        """`control`: another API server than the case's."""
+        self.control, self.spaces, self.rate = control or case.cluster, spaces, rate
         self.written = []
         self.numbers = itertools.count()
         self.over = threading.Event()
