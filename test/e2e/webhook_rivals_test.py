@@ -428,6 +428,30 @@ class ContestTest(RivalCase):
     def condition_of(self, name):
         return mesh.condition(self.cluster.json(f"{self.configs}/{name}"), "WebhookRouted")
 
+    def test_refused(self):
+        """What an older API lets somebody have, narrowed by its owner, can have no entries: its shards say
+        that nobody is asked, until it is widened. Others are routed as before."""
+        if harness.modern():
+            self.skipTest("there is no v1beta1")
+        self.begin()
+        version = "admissionregistration.k8s.io/v1beta1"
+        path = f"/apis/{version}/validatingwebhookconfigurations"
+        narrowed = {"matchExpressions": [routing.NARROWED]}
+        webhook = self.webhook("ValidatingWebhookConfiguration", namespaceSelector=narrowed)
+        webhook.update(name="old.report-operator.example.com", sideEffects="Unknown")
+        thing = {"apiVersion": version, "kind": "ValidatingWebhookConfiguration", "webhooks": [webhook],
+                 "metadata": {"name": "old", "labels": {routing.ROUTE: "true"}}}  # fmt: skip
+        self.cluster.json(path, "POST", thing)
+        for label in ("true", None):
+            self.api.merge(f"{path}/old", {"metadata": {"labels": {routing.ROUTE: label}}})
+            for of in self.names:
+                self.wait_condition(of, "WebhookRouted", "False", "Refused")
+                self.assertIn("nobody is asked", self.condition_of(of)["message"])
+        self.wait_settled(self.owners)
+        webhook["namespaceSelector"] = {}
+        self.api.merge(f"{path}/old", {"webhooks": [webhook]})
+        self.wait_routed(*self.names)
+
     def test_two_installations(self):
         """An original with the labels of both is left alone, also beside the other manager."""
         self.begin()
