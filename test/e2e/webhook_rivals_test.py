@@ -485,6 +485,8 @@ class SkewTest(RivalCase):
     def old(self, *args):
         program = os.path.join(OLD, "build", "release", "manager", "manager")
         args = args or ("--leader-elect=false",)
+        args += ("--webhook", "127.0.0.1:0", "--webhook-host", "127.0.0.1",
+                 "--sidecar-image", "cmesh.test/sidecars:1")  # fmt: skip
         return self.start_manager(*args, "--probe-interval", "1", name="old", program=program)
 
     def setUp(self):
@@ -533,6 +535,7 @@ class SkewTest(RivalCase):
         self.wait_settled(self.owners)  # the old owner is asked
         self.assertEqual(before, self.versions())
         old.stop()
+        self.assertNotIn(routing.ROUTES, old.log())
         load = Load(self, ["team-1", "team-3", "team-4", "nobodys"])
         self.lead = self.manager()
         self.wait_settled({**self.owners, "team-2": "green"})
