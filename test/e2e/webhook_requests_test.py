@@ -348,6 +348,7 @@ class RequestsTest(compiled.CompileCase):
             self.api.apply(thing)
         self.wait_asked("a")
         self.check(before, self.ask_all())
+        self.check_end()
 
     def check(self, before, after):
         for what, (status, asked) in after.items():
@@ -364,6 +365,22 @@ class RequestsTest(compiled.CompileCase):
         converted = [pod.of for pod in self.started for _, path, _ in pod.asked() if path == CONVERT]
         self.assertGreater(len(converted), 3)
         report(f"{len(reviews)} requests, {reviews.count(0)} of them without a review, {sum(reviews)} reviews")
+
+    def check_end(self):
+        """What a namespace takes with it at its end is reviewed by its shard, too."""
+        since = {pod: len(pod.asked()) for pod in self.started}
+        for name in ("last-1", "last-2"):
+            webhook_pods.write(self.cluster, "CREATE", "team-1", name)
+        self.api.delete("/api/v1/namespaces/team-1")
+        found = [
+            (request["operation"], request["resource"]["resource"], pod.of)
+            for pod in self.started for _, path, request in pod.asked()[since[pod]:]
+            if path != CONVERT and request.get("namespace") == "team-1"
+        ]  # fmt: skip
+        found = collections.Counter(asked for asked in found if asked[1] != "namespaces")
+        self.assertEqual({"a"}, {of for _, _, of in found}, found)
+        if not harness.modern():
+            self.assertGreaterEqual(found["DELETE", "configmaps", "a"], 2, found)
 
 
 if __name__ == "__main__":
