@@ -525,18 +525,18 @@ class MixedTest(PortsCase):
 
         harness.wait_for(lambda: not left(), "our ports go")
 
-    def start_others(self, labels):
+    def start_others(self):
         """Another operator, whose shards have Secrets."""
         self.second = {"red": ["team-1", "team-3"], "pink": ["team-2", "team-4"]}
         for of, spaces in self.second.items():
             limit = mesh.limit(routing.by_name(*spaces), ("secrets", "namespaces"))
             spec = {"webhook": {"port": PORT}, "controller": {"leaderElectionName": "other"}}
             self.apply(mesh.config(of, of, limit, **spec))
-            self.start([WebhookPod(self, f"{of}-0", of, {"app": "other", "shard": of, **labels})])
+            self.start([WebhookPod(self, f"{of}-0", of, {"app": "other", "shard": of})])
 
     def test_two_operators(self):
         self.second_service(self.OTHER, {"app": "other"})
-        self.start_others({})
+        self.start_others()
         self.only("first", self.validating("first", [self.rule("configmaps")]))
         webhook = self.validating("second", [self.rule("secrets")], self.OTHER)
         self.configure(VALIDATING, "second", [webhook], {routing.ROUTE: "true"})
@@ -552,12 +552,11 @@ class MixedTest(PortsCase):
 
     def test_one_service_for_two_operators(self):
         """Each limits what the other does not know: nobody can be asked for a shard."""
-        self.start_others({"tier": "hooks"})
+        self.start_others()
         self.api.merge(self.service, {"spec": {"selector": {"app": None, "part": "hooks"}}})
-        for of in [*self.names, *self.second]:
-            items = self.cluster.json(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
-            for pod in items:
-                self.api.label(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}", {"part": "hooks"})
+        pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        for pod in self.cluster.json(pods)["items"]:
+            self.api.label(f"{pods}/{pod['metadata']['name']}", {"part": "hooks"})
         self.only("first", self.validating("first", [self.rule("configmaps")]))
         time.sleep(12)
         for of in ("blue", "red"):
