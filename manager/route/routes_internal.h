@@ -117,9 +117,10 @@ struct route_shard {
     bool on_service; /* it is there */
     bool misled;     /* its port leads elsewhere, too */
     bool can_gain;
-    size_t pods;   /* that the Service selects, */
-    size_t ready;  /* of them, */
-    size_t ported; /* and of these with the port */
+    size_t pods;                /* that the Service selects, */
+    size_t ready;               /* of them, */
+    size_t ported;              /* and of these with the port; */
+    const struct pod *unported; /* the first one by name without; while the world is made */
     bool confirmed;
     struct rules *wanted;    /* NULL: not known */
     struct rules *published; /* NULL: likewise, or none */

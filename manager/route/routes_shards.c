@@ -56,8 +56,11 @@ static void count_pod(void *data, const struct pod *p)
     }
     c->shard->pods++;
     if (p->ready && !p->ending) {
-        c->shard->ready++;
-        c->shard->ported += p->webhook_port;
+        struct route_shard *s = c->shard;
+        bool first = s->unported == NULL || strcmp(p->name, s->unported->name) < 0;
+        s->ready++;
+        s->ported += p->webhook_port;
+        s->unported = !p->webhook_port && first ? p : s->unported;
     }
 }
 
@@ -375,8 +378,9 @@ static void refuse_pods(const struct making *m, const struct route_target *t, st
                           "no pod of it that Service %.128s selects is Ready", t->service->key);
     } else if (s->ported == 0) {
         route_verdict_set(&s->admission, ROUTE_OLD_PODS,
-                          "its pods were made before spec.webhook.port was set, or by an earlier "
-                          "release: restart them");
+                          "its pods (%.253s%s) were made before spec.webhook.port was set, or by "
+                          "an earlier release: restart them",
+                          s->unported->name, s->ready > 1 ? " and others" : "");
     } else if (!s->on_service) {
         refuse_port(m, t, s);
     } else if (error != NULL) {

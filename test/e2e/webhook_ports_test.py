@@ -133,6 +133,7 @@ class NumbersTest(PortsCase):
         self.replace("blue", None)
         self.original()
         self.wait_told("blue", "OldPods")
+        self.assertIn("(blue-0 and others)", self.told("blue")[1])
         self.wait_told("green", "Routed")
         status = self.get("blue")["status"]
         report(json.dumps(status.get("pods"))[:600])

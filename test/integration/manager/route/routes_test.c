@@ -520,6 +520,7 @@ static void pods_that_are_not_fit_are_named(void **state)
     rig_pass(g, 6000);
     rig_expect_reason(g, "a", ROUTE_ROUTED);
     rig_expect_reason(g, "b", ROUTE_OLD_PODS);
+    assert_non_null(strstr(rig_report(g, "b")->verdict.text, "its pods (b-0) were made"));
     rig_pod(g, "b", true, true);
     rig_pass(g, 6000);
     rig_expect_owner(g, "z", "b");
