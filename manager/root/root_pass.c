@@ -168,6 +168,12 @@ static bool is_refusal(const struct api_error *e)
            e->code != 409 && e->code != 429;
 }
 
+/* Whether what was sent may have been done, though the answer is an error. */
+static bool may_be_done(const struct api_error *e)
+{
+    return e->code == 0 || e->code == 408 || e->code >= 500;
+}
+
 /* The cache is behind, or the API server is not well: the whole pass begins anew. */
 static void give_up(struct root *t, const char *what, const struct api_error *e)
 {
@@ -209,7 +215,7 @@ static struct event_object about(const struct root *t)
                           : event_object_of(config->object);
 }
 
-static void tell_put_back(const struct root *t, const struct event_object *root, const char *name)
+static void tell_put_back(struct root *t, const struct event_object *root, const char *name)
 {
     const struct root_pass *p = &t->pass;
     if (p->deleted) {
@@ -220,6 +226,7 @@ static void tell_put_back(const struct root *t, const struct event_object *root,
                      "ShardingConfig %s was changed by %s: it is put right. Edit this object "
                      "instead.",
                      name, p->changed_by[0] == '\0' ? "somebody" : p->changed_by);
+        t->children[p->shard.number].told = p->edited;
     }
 }
 
@@ -390,7 +397,7 @@ static void on_applied(void *data, const cJSON *object, const struct api_error *
         return;
     }
     if (object == NULL) {
-        c->wanted = 0; /* it may be done all the same */
+        c->wanted = may_be_done(error) ? 0 : c->wanted;
         c->known = c->known && error->code != 0;
         give_up(t, name, error);
         return;
@@ -504,7 +511,7 @@ static void note_right(struct root *t, struct root_child *c,
     }
 }
 
-/* Who did it, if nothing else is wished than before: once for each version. */
+/* Who did it, if nothing else is wished than before: told once for each version. */
 static void note_edit(struct root *t, struct root_child *c, const struct shard_cache_config *config)
 {
     struct root_pass *p = &t->pass;
@@ -512,7 +519,7 @@ static void note_edit(struct root *t, struct root_child *c, const struct shard_c
     p->deleted = config == NULL && c->known && c->base == 0 && c->wanted != 0;
     bool edited = config != NULL && c->base == 0 && c->wanted == p->wish && c->told != version;
     if (edited) {
-        c->told = version;
+        p->edited = version;
         p->changed_by = xstrdup(config->changed_by);
     }
 }

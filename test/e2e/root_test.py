@@ -261,6 +261,8 @@ class SizeTest(RootTestCase):
         self.ledger = Ledger(self, self.configs)
         self.writes = working_pod.Writes(self, self.users)
         self.chosen = set()  # namespaces of the canary
+        self.named = set()  # of these, by name
+        self.were_named = {}  # when the step began; namespace -> who had its bucket
         self.steps = []
 
     def bucket(self, space):
@@ -271,6 +273,7 @@ class SizeTest(RootTestCase):
 
     def begin(self, what):
         planned = {space: [self.owner(space)] if self.steps else [] for space in self.spaces}
+        self.were_named = {s: self.ledger.owner(self.bucket(s)) for s in self.named}
         self.steps.append(audit.Step(time.time(), what, planned))
 
     def settle(self):
@@ -279,6 +282,8 @@ class SizeTest(RootTestCase):
         step = self.steps[-1]
         for space in self.spaces:
             owner = self.owner(space)
+            if space not in self.chosen and space in self.were_named:
+                step.planned[space] += [self.were_named[space]]  # until the bucket moves, too
             step.planned[space] += self.ledger.owners(self.bucket(space), step.begun)
             step.planned[space] += [owner]
             users = {user for user, shard in self.users.items() if shard == owner}
@@ -350,6 +355,7 @@ class SizeTest(RootTestCase):
         self.ledger.spared |= set(hashes)
         auto = {"shardingSize": 2, "everyShardReplicas": 1}
         self.apply(self.root(canary=canary, auto=auto))
+        self.named = set(spaces)
         self.chosen = {s for s in self.spaces if s in spaces or self.bucket(s) in hashes}
 
     def test_canary(self):

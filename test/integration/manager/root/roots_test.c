@@ -323,23 +323,31 @@ static void test_edited_child_is_put_back(void **state)
     cJSON_free(spec);
 }
 
-/* Between the two requests that it takes. */
-static void touch_child(struct storing_api *s)
+/* Before that one of the requests that it takes. */
+static void touch_child_before(struct world *w, unsigned request)
 {
-    struct world *w = LIST_ITEM(s, struct world, store);
-    if (w->refusals++ == 1) {
+    if (w->refusals++ == request) {
         cJSON *child = cJSON_Duplicate(world_child(w, 1), true);
         struct edit ed = {.rc = 0};
         edit_string(&ed, edit_object(&ed, child, "status"), "touched", "yes");
-        store_put(s, "shardingconfigs", "n", child);
+        store_put(&w->store, "shardingconfigs", "n", child);
     }
 }
 
-static void test_edited_child_changes_while_it_is_put_back(void **state)
+static void touch_at_once(struct storing_api *s)
 {
-    struct world *w = *state;
+    touch_child_before(LIST_ITEM(s, struct world, store), 0);
+}
+
+static void touch_between(struct storing_api *s)
+{
+    touch_child_before(LIST_ITEM(s, struct world, store), 1);
+}
+
+static void is_put_back(struct world *w, void (*touch)(struct storing_api *s))
+{
     begin_two(w);
-    w->store.before_write = touch_child;
+    w->store.before_write = touch;
     edit_child(w, "{\"webhook\":{\"port\":7}}");
     world_expect_text(w, "x-1-normal", "spec/webhook/port", "7");
     world_expect_text(w, "x-1-normal", "spec/webhook/port", "");
@@ -347,6 +355,17 @@ static void test_edited_child_changes_while_it_is_put_back(void **state)
     assert_true(w->store.conflicts > 0);
     assert_int_equal(world_events(w, "ChildPutBack"), 1);
     world_expect_condition(w, "Ready", "True", "Enforced");
+}
+
+/* As the status of a shard does that was edited. */
+static void test_edited_child_changes_before_it_is_put_back(void **state)
+{
+    is_put_back(*state, touch_at_once);
+}
+
+static void test_edited_child_changes_while_it_is_put_back(void **state)
+{
+    is_put_back(*state, touch_between);
 }
 
 static void test_edited_buckets_are_put_back(void **state)
@@ -1027,6 +1046,7 @@ int main(void)
         TEST(test_other_pods),
         TEST(test_pods_of_another_shard),
         TEST(test_edited_child_is_put_back),
+        TEST(test_edited_child_changes_before_it_is_put_back),
         TEST(test_edited_child_changes_while_it_is_put_back),
         TEST(test_edited_buckets_are_put_back),
         TEST(test_deleted_child_is_made_again),
