@@ -81,21 +81,6 @@ static void write_name(const char *hex, const char *name, char out[NAME_SUBDOMAI
     }
 }
 
-bool entries_may_have(const cJSON *entries, const cJSON *webhook)
-{
-    const cJSON *entry;
-    char wanted[NAME_SUBDOMAIN_MAX + 1];
-    write_name("00000000", field_text(webhook, "name"), wanted);
-    cJSON_ArrayForEach(entry, entries)
-    {
-        const char *name = field_text(entry, "name");
-        if (strlen(name) > NAME_DIGITS && strcmp(name + NAME_DIGITS, wanted + NAME_DIGITS) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void name_entry(const struct entries_webhook *w, enum entry_kind kind, const char *shard,
                        char out[NAME_SUBDOMAIN_MAX + 1])
 {
@@ -353,17 +338,35 @@ struct reading {
     int *ports;
 };
 
-/* Another installation has the same names for its own. */
-static bool is_ours(const struct entries_webhook *w, const cJSON *entry)
+bool entries_is_ours(const cJSON *entry, const char *control)
 {
     const cJSON *item;
     cJSON_ArrayForEach(item, field_get(field_get(entry, "namespaceSelector"), "matchExpressions"))
     {
-        if (demands(item, w->keys->key[LABELS_CONTROL], "Exists")) {
+        if (demands(item, control, "Exists")) {
             return true;
         }
     }
     return false;
+}
+
+/* By the end of its name. `named`: as any entry of the webhook. */
+static bool may_be_of(const cJSON *entry, const char *named, const struct labels_keys *keys)
+{
+    const char *name = field_text(entry, "name");
+    return strlen(name) > NAME_DIGITS && strcmp(name + NAME_DIGITS, named + NAME_DIGITS) == 0 &&
+           entries_is_ours(entry, keys->key[LABELS_CONTROL]);
+}
+
+bool entries_may_have(const struct labels_keys *keys, const cJSON *entries, const cJSON *webhook)
+{
+    char named[NAME_SUBDOMAIN_MAX + 1];
+    const cJSON *item = entries == NULL ? NULL : entries->child;
+    write_name("00000000", field_text(webhook, "name"), named);
+    while (item != NULL && !may_be_of(item, named, keys)) {
+        item = item->next;
+    }
+    return item != NULL;
 }
 
 /* Those that may be of it. */
@@ -375,9 +378,7 @@ static void find_entries(struct reading *r, const cJSON *entries)
     r->entries = xmalloc(((size_t)cJSON_GetArraySize(entries) + 1) * sizeof(cJSON *));
     cJSON_ArrayForEach(item, entries)
     {
-        const char *text = field_text(item, "name");
-        if (strlen(text) > NAME_DIGITS && strcmp(text + NAME_DIGITS, name + NAME_DIGITS) == 0 &&
-            is_ours(r->w, item)) {
+        if (may_be_of(item, name, r->w->keys)) {
             r->entries[r->count++] = item;
         }
     }

@@ -59,9 +59,12 @@ void entries_make(const struct entries_webhook *w, const struct route_rules *rul
 /* Appends copies of those that there are, whatever they say. */
 void entries_keep(const struct entries_webhook *w, const cJSON *entries, cJSON *kept);
 
-/* Whether some may be of that webhook, by their names: another one of the same name may have them,
- * too. */
-bool entries_may_have(const cJSON *entries, const cJSON *webhook);
+/* Whether an entry is of the installation of the mesh that has this control label; another one
+ * gives its entries the same names. */
+bool entries_is_ours(const cJSON *entry, const char *control);
+/* Whether some of ours may be of that webhook, by their names: another one of the same name may
+ * have them, too. */
+bool entries_may_have(const struct labels_keys *keys, const cJSON *entries, const cJSON *webhook);
 
 /* What the webhooks of the routes object say of it: whether there are any entries of it, and
  * *present, which the caller deinits in any case. ports[i]: by which port of the Service that is

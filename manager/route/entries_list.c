@@ -12,6 +12,7 @@
 #include "base/table.h"
 #include "base/xalloc.h"
 #include "object/json_patch.h"
+#include "route/entries.h"
 #include "json/edit.h"
 #include "json/field.h"
 #include "json/json.h"
@@ -296,15 +297,10 @@ static bool is_foreign(const cJSON *entry, const cJSON *own, const char *control
     const cJSON *item;
     cJSON_ArrayForEach(item, field_get(field_get(entry, "namespaceSelector"), "matchExpressions"))
     {
-        if (strcmp(field_text(item, "operator"), "Exists") != 0) {
-            continue;
-        }
-        if (strcmp(field_text(item, "key"), control) == 0) {
-            return false;
-        }
-        foreign = true;
+        foreign = foreign || strcmp(field_text(item, "operator"), "Exists") == 0;
     }
-    return foreign && edit_find(own, "name", field_text(entry, "name")) == NULL;
+    return foreign && !entries_is_ours(entry, control) &&
+           edit_find(own, "name", field_text(entry, "name")) == NULL;
 }
 
 bool entries_list_is(const cJSON *now, const cJSON *own, const char *control)

@@ -35,7 +35,7 @@ static bool concerns(const struct making *m, const struct original *o)
     cJSON_ArrayForEach(webhook, field_get(o->object, "webhooks"))
     {
         if (narrowing_is(r->o.keys, webhook) ||
-            entries_may_have(making_entries(m, o->kind), webhook)) {
+            entries_may_have(r->o.keys, making_entries(m, o->kind), webhook)) {
             return true;
         }
     }
@@ -135,7 +135,7 @@ static bool refuse_service(struct route_webhook *h, struct route_target *t, bool
 }
 
 /* By what EndpointSlices say of pods whose port is that of some other webhook. */
-static bool leads_elsewhere(struct route_webhook *h, const struct route_shard *s)
+static bool refuse_other_port(struct route_webhook *h, const struct route_shard *s)
 {
     const char *name = h->target->own_port_count > 1 ? making_own_port(h) : NULL;
     int to;
@@ -169,7 +169,7 @@ static bool refuse_ports(struct route_webhook *h)
         default:
             break;
         }
-        if (leads_elsewhere(h, s)) {
+        if (refuse_other_port(h, s)) {
             return true;
         }
     }

@@ -374,3 +374,15 @@ void rig_expect_reason(struct rig *g, const char *shard, enum route_reason reaso
                  r->verdict.text, route_reason_text(reason));
     }
 }
+
+void rig_contest(struct rig *g)
+{
+    for (unsigned i = 0; i < 9; i++) {
+        rig_select(g, NULL);
+        RIG_AWAIT(g, rig_narrowed(g), 3000);
+        rig_pass(g, 200);
+    }
+    rig_select(g, NULL);
+    rig_pass(g, 3000);
+    rig_expect_reason(g, "a", ROUTE_CONTESTED);
+}

@@ -95,6 +95,8 @@ const char *rig_owner(struct rig *g, const char *ns);
 void rig_expect_owner(struct rig *g, const char *ns, const char *owner);
 const struct route_report *rig_report(struct rig *g, const char *shard);
 void rig_expect_reason(struct rig *g, const char *shard, enum route_reason reason);
+/* Somebody resets the selectors of the original until the manager lets go. */
+void rig_contest(struct rig *g);
 /* Within so many ms. */
 #define RIG_AWAIT(g, condition, ms)                                                                \
     do {                                                                                           \

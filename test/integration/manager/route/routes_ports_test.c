@@ -165,7 +165,7 @@ static void put_two_ports(struct rig *g, int number)
     }
 }
 
-/* Who is asked by another port than that of the shards is not routed; who is asked by it is. */
+/* Of two webhooks the one is routed whose port is that of the shards. */
 static void webhooks_at_two_ports_are_told_apart(void **state)
 {
     struct rig *g = *state;

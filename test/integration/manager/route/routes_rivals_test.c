@@ -39,23 +39,11 @@ static const char *noted(struct rig *g)
 
 /* ---- the selectors of the original ---- */
 
-static void contest(struct rig *g)
-{
-    for (unsigned i = 0; i < 9; i++) {
-        rig_select(g, NULL);
-        RIG_AWAIT(g, rig_narrowed(g), 3000);
-        rig_pass(g, 200);
-    }
-    rig_select(g, NULL);
-    rig_pass(g, 3000);
-    rig_expect_reason(g, "a", ROUTE_CONTESTED);
-}
-
 static void the_next_leader_knows_what_is_contested(void **state)
 {
     struct rig *g = *state;
     begin_routed(g);
-    contest(g);
+    rig_contest(g);
     lead_anew(g); /* before the entries are gone */
     rig_stride(g, 8000);
     assert_int_equal(rig_entries(g), 0);
@@ -80,7 +68,7 @@ static void the_label_ends_it_whoever_leads(void **state)
 {
     struct rig *g = *state;
     begin_routed(g);
-    contest(g);
+    rig_contest(g);
     rig_stride(g, 8000);
     lead_anew(g);
     rig_pass(g, 500);
@@ -98,7 +86,7 @@ static void one_that_is_deleted_is_not_contested(void **state)
 {
     struct rig *g = *state;
     begin_routed(g);
-    contest(g);
+    rig_contest(g);
     rig_stride(g, 8000);
     rig_retire(g);
     store_delete(&g->store, RIG_VALIDATING, "", "op");

@@ -234,6 +234,8 @@ static void names_that_the_api_server_takes(void **state)
     names[3][1] = names[3][20] = '.';
     names[4][1] = names[4][3] = '.'; /* one part that has a dash where it could be cut in two */
     names[4][10] = '-';
+    struct labels_keys other = fixture_keys; /* of another installation */
+    (void)snprintf(other.key[LABELS_CONTROL], NAMES_KEY_SIZE, "other.example.com/control");
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         struct fixture f;
         struct edit ed = {0};
@@ -242,8 +244,9 @@ static void names_that_the_api_server_takes(void **state)
         edit_string(&ed, f.original, "name", names[i]);
         make(&f);
         const char *name = field_text(f.entries->child, "name");
-        assert_true(entries_may_have(f.entries, f.original));
-        assert_false(entries_may_have(f.entries, NULL));
+        assert_true(entries_may_have(&fixture_keys, f.entries, f.original));
+        assert_false(entries_may_have(&other, f.entries, f.original));
+        assert_false(entries_may_have(&fixture_keys, NULL, f.original));
         for (const char *at = name; *at != '\0'; at++) {
             dots += *at == '.';
         }
