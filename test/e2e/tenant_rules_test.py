@@ -68,7 +68,7 @@ class TenantRulesTest(mesh.MeshTestCase):
         """However many there are, and however often they are changed."""
         manager = self.manager()
         self.apply(mesh.config("shard-a", "shard-a", mesh.limit(mesh.is_in("part", "a"))))
-        harness.wait_for(lambda: self.map_of("shard-a"), "the shard is published")
+        self.wait_condition("shard-a", "Published", "True")
         before, spent = memory_kib(manager.pid, "VmRSS"), cpu_seconds(manager.pid)
         names = [f"b{i}" for i in range(24)]
         for i, name in enumerate(names):
@@ -148,6 +148,7 @@ class TenantRulesTest(mesh.MeshTestCase):
         shard = self.large("shard-a", 0)
         shard["spec"]["limits"] = [mesh.limit(mesh.is_in("part", "a"))]
         self.apply(shard)
+        self.wait_condition("shard-a", "Published", "True")
         for i in range(4):
             self.apply(self.large(f"large-{i}", 1200 + 10 * i))
         found = self.wait_condition("large-3", "Compiled", "False", "OverBudget")
